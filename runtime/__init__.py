@@ -15,7 +15,13 @@ counter = Counter.remote()
 print(runtime.get([counter.add.remote(i) for i in range(10)]))
 """
 
-from . import errors
+import importlib
+import sys
+
+if sys.platform != "linux":
+    raise ImportError(f"the runtime needs Linux, and this is {sys.platform!r}; use a container, or WSL on Windows")
+
+from . import errors, exceptions
 from .actors import ActorHandle, exit_actor, get_actor, method
 from .api import (
     as_completed,
@@ -49,6 +55,7 @@ __all__ = [
     "cluster_resources",
     "empty",
     "errors",
+    "exceptions",
     "exit_actor",
     "get",
     "get_actor",
@@ -66,3 +73,9 @@ __all__ = [
     "wait",
 ]
 __all__ += errors.__all__
+
+
+def __getattr__(name):
+    if name == "util":  # imported with its first use, since most programs need none of it
+        return importlib.import_module(".util", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

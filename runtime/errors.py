@@ -120,6 +120,9 @@ class ForkedProcessError(RuntimeFailure):
     """The runtime was used in a child that user code forked; the session belongs to the parent."""
 
 
+# Ray's names, for programs that catch them.
+RayError, RayTaskError, RayActorError, RaySystemError = RuntimeFailure, TaskError, ActorError, RuntimeFailure
+
 __all__ = [
     "ActorDiedError",
     "ActorError",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any, Generic, Self, TypeVar
 
-from .engines.definitions import Definition
+from .engines.definitions import Definition, is_coroutine_function
 from .generators import returned
 from .options import ActorOptions, TaskOptions, updated
 from .session import engine
@@ -57,7 +56,7 @@ class RemoteFunction(Remote, Generic[Refs]):
     """
 
     def __init__(self, function, options: TaskOptions):
-        if inspect.iscoroutinefunction(function):
+        if is_coroutine_function(function):
             raise TypeError(f"{function.__qualname__} is async; a remote function must be an ordinary one")
         super().__init__(function, options)
 

@@ -175,7 +175,7 @@ class MethodOptions(msgspec.Struct, frozen=True):
 
 def default_num_returns(function) -> int | str:
     """What a function or method returns if the user does not say."""
-    return "streaming" if inspect.isgeneratorfunction(function) else 1
+    return "streaming" if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) else 1
 
 
 def return_code(num_returns: int | str, limit: int) -> int:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .actors import ActorHandle
     from .scheduling import Placement
 
 
@@ -31,6 +34,18 @@ class RuntimeContext:
     namespace: str = ""
     runtime_env: dict = field(default_factory=dict)
     was_current_actor_reconstructed: bool = False
+    _make_handle: Callable[[], ActorHandle] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def current_actor(self) -> ActorHandle:
+        """A handle of the actor that runs here, to hand it to others. Its calls have the defaults of the options.
+
+        Raises:
+            RuntimeError: it is no actor.
+        """
+        if self._make_handle is None:
+            raise RuntimeError("current_actor is the actor in whose method it is asked for; this is not an actor")
+        return self._make_handle()
 
     def get_session_id(self) -> str:
         """Id of the session: one `init()` to its `shutdown()`."""

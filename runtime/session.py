@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import difflib
 import importlib
 import importlib.util
+import inspect
 import logging
 import os
 import platform
@@ -22,6 +24,24 @@ ENGINES = {"local": "runtime.engines.local", "ray": "runtime.engines.ray", "zero
 SMALLEST_STORE_BYTES = 2**20
 MEMORY_USAGE_THRESHOLD = 0.95
 
+# Further arguments of Ray's init, of all its versions: those that change nothing here, and what to use for others.
+_WITHOUT_EFFECT = (
+    *("configure_logging", "dashboard_host", "dashboard_port", "include_webui", "logging_config", "logging_format"),
+    *("webui_host", "_enable_object_reconstruction", "_metrics_export_port"),
+)
+_REPLACED = {
+    "_memory": "limit tasks and actors by .options(memory=...)",
+    "_node_ip_address": "sessions are reached within this machine only",
+    "_plasma_directory": "take object_spilling_directory for what does not fit into memory",
+    "_redis_password": "sessions are private to their user",
+    "_system_config": "take the arguments and environment variables of runtime.init",
+    "_temp_dir": "set the environment variable XDG_RUNTIME_DIR or TMPDIR, where sessions have their directories",
+    "job_config": "take namespace=... and runtime_env=...",
+    "labels": "take resources={'name': 1} and ask for it in .options(resources=...)",
+    "memory": "limit tasks and actors by .options(memory=...)",
+    "redis_address": "take address='session' to join one of this machine, or engine='ray' with address=...",
+    "redis_password": "sessions are private to their user",
+}
 _lock = threading.RLock()
 _driver_pid: int | None = None  # the process that called init(); None where it has none, as in workers
 
@@ -84,12 +104,14 @@ def init(
     include_dashboard: bool | None = None,
     namespace: str | None = None,
     runtime_env: dict | None = None,
+    **of_ray,
 ) -> SessionContext:
     """Starts a session, on this machine or on a Ray cluster. Without it, the first use starts one with the defaults.
 
     Args:
         engine: "zeromq" (processes, the default), "ray" (a Ray cluster) or "local" (all in this process and in order,
-            for debugging); without it the environment variable RUNTIME_ENGINE decides.
+            for debugging); without it the environment variable RUNTIME_ENGINE decides. An address in this place, where
+            Ray takes it, is understood.
         num_cpus, num_gpus: how many to hand out; default what this process may use.
         resources: further resources of your own, name -> quantity.
         object_store_memory: bytes of shared memory that objects may take; default 30 % of the memory.
@@ -105,27 +127,31 @@ def init(
         log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on. What
             several print alike within 5 s is shown once and counted, unless RUNTIME_DEDUP_LOGS=0 is set.
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
-        address: "session": joins the session of this user that was started last, as a further driver; or the
-            `session_dir` of the session to join. Its references and actors are its own and end with it; the session
-            ends with the driver that has started it. None or "local": a new session.
+        address: "session" or, as in Ray, "auto": joins the session of this user that was started last, as a further
+            driver; or the `session_dir` of the session to join. Its references and actors are its own and end with it;
+            the session ends with the driver that has started it. None or "local": a new session.
             With engine="ray" that of a cluster: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
             (a new one here); without it RAY_ADDRESS decides, as in Ray.
         include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.
         namespace: of the names of actors (see `get_actor`); default one of the session's own.
         runtime_env: {"env_vars": {...}, "working_dir": path} for all tasks and actors, not for this process; see
             `options.TaskOptions`. Ray takes what else it knows, as {"pip": [...]}.
+        of_ray: further arguments of Ray's init, which go to Ray. The other engines log what has no effect here, such as
+            dashboard_host, and refuse the rest with what to use instead.
 
     Returns:
         The session's resources by name, with its address; a context manager that ends the session.
 
     Raises:
         RuntimeError: there is a session already, or the new one's supervisor did not start.
-        ValueError, TypeError: an argument that cannot be; nothing is left running.
+        ValueError, TypeError: an argument that is unknown or cannot be; nothing is left running.
         OSError: no directory, socket or process could be made, e.g. on a full disk; nothing is left running.
         ConnectionError: there is no session, or cluster, at `address`.
         ImportError: engine="ray", and Ray is not installed or too old.
     """
     global _driver_pid
+    if address is None and _is_address(engine):
+        engine, address = None, engine
     with _lock:
         if context.current_engine() is not None:
             if ignore_reinit_error:
@@ -134,6 +160,8 @@ def init(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
         name = _engine_name(engine, local_mode)
+        if name != "ray":
+            _check_arguments_of_ray(of_ray)
         namespace = check_name("namespace", namespace)
         if name != "ray" and not is_neutral(include_dashboard, (None, False)):
             raise ValueError(
@@ -148,7 +176,7 @@ def init(
             config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment)
             if name == "ray":
                 given |= {"address": address, "namespace": namespace, "runtime_env": runtime_env}
-                given["include_dashboard"] = include_dashboard
+                given |= {"include_dashboard": include_dashboard, **of_ray}
                 given["object_spilling_directory"] = object_spilling_directory
                 if object_spilling_bytes is not None:
                     raise ValueError("object_spilling_bytes is not available with Ray, which takes 95 % of the disk")
@@ -209,20 +237,37 @@ def engine() -> Engine:
     return current
 
 
+def _check_arguments_of_ray(given) -> None:
+    for name in given:
+        if name in _REPLACED:
+            raise ValueError(f"init({name}=...) is Ray's; {_REPLACED[name]}, or leave it out")
+        if name not in _WITHOUT_EFFECT:
+            nearest = difflib.get_close_matches(name, inspect.signature(init).parameters, n=1, cutoff=0.5)
+            hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+            raise TypeError(f"init() got an unexpected keyword argument {name!r}{hint}")
+    if given:
+        logger.warning("without effect on this engine, and ignored: init(%s=...)", "=..., ".join(given))
+
+
 def _check_joinable(engine_name, address, given) -> None:
     if not isinstance(address, str):
         raise TypeError(f"address must be a string or None, got {address!r}")
     if engine_name == "local":
         raise ValueError(f"address={address!r}: the engine 'local' is inside one process and cannot be joined")
-    if address != "session" and (os.sep not in address or "://" in address):
+    if address not in ("session", "auto") and (os.sep not in address or "://" in address):
         raise ValueError(
             f"address={address!r}: the engine {engine_name!r} runs on one machine; give 'session', or the directory of "
-            "a session, or use engine='ray'"
+            f"a session, or take a Ray cluster: init(engine='ray', address={address!r})"
         )
     if given:
         raise ValueError(
             f"address={address!r} joins a session that has its resources already; leave out {', '.join(given)}"
         )
+
+
+def _is_address(given) -> bool:
+    """Whether this is an address in the place of the engine: "auto", "session", a directory, or with a port."""
+    return isinstance(given, str) and (given in ("auto", "session") or os.sep in given or ":" in given)
 
 
 def _engine_name(given, local_mode) -> str:
@@ -242,9 +287,7 @@ def _known() -> str:
     return f"{first}, {' and '.join(others)}"
 
 
-def _config(
-    num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment
-) -> EngineConfig:
+def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment) -> EngineConfig:
     num_cpus = machine.cpu_count() if num_cpus is None else check_quantity("num_cpus", num_cpus)
     gpu_ids = machine.gpu_ids()
     if num_gpus is not None:

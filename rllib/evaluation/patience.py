@@ -20,7 +20,7 @@ class Patience:
     """Logs what a loop over environments is waiting for, once every `timeout_s`.
 
     As a context manager it also watches single rounds, from another thread: one that takes longer than `timeout_s` is
-    reported with the line at which it is.
+    reported once, with the line at which it is.
 
     Args:
         timeout_s: time between two warnings (seconds).
@@ -64,21 +64,23 @@ class Patience:
 
     def _watch(self, thread: int) -> None:
         """Watches the loop, which runs in the thread with this number."""
-        due = self._round + self._timeout_s
+        due, reported = self._round + self._timeout_s, None
         while not self._done.wait(max(due - time.monotonic(), 0)):
             stalled_s = time.monotonic() - self._round
             if stalled_s < self._timeout_s:
                 due = self._round + self._timeout_s
                 continue
             due += self._timeout_s
-            logger.warning(
-                "%s has waited %.3g s for one step of its environments; does one hang? (sample_timeout_s=%g) "
-                "It is at\n%s",
-                self._what,
-                stalled_s,
-                self._timeout_s,
-                "".join(traceback.format_stack(sys._current_frames()[thread])[-3:]).rstrip(),
-            )
+            if reported != self._round:  # once for each round
+                reported = self._round
+                logger.warning(
+                    "%s has waited %.3g s for one step of its environments; does one hang? (sample_timeout_s=%g) "
+                    "It is at\n%s",
+                    self._what,
+                    stalled_s,
+                    self._timeout_s,
+                    "".join(traceback.format_stack(sys._current_frames()[thread])[-3:]).rstrip(),
+                )
             if self._ends_process and stalled_s >= PATIENCE * self._timeout_s:
                 logger.error("%s ends its process after %.3g s in one step", self._what, stalled_s)
                 os._exit(1)  # the thread that hangs may never get to an exception

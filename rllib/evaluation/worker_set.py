@@ -310,4 +310,4 @@ def check_gpus(claims: Sequence[GpuClaim]) -> None:
 def ensure_runtime() -> None:
     """Starts the runtime with the workers' imports done beforehand, unless it runs already."""
     if not runtime.is_initialized():
-        runtime.init(preload=PRELOAD)
+        runtime.init(preload=PRELOAD, ignore_reinit_error=True)  # another thread may have built one meanwhile

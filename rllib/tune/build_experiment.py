@@ -52,7 +52,8 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     searcher, scheduler, spec = _search(spec, space, is_algorithm)
     spec = _completed(spec, searcher)
     if not runtime.is_initialized():
-        runtime.init(preload=(*PRELOAD, "rllib.tune.trial_actor") if is_algorithm else _LIGHT_PRELOAD)
+        preload = (*PRELOAD, "rllib.tune.trial_actor") if is_algorithm else _LIGHT_PRELOAD
+        runtime.init(preload=preload, ignore_reinit_error=True)  # another thread may have begun one meanwhile
     directory = open_directory(spec, resolved.name, space, pickled)
     try:
         make_trial = _trial_maker(spec, resolved, space, directory.path)

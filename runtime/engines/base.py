@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import errors
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -90,6 +92,22 @@ def split_returns(value, num_returns: int, name: str) -> list:
         count = f"more than {num_returns}" if len(values) > num_returns else len(values)
         raise ValueError(f"{name} has num_returns={num_returns}, but returned {count} values")
     return values
+
+
+_REFUSALS = {
+    errors.SessionClosedError: "this session has been shut down; runtime.init() starts another one",
+    errors.ForkedProcessError: (
+        "this process was forked from one that has a session (by os.fork, or by multiprocessing's 'fork'), and the "
+        "session belongs to the parent. Use the runtime in the parent alone, or start the child by multiprocessing's "
+        "'spawn'. A child of the driver may also call runtime.shutdown(), and then runtime.init() for a session of its "
+        "own, or init(address=session_dir) to join that of its parent"
+    ),
+}
+
+
+def refusal(kind: Callable[[str], errors.RuntimeFailure]) -> errors.RuntimeFailure:
+    """The error of every verb on an engine that is over for this process; `kind`: its class, or what makes it."""
+    return kind(_REFUSALS.get(kind, ""))
 
 
 def iterate(value, name: str):

@@ -173,11 +173,7 @@ class ClassDefinition(Definition):
 
     @property
     def methods(self) -> dict[str, tuple[MethodOptions, int, tuple | None]]:
-        """The methods that a handle offers: name -> options, num_returns, parameters (see `Method`).
-
-        Raises:
-            TypeError: one of them is an async generator.
-        """
+        """The methods that a handle offers: name -> options, num_returns, parameters (see `Method`)."""
         if self._methods is None:
             self._methods = _methods(self.target)
         return self._methods
@@ -211,17 +207,20 @@ class ClassDefinition(Definition):
 def _methods(cls):
     methods = {name: (MethodOptions(), 1, ()) for name in BUILT_IN_METHODS}
     for name, value in inspect.getmembers(cls, callable):
-        if inspect.isasyncgenfunction(value):
-            raise TypeError(f"{cls.__qualname__}.{name} is an async generator; methods are functions or coroutines")
         if name[:2] != "__" or name == "__call__" or name in BUILT_IN_METHODS:
             options = getattr(value, METHOD_OPTIONS, MethodOptions())
             methods[name] = options, options.returns(value), method_parameters(cls, name)
     return methods
 
 
+def is_coroutine_function(function: Callable) -> bool:
+    """Whether a function belongs on an event loop: a coroutine, or an async generator."""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
 def has_coroutines(cls: type) -> bool:
-    """Whether a class has methods that are coroutine functions: its actors have an event loop."""
-    return any(inspect.iscoroutinefunction(value) for _, value in inspect.getmembers(cls, callable))
+    """Whether a class has such methods: its actors have an event loop."""
+    return any(is_coroutine_function(value) for _, value in inspect.getmembers(cls, callable))
 
 
 def find_method(instance, name: str) -> Callable:

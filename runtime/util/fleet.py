@@ -15,6 +15,7 @@ import functools
 import itertools
 import logging
 import math
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +33,7 @@ DEATHS = (ActorError, ObjectLostError)  # an answer can be lost with the node th
 FAILURES = (*DEATHS, TaskError)
 # A new actor rarely mends what made its predecessor hang: of several silences in a row, one is tolerated.
 MAX_CONSECUTIVE_SILENCES = 1
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 Request = Callable[[ActorHandle, int], ObjectRef]
 
@@ -57,7 +59,8 @@ class FaultTolerance:
         max_restarts: number of restarts of all actors together, over the whole life of the fleet.
         delay_s: pause before an actor that failed twice in a row is replaced (seconds).
         max_consecutive_failures: tolerated failures of one actor and its successors without a useful answer in between.
-        silence_s: a request that has not been answered for this long is reported, each time anew (seconds).
+        silence_s: a request that has not been answered for this long is reported, after 1, 2, 4, 8 ... times as long
+            anew (seconds).
         patience: after this many times `silence_s` the actor counts as dead; math.inf never gives it up.
         names: field -> what the setting is called where the user sets it, for messages.
     """
@@ -179,6 +182,7 @@ class Fleet:
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
         self._replaced: list[int] = []
+        self._details_shown: set[str] = set()  # of failures, without numbers
         try:
             for index in indices:
                 self.members[index] = Member(start(index, 0))
@@ -340,7 +344,8 @@ class Fleet:
         if times >= patience:
             setting = f"{tolerance.name('silence_s')}={tolerance.silence_s:g} s"
             return SilentActorError(f"{name} did not answer within {patience:g} x {setting}{self._hint}")
-        self._logger.warning("%s has not answered for %.3g s%s", name, times * tolerance.silence_s, self._hint)
+        if times & (times - 1) == 0:
+            self._logger.warning("%s has not answered for %.3g s%s", name, times * tolerance.silence_s, self._hint)
         return None
 
     def _lose(self, index: int, failure: Exception) -> None:
@@ -378,8 +383,17 @@ class Fleet:
             )
             raise failure
         self.num_restarts += 1
-        self._logger.warning("%s is replaced: %s", name, failure)
+        self._logger.warning("%s is replaced: %s", name, self._described(failure))
         return True
+
+    def _described(self, failure: Exception) -> str:
+        """The failure in words; what stands below its first line only if that is new."""
+        first, _, details = str(failure).partition("\n")
+        alike = _NUMBER.sub("", details)
+        if alike and alike in self._details_shown:
+            return f"{first.rstrip('.')}, as before"
+        self._details_shown.add(alike)
+        return str(failure)
 
     def _replace_due(self) -> None:
         for index, (due, incarnation) in list(self._due.items()):

@@ -7,6 +7,7 @@ import queue
 import time
 from collections import deque
 
+from ..actors import ActorHandle
 from ..api import check_timeout, get, kill, remote, wait
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05
@@ -33,14 +34,21 @@ class Queue:
 
     def __init__(self, maxsize: int = 0, actor_options: dict | None = None):
         self.maxsize = maxsize
-        self.actor = remote(_Items).options(**{"num_cpus": 0, **(actor_options or {})}).remote(maxsize)
+        self._actor = remote(_Items).options(**{"num_cpus": 0, **(actor_options or {})}).remote(maxsize)
+
+        self._is_shut = False
+
+    @property
+    def actor(self) -> ActorHandle | None:
+        """The actor that holds the items; None after `shutdown`, when all else raises ActorDiedError."""
+        return None if self._is_shut else self._actor
 
     def __len__(self):
         return self.size()
 
     def size(self) -> int:
         """Number of items."""
-        return get(self.actor.size.remote())
+        return get(self._actor.size.remote())
 
     qsize = size
 
@@ -63,7 +71,7 @@ class Queue:
         Raises:
             Full: there is no room, at once or in time.
         """
-        _repeat(lambda: get(self.actor.put.remote([item])), Full, block, timeout)
+        _repeat(lambda: get(self._actor.put.remote([item])), Full, block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None):
         """Takes the oldest item.
@@ -75,7 +83,7 @@ class Queue:
         Raises:
             Empty: there is none, at once or in time.
         """
-        return _repeat(lambda: get(self.actor.get.remote(1)), Empty, block, timeout)[0]
+        return _repeat(lambda: get(self._actor.get.remote(1)), Empty, block, timeout)[0]
 
     def put_nowait(self, item) -> None:
         """`put` without waiting."""
@@ -87,11 +95,11 @@ class Queue:
 
     def put_nowait_batch(self, items) -> None:
         """Adds all of the items, or none if there is no room for all (Full)."""
-        _repeat(lambda: get(self.actor.put.remote(list(items))), Full, False, None)
+        _repeat(lambda: get(self._actor.put.remote(list(items))), Full, False, None)
 
     def get_nowait_batch(self, num_items: int) -> list:
         """Takes this many items, or none if there are fewer (Empty)."""
-        return _repeat(lambda: get(self.actor.get.remote(num_items)), Empty, False, None)
+        return _repeat(lambda: get(self._actor.get.remote(num_items)), Empty, False, None)
 
     async def put_async(self, item, block: bool = True, timeout: float | None = None) -> None:
         """`put` for coroutines."""
@@ -109,8 +117,9 @@ class Queue:
             grace_period_s: how long these may take.
         """
         if not force:
-            wait([self.actor.__ray_terminate__.remote()], timeout=grace_period_s)
-        kill(self.actor)
+            wait([self._actor.__ray_terminate__.remote()], timeout=grace_period_s)
+        kill(self._actor)
+        self._is_shut = True
 
 
 class _Items:

@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psutil
@@ -13,10 +15,11 @@ import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, num_cores
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, ensure_runtime, num_cores
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
 from runtime.machine import cpu_count
+from runtime.session import engine
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
 
@@ -50,6 +53,14 @@ def test_remote_workers_sample_the_same_transitions_as_a_local_one():
                 ).tolist()
             }
     assert batches[0] == batches[1] == batches[2]
+
+
+def test_threads_that_build_at_once_share_one_session():
+    runtime.shutdown()
+    with ThreadPoolExecutor(4) as pool:
+        barrier = threading.Barrier(4)
+        ids = [pool.submit(lambda: (barrier.wait(20), ensure_runtime(), engine().session_id)[-1]) for _ in range(4)]
+        assert len({each.result(60) for each in ids}) == 1
 
 
 def test_workers_may_share_a_cpu_in_thirds():
@@ -315,7 +326,7 @@ def evaluated(tolerance_s, made) -> tuple[int, int]:
 def test_an_evaluation_worker_that_plays_is_never_given_up(caplog):
     made = settings(SlowOrHanging, env_config={"lengths": [20], "step_s": 0.03}, num_envs=2)
     assert evaluated(0.2, made) == (2, 0)
-    assert "evaluation worker 1 has not answered for 0.6 s; its episodes are played to their end" in caplog.text
+    assert "evaluation worker 1 has not answered for 0.4 s; its episodes are played to their end" in caplog.text
     assert "rollout" not in caplog.text
 
 

@@ -666,6 +666,32 @@ def test_an_actor_sees_where_it_runs(engine):
     assert "Where" in name and other_name == "b"
 
 
+def test_an_actor_hands_itself_to_others(engine):
+    @runtime.remote
+    class Node:
+        def __init__(self, previous=None):
+            self.value = []
+            if previous is not None:
+                previous.follow.remote(runtime.get_runtime_context().current_actor)
+
+        def follow(self, other):
+            self.value.append(other)
+
+        def followers(self):
+            return self.value
+
+        def forget(self):
+            self.value.clear()
+
+    first = Node.remote()
+    second = Node.remote(first)
+    assert runtime.get(second.followers.remote()) == []
+    assert runtime.get(first.followers.remote()) == [second]
+    runtime.get(first.forget.remote())
+    with pytest.raises(RuntimeError, match="this is not an actor"):
+        runtime.get_runtime_context().current_actor  # noqa: B018
+
+
 @pytest.mark.parametrize(
     "options, error, message",
     [

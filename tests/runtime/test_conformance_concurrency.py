@@ -1,5 +1,7 @@
 """Actors that run several calls at a time, on every engine."""
 
+import asyncio
+
 import pytest
 from ray_cluster import ray_version
 
@@ -12,8 +14,6 @@ class Async:
         self.calls = 0
 
     async def add(self, a, b=1):
-        import asyncio
-
         await asyncio.sleep(0)
         self.calls += 1
         return a + b
@@ -30,6 +30,11 @@ class Async:
 
     def count(self):
         return self.calls
+
+    async def async_parts(self, n):
+        for i in range(n):
+            yield await self.add(i), runtime.get_runtime_context().get_actor_name()
+        raise ArithmeticError("in async_parts")
 
     async def listed(self, n):
         return list(range(n))
@@ -63,6 +68,58 @@ def test_generators_beside_coroutines(engine):
     with pytest.raises(ArithmeticError, match="in parts"):
         runtime.get(error)
     assert [runtime.get(ref) for ref in actor.listed.options(num_returns="streaming").remote(3)] == [0, 1, 2]
+
+
+@runtime.remote(num_cpus=0)
+class Signal:
+    """As in the documentation of Ray: what wakes a coroutine is an ordinary method."""
+
+    def __init__(self):
+        self.event, self.values, self.tasks = asyncio.Event(), asyncio.Queue(), set()
+
+    async def wait(self):
+        await self.event.wait()
+        return "woken"
+
+    def send(self):
+        self.event.set()
+
+    async def take(self):
+        return await self.values.get()
+
+    def put(self, value):
+        self.values.put_nowait(value)
+
+    def put_later(self, value):
+        self.tasks.add(asyncio.create_task(self.values.put(value)))
+
+
+def test_an_ordinary_method_wakes_coroutines(engine):
+    if engine == "local":
+        pytest.skip("one call runs after the other")
+    actor = Signal.remote()
+    woken, value = actor.wait.remote(), actor.take.remote()
+    assert runtime.wait([woken, value], timeout=0.1)[0] == []
+    runtime.get([actor.send.remote(), actor.put.remote(3)])
+    assert runtime.get([woken, value], timeout=20) == ["woken", 3]
+    value = actor.take.remote()
+    runtime.get(actor.put_later.remote(4))
+    assert runtime.get(value, timeout=20) == 4
+
+
+def test_async_generators(engine):
+    actor = Async.options(label="both").remote()
+    *values, error = actor.async_parts.remote(3)
+    assert runtime.get(values) == [(1, "both"), (2, "both"), (3, "both")]
+    with pytest.raises(ArithmeticError, match="in async_parts"):
+        runtime.get(error)
+    assert runtime.get(next(actor.async_parts.remote(2))) == (1, "both")
+    assert runtime.get(actor.add.remote(1), timeout=30) == 2
+    with pytest.raises(TypeError, match="a remote function must be an ordinary one"):
+
+        @runtime.remote
+        async def task():
+            yield 1
 
 
 def test_coroutines_wait_for_references(engine):

@@ -265,7 +265,7 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
     [
         ({"engine": "zeromqq"}, ValueError, "'zeromq', 'ray' and 'local'"),
         ({"engine": "zeromq", "local_mode": True}, ValueError, "local_mode"),
-        ({"address": "auto"}, ValueError, "runs on one machine; give 'session'"),
+        ({"address": "host:6379"}, ValueError, "runs on one machine; give 'session'"),
         ({"include_dashboard": True}, ValueError, "no dashboard"),
         ({"namespace": 3}, TypeError, "namespace"),
         ({"namespace": ""}, ValueError, "namespace must not be the empty string"),

@@ -311,6 +311,25 @@ def test_calls_that_wait_for_an_actor_are_dropped(fresh, tmp_path):
     assert runtime.get(calls[1::2]) == [*range(2, 40, 2)]
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_task_that_runs_in_the_process_that_called_it_is_cancelled(fresh, tmp_path, force):
+    """With one CPU, what a task leaves behind runs in the same worker."""
+    fresh(num_cpus=1)
+
+    @runtime.remote(max_retries=0)
+    def leave_behind():
+        import os
+
+        return os.getpid(), [work.remote(tmp_path)]
+
+    pid, [inner] = runtime.get(leave_behind.remote())
+    wait_until((tmp_path / "begun").exists)
+    assert int(wait_until((tmp_path / "begun").read_text)) == pid
+    runtime.cancel(inner, force=force)
+    with pytest.raises(runtime.OwnerDiedError if force else runtime.TaskCancelledError):
+        runtime.get(inner, timeout=20)
+
+
 def test_a_process_that_got_the_reference_cancels(fresh, tmp_path):
     @runtime.remote
     def cancel(refs):

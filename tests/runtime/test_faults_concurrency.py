@@ -1,6 +1,7 @@
 """Calls that run at the same time in one actor, on processes."""
 
 import asyncio
+import itertools
 import threading
 import time
 
@@ -73,6 +74,7 @@ def test_exit_actor_in_a_thread(fresh):
 class Loop:
     def __init__(self):
         self.event = None
+        self.most = self.now = 0
 
     async def wait(self):
         self.event = self.event or asyncio.Event()
@@ -87,8 +89,34 @@ class Loop:
         return "tick"
 
     def block(self, seconds):
+        self.now += 1
+        self.most = max(self.most, self.now)
         time.sleep(seconds)
+        self.now -= 1
         return "blocked"
+
+    async def block_loop(self, seconds):
+        return self.block(seconds)
+
+    def most_at_a_time(self):
+        return self.most
+
+    def ask(self, me):
+        return runtime.get(me.tick.remote())
+
+    def ask_often(self, me, count):
+        for _ in range(count):
+            yield self.ask(me)
+
+    async def numbers(self, pause_after=None):
+        try:
+            for number in itertools.count():
+                self.most = number
+                yield number
+                if number == pause_after:
+                    await asyncio.Event().wait()
+        finally:
+            await self.set()
 
     async def gather(self, me, count):
         return await asyncio.gather(*[me.tick.remote() for _ in range(count)])
@@ -107,14 +135,42 @@ def test_coroutines_run_at_the_same_time(fresh):
     assert runtime.get(waiting, timeout=20) == ["set"] * 20
 
 
-def test_async_actor_sync_method_blocks(fresh):
-    """An ordinary method of an actor with coroutines does not stop its loop."""
+def test_an_ordinary_method_that_waits_in_get_lets_coroutines_run(fresh):
+    """Its value may depend on them: here the actor asks itself, in the method and in its generator."""
     fresh()
     actor = Loop.remote()
-    blocked = actor.block.remote(2.0)
-    assert runtime.get(actor.tick.remote(), timeout=20) == "tick"
-    assert not runtime.wait([blocked], timeout=0)[0]
-    assert runtime.get(blocked, timeout=20) == "blocked"
+    assert runtime.get(actor.ask.remote(actor), timeout=20) == "tick"
+    assert runtime.get(list(actor.ask_often.remote(actor, 3)), timeout=20) == ["tick"] * 3
+
+
+def test_an_async_generator_waits_for_its_caller_and_is_closed_with_it(fresh):
+    fresh()
+    actor = Loop.remote()
+    closed = actor.wait.remote()
+    numbers = actor.numbers.options(_generator_backpressure_num_objects=2).remote()
+    assert [runtime.get(next(numbers)) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert runtime.get(actor.most_at_a_time.remote(), timeout=20) <= 7  # others run meanwhile, and it is not far ahead
+    assert not runtime.wait([closed], timeout=0)[0]
+    del numbers
+    assert runtime.get(closed, timeout=20) == "set"
+
+
+def test_an_async_generator_is_cancelled(fresh):
+    fresh()
+    actor = Loop.remote()
+    closed, numbers = actor.wait.remote(), actor.numbers.remote(pause_after=1)
+    assert [runtime.get(next(numbers)) for _ in range(2)] == [0, 1]
+    runtime.cancel(numbers)
+    with pytest.raises(runtime.TaskCancelledError):
+        runtime.get(next(numbers), timeout=20)
+    assert runtime.get(closed, timeout=20) == "set"
+
+
+def test_ordinary_methods_and_coroutines_never_run_at_the_same_time(fresh):
+    fresh()
+    actor = Loop.remote()
+    runtime.get([(actor.block, actor.block_loop)[i % 2].remote(0.001) for i in range(50)], timeout=30)
+    assert runtime.get(actor.most_at_a_time.remote(), timeout=20) == 1
 
 
 def test_await_many_and_async_exception(fresh):

@@ -33,6 +33,9 @@ class Actor:
     def call(self, function, *args):
         return function(*args)
 
+    def yields(self, function, *args):
+        yield function(*args)
+
     def record(self, path, number):
         with open(path, "a") as file:
             file.write(f"{number}\n")
@@ -41,6 +44,19 @@ class Actor:
     def count(self):
         self.calls += 1
         return self.calls
+
+
+@runtime.remote
+class WithLoop:
+    """The same in a class with coroutines."""
+
+    def call(self, function, *args):
+        return function(*args)
+
+    async def call_on_loop(self, function, *args):
+        return function(*args)
+
+    yields = Actor.yields
 
 
 @runtime.remote
@@ -262,12 +278,31 @@ def test_base_exceptions_of_user_code_do_not_stop_anything(fresh, cls):
     assert runtime.get(actor.pid.remote(), timeout=20) == pid
 
 
-def fork_and(end):
+def test_what_a_signal_ended_is_described_in_a_few_lines(fresh):
+    """Where user code was, of the thread that the signal has ended."""
+    fresh()
+    actor = Actor.options(max_concurrency=3).remote()
+    assert runtime.get([actor.count.remote() for _ in range(3)], timeout=20)
+    for ref in (run.options(max_retries=0).remote(os.abort), actor.call.remote(os.abort)):
+        with pytest.raises(
+            runtime.RuntimeFailure, match=r"SIGABRT(.|\n)*Fatal Python error: Aborted(.|\n)* in (call|run)"
+        ) as caught:
+            runtime.get(ref, timeout=20)
+        assert len(str(caught.value).splitlines()) <= 10
+
+
+def fork_and(end, *args):
     """How a child that ends by `end()` has ended for the parent, which returns first."""
     child = os.fork()
     if child == 0:
-        return end()
+        return end(*args)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def fail_and_count(path):
+    with open(path, "a") as file:
+        file.write("x")
+    raise ValueError("in the child")
 
 
 def raise_here():
@@ -285,6 +320,20 @@ def test_a_child_that_user_code_forks_ends_by_itself(fresh, end, code):
     pid = runtime.get(actor.pid.remote(), timeout=20)
     refs = [actor.call.remote(fork_and, end), run.remote(fork_and, end), actor.pid.remote()]
     assert runtime.get(refs, timeout=20) == [code, code, pid]
+    threads, loop = Actor.options(max_concurrency=2).remote(), WithLoop.remote()
+    refs = [method.remote(fork_and, end) for method in (threads.call, loop.call, loop.call_on_loop)]
+    assert runtime.get(refs, timeout=20) == [code] * 3
+    refs = [next(actor.yields.remote(fork_and, end)) for actor in (actor, loop)]
+    assert runtime.get(refs, timeout=20) == [code] * 2
+
+
+def test_a_call_with_retries_in_a_thread_is_not_retried_by_a_forked_child(fresh, tmp_path):
+    fresh()
+    threads, loop = Actor.options(max_concurrency=2).remote(), WithLoop.remote()
+    for number, method in enumerate((threads.call, loop.call_on_loop)):
+        path = tmp_path / f"runs{number}"
+        ref = method.options(max_task_retries=2, retry_exceptions=True).remote(fork_and, fail_and_count, path)
+        assert runtime.get(ref, timeout=20) == 1 and path.read_text() == "x"
 
 
 def test_a_child_that_a_constructor_forks_ends_by_itself(fresh):

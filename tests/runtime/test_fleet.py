@@ -361,7 +361,19 @@ def test_whoever_may_take_forever_is_never_given_up(clock, caplog):
     get = clock.get
     fleet_module.get = lambda ref, timeout: ref.answer.append("done") or "done" if clock.now > 50 else get(ref, timeout)
     assert collect() == {1: "done"}
-    assert caplog.text.count("has not answered") == 26
+    assert caplog.text.count("has not answered") == 5  # after 2, 4, 8, 16 and 32 s
+
+
+def test_the_details_of_a_failure_are_shown_once(clock, caplog):
+    fleet = fake_fleet(delay_s=0.0)
+    for pid, where in ((11, "here"), (12, "here"), (13, "there")):
+        fail(fleet, ActorDiedError(f"actor worker {pid} died.\nThe last lines it wrote:\n    {where} in {pid}"))
+        fleet.take(0.0)
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "actor worker 11 died.\nThe last lines it wrote:\n    here in 11",
+        "actor worker 12 died, as before",
+        "actor worker 13 died.\nThe last lines it wrote:\n    there in 13",
+    ]
 
 
 def test_silence_is_tolerated_once_in_a_row(clock):

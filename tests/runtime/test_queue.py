@@ -84,6 +84,9 @@ def test_shutdown(engine, force):
     items = Queue(actor_options={"num_cpus": 1})
     items.put(1)
     wait_until(lambda: runtime.available_resources()["CPU"] == 3)  # Ray's count follows later
+    assert isinstance(items.actor, runtime.ActorHandle)
     items.shutdown(force=force)
+    items.shutdown(force=True)
+    assert items.actor is None
     with pytest.raises(runtime.ActorDiedError):
         items.size()

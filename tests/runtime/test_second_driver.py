@@ -1,5 +1,7 @@
 """A second process that joins a running session: its references and actors are its own."""
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -129,11 +131,34 @@ print(runtime.get(place.remote()))
     assert result.stdout == f"{(pid, 'second', 'second', named)}\n", result.stderr
 
 
-def test_session_means_the_one_that_runs(fresh, script):
+def test_session_and_auto_mean_the_one_that_runs(fresh, script):
     session = fresh()
-    result = script(
-        "import runtime\nwith runtime.init(address='session') as session:\n    print(session.session_dir)\n"
-    )
+    result = script("""
+import runtime
+for given in ({"address": "session"}, {"address": "auto"}, {"engine": "auto"}):
+    with runtime.init(**given) as session:
+        print(session.session_dir)
+""")
+    assert result.stdout.split() == [session.session_dir] * 3, result.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+def test_session_passes_over_what_another_user_has_put_there(fresh, script, tmp_path, monkeypatch):
+    """Whatever is newer, has a session's name and is locked as one."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    session = fresh()
+    with contextlib.ExitStack() as locks:
+        foreign, link = tmp_path / f"rts-{os.getuid()}-a", tmp_path / f"rts-{os.getuid()}-b"
+        foreign.mkdir()
+        lock = locks.enter_context(open(foreign / "lock", "w"))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (foreign / "session.json").write_text((Path(session.session_dir) / "session.json").read_text())
+        os.chown(foreign, 65534, -1)
+        link.symlink_to(foreign)
+        (tmp_path / f"rts-{os.getuid()}-c").touch()
+        result = script(
+            "import runtime\nwith runtime.init(address='session') as session:\n    print(session.session_dir)\n"
+        )
     assert result.stdout.strip() == session.session_dir, result.stderr
 
 
@@ -232,6 +257,8 @@ def test_what_its_workers_print_is_shown_by_it(fresh, script, capfd):
     [
         ({"address": "/no/such/session"}, ConnectionError, "there is no session at /no/such/session"),
         ({"address": "tcp://host:1"}, ValueError, "runs on one machine; give 'session'"),
+        ({"engine": "ray://host:10001"}, ValueError, r"init\(engine='ray', address='ray://host:10001'\)"),
+        ({"engine": "host:6379", "address": "x"}, ValueError, "engine='host:6379' is unknown"),
         ({"address": 3}, TypeError, "address must be a string"),
         ({"address": "session", "engine": "local"}, ValueError, "cannot be joined"),
         ({"address": "session", "num_cpus": 2}, ValueError, "leave out num_cpus"),
@@ -244,9 +271,11 @@ def test_addresses_that_cannot_be(fresh, arguments, error, text):
 
 
 def test_a_session_that_has_ended_is_not_joined(fresh, tmp_path):
-    described = {"protocol": "R2", "python": "3.0", "node_pid": 1, "driver_pid": 1, "resources": {}}
+    """Its lock says so, though its number may be that of another process by now."""
+    described = {"protocol": "R2", "python": "3.0", "node_pid": os.getpid(), "driver_pid": 1, "resources": {}}
     (tmp_path / "session.json").write_text(json.dumps(described))
-    with pytest.raises(RuntimeError, match=r"runs Python 3\.0 with protocol R2, and this process Python 3\."):
+    (tmp_path / "lock").touch()
+    with pytest.raises(ConnectionError, match=f"the session at {tmp_path} has ended"):
         runtime.init(address=str(tmp_path))
     (tmp_path / "session.json").write_text("no json")
     with pytest.raises(ConnectionError, match="there is no session at"):

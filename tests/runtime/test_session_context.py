@@ -26,6 +26,19 @@ def test_what_init_returns(fresh, name):
     assert not runtime.is_initialized() and not os.path.isdir(session.session_dir)
 
 
+def test_further_arguments_of_rays_init(fresh, caplog):
+    """What changes nothing here is said and ignored; of the others the message says what to use."""
+    fresh("local", dashboard_port=8265, configure_logging=True)
+    assert "without effect on this engine, and ignored: init(dashboard_port=..., configure_logging=...)" in caplog.text
+    runtime.shutdown()
+    with pytest.raises(
+        ValueError, match=r"init\(_temp_dir=...\) is Ray's; set the environment variable XDG_RUNTIME_DIR"
+    ):
+        fresh(_temp_dir="/tmp/ray")
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'num_cpu'\. Did you mean 'num_cpus'"):
+        fresh("local", num_cpu=2)
+
+
 def test_disconnect_ends_the_session(fresh):
     fresh("local").disconnect()
     assert not runtime.is_initialized()

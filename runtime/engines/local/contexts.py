@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Iterator
 
+from ...actors import handle_from_state
 from ...runtime_context import RuntimeContext
 from ...runtime_env import environment_dict, merged
 from ..placement_groups import PlacementGroups, Placements
@@ -68,6 +70,8 @@ class Contexts:
                 resources=held,
                 placement=placement,
                 was_current_actor_reconstructed=actor is not None and actor.restarts > 0,
+                _make_handle=actor
+                and functools.partial(handle_from_state, actor.id, actor.cls.name, actor.cls.methods_of(actor.options)),
             )
         )
         around, self._placements.current = self._placements.current, placement
@@ -92,10 +96,38 @@ def run_coroutine(coroutine):
     """Runs a coroutine to its end on a new event loop, though another loop may be running further up the stack."""
     import asyncio  # takes long, and few sessions need it
 
+    with _no_loop_around():
+        return asyncio.run(coroutine)
+
+
+def run_async_generator(generator):
+    """What an async generator yields; it runs to its next `yield` whenever a value is asked for."""
+    import asyncio
+
+    async def step():
+        return await anext(generator)
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        try:
+            while True:
+                with _no_loop_around():
+                    value = loop.run_until_complete(step())
+                yield value
+        except StopAsyncIteration:
+            return
+        finally:
+            with _no_loop_around():
+                loop.run_until_complete(generator.aclose())
+
+
+@contextlib.contextmanager
+def _no_loop_around():
+    import asyncio
+
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:
-        return asyncio.run(coroutine)
+        yield
     finally:
         asyncio._set_running_loop(outer)
 

@@ -13,7 +13,7 @@ from ...options import DYNAMIC, STREAMING
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
-from ..base import EngineConfig
+from ..base import EngineConfig, refusal
 from ..definitions import find_method
 from ..placement_groups import WHEN_BOOKED, Group, PlacementGroups, Placements, check_group, group_info, ready_options
 from ..resources import Resources, quantities, units
@@ -284,9 +284,7 @@ class LocalEngine:
         """Every verb: one thread at a time, on an open session, with the handles that went away accounted for."""
         with self._lock:
             if self._closed is not None:
-                raise self._closed(
-                    "this session has been shut down, or belongs to the process this one was forked from"
-                )
+                raise refusal(self._closed)
             if self._actors.dropped:
                 self._actors.drop_handles()
                 self._runner.run_jobs()

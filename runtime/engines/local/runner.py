@@ -19,7 +19,7 @@ from ..definitions import describe_exit
 from ..placement_groups import PlacementGroups
 from ..resources import Resources, units
 from .actors import Actor, Actors
-from .contexts import Contexts, run_coroutine
+from .contexts import Contexts, run_async_generator, run_coroutine
 from .jobs import Job
 from .values import Reference, References, Stored, dumps
 
@@ -114,7 +114,7 @@ class Runner:
 
     def _run(self, job):
         attempts = job.attempts()
-        life = job.actor.restarts if job.actor is not None else 0
+        life, pid = job.actor.restarts if job.actor is not None else 0, os.getpid()
         with self._contexts.running(job):
             while True:
                 try:
@@ -124,12 +124,16 @@ class Runner:
                     value = job.call()(*args, **kwargs)
                     if inspect.iscoroutine(value):
                         value = run_coroutine(value)
+                    elif inspect.isasyncgen(value):
+                        value = run_async_generator(value)
                     if job.actor is not None and job.actor.restarts != life:
                         self._interrupted(job)
                     else:
                         self._finish(job, value)
                     return
                 except SystemExit as error:
+                    if os.getpid() != pid:  # a child that the call has forked
+                        raise
                     self._exited(job, error)
                     return
                 except BaseException as error:

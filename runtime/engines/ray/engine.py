@@ -15,12 +15,14 @@ from ray.exceptions import RayError
 from ray.util.client import ray as client
 
 from ... import errors
+from ...actors import handle_from_state
 from ...failures import unreadable
 from ...options import DYNAMIC, STREAMING, TaskOptions
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...scheduling import PlacementGroupSchedulingStrategy
 from ...unpicklable import refuse, refuse_call
+from ..base import refusal
 from ..definitions import CallOptions, ClassDefinition, Definition, has_coroutines
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
@@ -30,7 +32,7 @@ from .failures import error_of
 from .options import actor_options, call_options, returned, task_options
 from .streams import RayStream, Refused
 from .values import ActorId, Argument, Reference, Refusal, decode, dumps, encode, refuse_plain_pickle
-from .worker import Retried, Session, Shipment, actor_class, here, task_function
+from .worker import Instance, Retried, Session, Shipment, actor_class, here, task_function
 
 logger = logging.getLogger("runtime")
 
@@ -375,13 +377,19 @@ class RayEngine:
             placement=placement.current(),
             namespace=theirs.namespace,
             was_current_actor_reconstructed=actor_id is not None and _was_restarted(actor_id),
+            _make_handle=self._own_handle if actor_id is not None else None,
         )
+
+    def _own_handle(self):
+        class_name, methods = decode(Instance.current.describe())
+        theirs = ActorId(ray.get_runtime_context().current_actor, self.session_id, class_name)
+        return handle_from_state(theirs, class_name, methods)
 
     # -- what is refused ----------------------------------------------------------------------------------------------
 
     def _enter(self):
         if self._closed is not None:
-            raise self._closed("this session has been shut down, or belongs to the process this one was forked from")
+            raise refusal(self._closed)
 
     def _check_own(self, ref):
         if not isinstance(ref, Reference) or ref.engine is not self:

@@ -6,14 +6,12 @@ User code is called here and not by Ray, so that arguments, results and exceptio
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import importlib
 import inspect
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -102,7 +100,6 @@ class Here(NamedTuple):
 
 here: ContextVar[Here] = ContextVar("here", default=Here())  # noqa: B039 - the same
 _loaded: dict[bytes, object] = {}  # digest, or pickled options, -> what it is here
-_END = object()  # of a generator
 
 
 def task_function(shipment: Shipment, options: bytes, streams: bool):
@@ -162,9 +159,11 @@ class Instance:
     """
 
     shipment: Shipment
+    current: Instance  # of this process
 
     def __init__(self, options: bytes, packed: bytes | Packed | None = None, *values):
         _enter(self.shipment.session)
+        Instance.current = self
         self._options: ActorOptions = loads(options)
         options = self._options
         self._label, self._held = options.label or options.name or self.shipment.name, options.held()
@@ -218,32 +217,40 @@ class Instance:
 
 
 class AsyncInstance(Instance):
-    """An actor with coroutine methods. They run on Ray's event loop, its ordinary ones in one thread beside it."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self._beside = ThreadPoolExecutor(1)
+    """An actor with coroutine methods. All its methods run on Ray's event loop, as those of Ray do."""
 
     async def call(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
         """See Instance."""
+        value, what, running = await self._value(method, packed, values)
+        with running:
+            if inspect.isasyncgen(value):
+                value = [part async for part in value]
+            return _results(value, returns, what, running)
+
+    async def stream(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
+        """See Instance."""
+        value, what, running = await self._value(method, packed, values)
+        if not inspect.isasyncgen(value):
+            with running:
+                parts = _results(value, returns, what, running)
+            for part in parts:
+                yield part
+            return
+        while True:
+            with running:
+                try:
+                    part = _encode_result(await anext(value), what)
+                except StopAsyncIteration:
+                    return
+            yield part
+
+    async def _value(self, method, packed, values):
+        """What the user's function has returned, what to call it in messages, and the context of the call."""
         function, what, running = self._called(method)
         with running:
             args, kwargs = _arguments(packed, values)
-            if inspect.iscoroutinefunction(function):
-                value = await function(*args, **kwargs)
-            else:
-                value = await self._in_thread(function, *args, **kwargs)
-            return _results(value, returns, what, running)
-
-    async def stream(self, *call):
-        """See Instance."""
-        results = await self.call(*call)
-        while (part := await self._in_thread(next, results, _END)) is not _END:
-            yield part
-
-    async def _in_thread(self, function, *args, **kwargs):
-        run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._beside, run)
+            value = function(*args, **kwargs)
+            return await value if inspect.iscoroutine(value) else value, what, running
 
 
 class UserCode:

@@ -21,6 +21,7 @@ import numpy as np
 from ... import errors, machine
 from ...failures import unreadable
 from ...unpicklable import refuse
+from ..base import refusal
 from ..placement_groups import WHEN_BOOKED, Placements, check_group, ready_options
 from ..resources import quantities, units
 from . import structs, wire
@@ -339,7 +340,7 @@ class Client:
     def enter(self) -> None:
         """Every verb: refuses when the session is over, and does what finalizers have left to do."""
         if self._refusal is not None:
-            raise self._refusal("this session has been shut down, or belongs to the process this one was forked from")
+            raise refusal(self._refusal)
         if self._dropped or self._dropped_handles:
             with self.mailbox.lock:
                 self.flush()

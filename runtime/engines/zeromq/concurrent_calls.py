@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from time import sleep
 from typing import TYPE_CHECKING
 
+from ...options import STREAMING
+from ..definitions import is_coroutine_function
 from . import wire
 from .received_calls import ReceivedCall, received_call
 from .running import of_this_thread
@@ -23,12 +26,33 @@ class Cancelled(Exception):
     """What a cancelled call has raised."""
 
 
+class Turn:
+    """Around code of another thread that belongs on an event loop: the loop stands still meanwhile."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+        self._stands, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __enter__(self):
+        self._loop.call_soon_threadsafe(self._stand_still)
+        self._stands.acquire()
+
+    def __exit__(self, *exception):
+        self._ended.release()
+
+    def _stand_still(self):
+        self._stands.release()
+        self._ended.acquire()
+
+
 class ConcurrentCalls:
     """Runs the calls of one actor, while the worker's main thread reads the mailbox.
 
     Each concurrency group, and the methods without one (group ""), have threads of their own, which are started when
-    they are needed. Coroutine functions run on an event loop in a further thread; then an ordinary method without a
-    group has one thread, so that it does not stop the loop.
+    they are needed. Coroutine functions run on an event loop in a further thread. Then an ordinary method without a
+    group runs as if it were on the loop, which stands still: what it shares with coroutines (an asyncio.Event, its
+    attributes) needs no lock. It has a thread all the same, so that the loop goes on while it waits in `get`: its value
+    may depend on a coroutine of the same actor.
 
     Args:
         limits: group -> number of calls at a time.
@@ -38,10 +62,11 @@ class ConcurrentCalls:
             answers the caller, never raises. What a cancelled call has raised is a Cancelled.
         send: sends the replies that wait.
         ended: called when calls have ended and their replies were sent: `idle` may be true now.
-        has_loop: whether one of the methods is a coroutine function.
+        has_loop: whether one of the methods is a coroutine function, or an async generator.
+        stream: (call, async generator); sends what it yields. Gives the call as it is to be finished then.
 
     Attributes:
-        loop_thread: its ident, None without a loop.
+        loop_thread: ident of the loop's thread, None without a loop.
     """
 
     def __init__(
@@ -53,18 +78,22 @@ class ConcurrentCalls:
         send: Callable[[], None],
         ended: Callable[[], None],
         has_loop: bool,
+        stream: Callable | None = None,
     ):
         self._method, self._load, self._finish, self._send, self._ended = method, load, finish, send, ended
+        self._stream = stream
         self._limits = {**limits, "": 1} if has_loop else limits
         self._waiting: dict[str, deque[ReceivedCall]] = {group: deque() for group in limits}
         self._turns: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}  # as many as wait, or more
         self._threads = dict.fromkeys(limits, 0)
         self._open, self._lock = 0, threading.Lock()  # calls whose replies were not sent yet
         self.loop_thread: int | None = None
+        self._beside: int | None = None  # thread of the ordinary methods that belong on the loop
         if has_loop:
             import asyncio  # takes long, and few actors need it
 
             self._loop = asyncio.new_event_loop()
+            self._turn, self._enter_loop = Turn(self._loop), asyncio._set_running_loop
             self._slots = {group: asyncio.Semaphore(limit) for group, limit in limits.items()}
             self._sleep, self._cancelled_error = asyncio.sleep, asyncio.CancelledError
             self._tasks: dict[tuple[int, int], asyncio.Task] = {}  # (serial, caller) -> the coroutine
@@ -110,7 +139,23 @@ class ConcurrentCalls:
             # Not before the coroutine's first step: asyncio would end its task without running it.
             self._loop.call_soon_threadsafe(self._loop.call_soon, self._cancel_coroutine, (serial, caller))
 
+    @contextlib.contextmanager
+    def waits(self) -> Iterator[None]:
+        """Around a wait in user code: an ordinary method lets the loop go on meanwhile."""
+        if threading.get_ident() != self._beside:
+            yield
+            return
+        self._turn.__exit__()
+        try:
+            yield
+        finally:
+            self._turn.__enter__()
+
     def _work(self, group):
+        turn = contextlib.nullcontext()
+        if group == "" and self.loop_thread is not None:
+            self._beside, turn = threading.get_ident(), self._turn
+            self._enter_loop(self._loop)  # for `asyncio.create_task` and its like
         while True:
             self._turns[group].get()
             try:
@@ -118,21 +163,34 @@ class ConcurrentCalls:
             except IndexError:  # one of those that waited was cancelled
                 continue
             of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
-            attempts = call.attempts()
-            value = raised = None
-            while True:
-                try:
-                    args, kwargs = self._load(call.frame, call.start, call.count)
-                    value = self._method(call.method)(*args, **kwargs)
-                except BaseException as error:
-                    if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+            with turn:
+                self._run(call)
+
+    def _run(self, call):
+        attempts, pid = call.attempts(), os.getpid()
+        value = raised = None
+        while True:
+            try:
+                args, kwargs = self._load(call.frame, call.start, call.count)
+                value = self._method(call.method)(*args, **kwargs)
+                if inspect.isgenerator(value):
+                    value = self._with_pauses(value)
+            except BaseException as error:
+                own = attempts is not None and os.getpid() == pid  # not in a child that the call has forked
+                if own and (pause_s := attempts.pause_s(error)) is not None:
+                    with self.waits():
                         sleep(pause_s)
-                        continue
-                    raised = error
-                break
-            args = kwargs = None
-            self._end(call, value, raised)
-            value = raised = None
+                    continue
+                raised = error
+            break
+        args = kwargs = None
+        self._end(call, value, raised)
+
+    def _with_pauses(self, generator):
+        for value in generator:
+            yield value
+            with self.waits():  # coroutines have their turn after each value
+                continue
 
     def _end(self, call, value, raised):
         self._finish(call, value, raised, False)
@@ -149,7 +207,7 @@ class ConcurrentCalls:
     def _is_coroutine(self, method):
         known = self._coroutines.get(method)
         if known is None:
-            known = self._coroutines[method] = inspect.iscoroutinefunction(self._method(method))
+            known = self._coroutines[method] = is_coroutine_function(self._method(method))
         return known
 
     def _start_coroutines(self):
@@ -166,16 +224,23 @@ class ConcurrentCalls:
         try:
             async with self._slots[group]:
                 of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
-                attempts = call.attempts()
+                attempts, pid = call.attempts(), os.getpid()
                 while True:
                     try:
                         args, kwargs = self._load(call.frame, call.start, call.count)
-                        value = await self._method(call.method)(*args, **kwargs)
+                        value = self._method(call.method)(*args, **kwargs)
+                        if not inspect.isasyncgen(value):
+                            value = await value
+                        elif call.num_returns >= STREAMING:
+                            call, value = await self._stream(call, value), None
+                        elif call.num_returns != 1:
+                            value = [part async for part in value]
                         break
                     except self._cancelled_error:
                         raise
                     except BaseException as error:
-                        if attempts is None or (pause_s := attempts.pause_s(error)) is None:
+                        own = attempts is not None and os.getpid() == pid
+                        if not own or (pause_s := attempts.pause_s(error)) is None:
                             raise
                     await self._sleep(pause_s)
         except BaseException as error:

@@ -9,11 +9,11 @@ import os
 import sys
 
 from . import wire
-from .launch import LOCK, PREFIX, session_places
+from .launch import LOCK, PREFIX, is_own_directory, session_places
 
 NAME = "session.json"
 PYTHON = "{}.{}".format(*sys.version_info)
-NEWEST = "session"  # the address that means the session that was started last
+NEWEST = "session", "auto"  # addresses that mean the session that was started last; the second is Ray's
 
 
 def describe_session(session: str, config: dict) -> None:
@@ -45,14 +45,17 @@ class RunningSession:
         """Finds the session; nothing is sent yet.
 
         Args:
-            address: its directory, or "session" for the one of this user that was started last.
+            address: its directory, or one of NEWEST for the one of this user that was started last.
 
         Raises:
             ConnectionError: there is none, it has ended, or it belongs to another user.
             RuntimeError: another version of Python or of this library runs it.
         """
-        self.session = _newest() if address == NEWEST else os.path.abspath(address)
+        self.session = _newest() if address in NEWEST else os.path.abspath(address)
         described = _described(self.session)
+        ended = ConnectionError(f"the session at {self.session} has ended")
+        if not _runs(self.session):  # a pid alone may be another process's by now
+            raise ended
         if (described["protocol"], described["python"]) != (wire.MAGIC.decode(), PYTHON):
             raise RuntimeError(
                 f"the session at {self.session} runs Python {described['python']} with protocol "
@@ -64,7 +67,7 @@ class RunningSession:
         try:
             self.pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
-            raise ConnectionError(f"the session at {self.session} has ended") from None
+            raise ended from None
 
     def wait_end(self, seconds: float) -> None:
         """The session goes on without this driver."""
@@ -78,13 +81,19 @@ def running_sessions() -> list[str]:
     """Directories of this user's sessions that run, the one to join first.
 
     New sessions go to the first place that has room; so the search goes from place to place, in each from the newest.
+    What others have put there is passed over, whatever its name.
     """
     found = []
     for place in dict.fromkeys(session_places()):
+        paths = []
         with contextlib.suppress(OSError):
             paths = [e.path for e in os.scandir(place) if e.name.startswith(f"{PREFIX}{os.getuid()}-")]
-            running = [(os.stat(os.path.join(path, NAME)).st_mtime_ns, path) for path in paths if _runs(path)]
-            found += [path for _, path in sorted(running, reverse=True)]
+        running = []
+        for path in paths:
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                if is_own_directory(path) and _runs(path):
+                    running.append((os.stat(os.path.join(path, NAME)).st_mtime_ns, path))
+        found += [path for _, path in sorted(running, reverse=True)]
     return found
 
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -203,12 +204,22 @@ def _sweep(base):
 
 def _remove_if_dead(session):
     with contextlib.suppress(OSError):
-        if os.lstat(session).st_uid != os.getuid():
+        if not is_own_directory(session):
             return
         lock = _lock(session)
         if lock is not None:
             shutil.rmtree(session, ignore_errors=True)
             os.close(lock)
+
+
+def is_own_directory(path: str) -> bool:
+    """Whether this is a directory of this user, and no link to one: in /tmp, others may make any name.
+
+    Raises:
+        OSError: there is nothing.
+    """
+    status = os.lstat(path)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _above_standard(descriptor):

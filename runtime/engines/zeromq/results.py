@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 from ...failures import describe_exception
 from ...generators import DynamicObjectRefGenerator
@@ -19,7 +19,7 @@ from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .running import Running
 from .serializer import Encoded, Serializer, error_value
-from .streams import Outgoing
+from .streams import LoopEvent, Outgoing
 
 NOTHING = Encoded(wire.value(pickle.dumps(None, 5)))
 
@@ -126,28 +126,55 @@ class Results:
             self._held.send_all()
         try:
             for index, value in enumerate(values):
-                self._send_item(source, serial, index, value)
+                self._running.end_if_forked()
+                if self._send_item(source, serial, index, value, limit):
+                    self._wait(outgoing, None)
                 value = None
-                self._mailbox.drain()  # the caller may have closed it
-                if limit:
-                    with self._mailbox.lock:
-                        outgoing.need(index + 2 - limit)
-                    if outgoing.frame is None and not self._cancellations.closes(serial, source):
-                        self._wait(outgoing, None)
                 if self._cancellations.closes(serial, source):
                     getattr(values, "close", lambda: None)()
                     return
         finally:
-            del self._outgoing[serial, source]
-            if self._running.actor is not None:
-                self._cancellations.forget_call(serial, source)
+            self._forget(source, serial)
 
-    def _send_item(self, source, serial, index, value):
+    async def stream(self, source: int, serial: int, num_returns: int, values: AsyncGenerator) -> None:
+        """Does the same for an async generator, on its event loop."""
+        import asyncio  # takes long; here it is imported already
+
+        loop, index = asyncio.get_running_loop(), 0
+        outgoing = self._outgoing[serial, source] = Outgoing()
+        try:
+            async for value in values:
+                self._running.end_if_forked()
+                if self._send_item(source, serial, index, value, num_returns - STREAMING):
+                    room = asyncio.Event()
+                    outgoing.watch(LoopEvent(loop, room))
+                    await room.wait()
+                index += 1
+                if self._cancellations.closes(serial, source):
+                    await values.aclose()
+                    return
+        finally:
+            self._forget(source, serial)
+
+    def _forget(self, source, serial):
+        del self._outgoing[serial, source]
+        if self._running.actor is not None:
+            self._cancellations.forget_call(serial, source)
+
+    def _send_item(self, source, serial, index, value, limit):
+        """Sends one value; whether the next one has to wait for the caller to take some."""
         encoded = self._encode_part(value)
         frame = wire.message(wire.ITEM, self._process, serial, index, body=encoded.data)
         with self._mailbox.lock:
             self._local_refs.escape(encoded.items, encoded.pins, source, in_reply=True)
             self._mailbox.send(source, frame)
+        self._mailbox.drain()  # the caller may have closed it
+        if not limit:
+            return False
+        outgoing = self._outgoing[serial, source]
+        with self._mailbox.lock:
+            outgoing.need(index + 2 - limit)
+        return outgoing.frame is None and not self._cancellations.closes(serial, source)
 
     def on_credit(self, frame, head):
         _, _, _, caller, serial, _, _, consumed = head

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 from contextvars import ContextVar
+from typing import NoReturn
 
 from ..definitions import describe_exit
+from .process import end_process
 
 # As Running.work: the call of this thread or coroutine, in an actor whose calls run at the same time.
 of_this_thread: ContextVar[tuple | None] = ContextVar("of_this_thread", default=None)
@@ -75,3 +78,13 @@ class Running:
             raise SystemExit(0)
         sys.excepthook(type(error), error, error.__traceback__)
         raise Leave(1, "raised in a forked child")
+
+    def end_child(self, error: BaseException | None) -> NoReturn:
+        """The same for a call in a thread or a coroutine, where nothing catches what it has raised."""
+        if error is None or isinstance(error, SystemExit | Leave):
+            code = 0 if error is None else (error if isinstance(error, Leave) else left(error)).code
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+            code = 1
+        atexit._run_exitfuncs()
+        end_process(code)

@@ -121,7 +121,7 @@ class Scheduler:
             self._table.instruct(Kill(worker.number))
             self._fail(task, "TaskKilledError", f"task {task.spec.name}() was ended by cancel(force=True)")
         elif flags & wire.CLOSE or not task.interrupted:
-            frame = wire.message(wire.CANCEL, wire.NODE, task.serial, task.owner, flags=flags)
+            frame = wire.message(wire.CANCEL, wire.NODE, task.serial, task.owner, flags=flags | wire.RUNS)
             self._table.instruct(Send(worker.number, frame))
             if not flags & wire.CLOSE:
                 task.interrupted = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import zmq
 
 from ...errors import ActorStartError
 from ...failures import describe_exception
-from ..definitions import find_method, has_coroutines
+from ...options import ActorOptions
+from ..definitions import ClassDefinition, Method, find_method, has_coroutines
 from ..placement_groups import Placements
 from . import structs, wire
 from .cancellation import cancelled_reply
@@ -65,7 +67,7 @@ class ServedActor:
         self._received, self._decode, self._pins = received, received.decode, received.pins
         self._results, self._reply = results, results.reply
         self._next_serial, self._queue, self._run, self._wake = next_serial, queue, run, wake
-        self._instance: object = None
+        self._class, self._groups, self._instance = object, {}, None
         self._names: dict[bytes, str] = {}
         self._methods: dict[str, Callable] = {}  # of the instance
         self._concurrent: ConcurrentCalls | None = None
@@ -93,7 +95,8 @@ class ServedActor:
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         try:
             args, kwargs = self._received.arguments(frame, start, count)
-            self._instance = self._received.definition(create.digest)(*args, **kwargs)
+            self._class, self._groups = self._received.definition(create.digest), create.groups
+            self._instance = self._class(*args, **kwargs)
             running.end_if_forked()
         except SystemExit as error:
             raise left(error) from None
@@ -107,6 +110,11 @@ class ServedActor:
         with self._mailbox.lock:
             self._mailbox.tell_node(wire.ALIVE)
 
+    def describe(self) -> tuple[str, dict[str, Method]]:
+        """The name of the class, and its methods as the makers of handles know them."""
+        cls = ClassDefinition(self._class)
+        return cls.name, cls.methods_of(ActorOptions(concurrency_groups=self._groups))
+
     def _allow_concurrency(self, create):
         has_loop = has_coroutines(type(self._instance))
         limits = {"": create.max_concurrency, **create.groups}
@@ -115,7 +123,7 @@ class ServedActor:
             if self.trace is not None:
                 method = self.trace.traced_methods(method, self._running.name)
             self._concurrent = ConcurrentCalls(
-                limits, method, load, self._end_call, self._held.send_all, self._leave_if_due, has_loop
+                limits, method, load, self._end_call, self._held.send_all, self._leave_if_due, has_loop, self._stream
             )
             self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
             self._running.work, self._running.loop_thread = None, self._concurrent.loop_thread
@@ -229,6 +237,10 @@ class ServedActor:
         if self._concurrent is not None:
             self._concurrent.cancel(serial, caller)
 
+    def waits(self) -> contextlib.AbstractContextManager:
+        """Around a wait in user code: see ConcurrentCalls."""
+        return contextlib.nullcontext() if self._concurrent is None else self._concurrent.waits()
+
     def _method(self, name):
         method = self._methods.get(name)
         if method is None:
@@ -237,6 +249,8 @@ class ServedActor:
 
     def _end_call(self, call, value, raised, hold):
         """A call that ran beside others has ended; in its thread. `hold` its reply back, for `HeldReplies.send_all`."""
+        if self._running.forked:
+            self._running.end_child(raised)
         if isinstance(raised, SystemExit):
             self.exit = left(raised)
         else:
@@ -245,6 +259,8 @@ class ServedActor:
                     raise raised
                 reply = self._reply(call.source, call.serial, call.num_returns, value)
             except BaseException as error:
+                if self._running.forked:  # by a generator
+                    self._running.end_child(error)
                 label = f"actor method {self._running.name}.{call.method}()"
                 if isinstance(error, Cancelled):
                     reply = cancelled_reply(self._mailbox.process, call.serial, label)
@@ -255,6 +271,10 @@ class ServedActor:
             else:
                 with self._mailbox.lock:
                     self._mailbox.send(call.source, reply)
+
+    async def _stream(self, call, values):
+        await self._results.stream(call.source, call.serial, call.num_returns, values)
+        return call._replace(num_returns=1)
 
     def _leave_if_due(self):
         if self.exit is not None or self.stopping:

@@ -22,7 +22,8 @@ from .scheduler import Scheduler
 from .shared_items import SETTLE, SharedItems
 from .shared_memory import SharedMemory
 
-NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits
+NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits; the first one may come at once
+STUCK_AFTER_TICKS = 2  # the same where no task runs, whose end would free something
 COLLECT_TICKS = 10  # of a wait for memory, between two collections of garbage
 
 
@@ -76,6 +77,7 @@ class NodeState:
         self.take, self.tell, self.driver_joined = table.take, table.tell, table.driver_joined
         self.driver_of, self.name_of = table.driver_of, table.name_of
         self.memory_room = sys.maxsize
+        self._said_stuck: set[tuple[str, Request]] = set()
         self._short_ticks = 0
         self._spilled = False
 
@@ -252,8 +254,7 @@ class NodeState:
         """A second has passed."""
         if self._something_waits():
             self._scheduler.still_ticks += 1
-            if self._scheduler.still_ticks == NOTICE_AFTER_TICKS:
-                self.table.notice(self._what_waits(), logging.WARNING)
+            self._say_what_waits(self._scheduler.still_ticks)
         if self._scheduler.is_starved:
             self._scheduler.memory_tick(self.memory_room)
         if self.memory.is_short:
@@ -277,13 +278,28 @@ class NodeState:
         tasks = self._scheduler.waiting()
         return waiting + [(f"task {task.spec.name}()", task.request) for task in tasks if not task.cancelled]
 
-    def _what_waits(self):
+    def _say_what_waits(self, ticks):
+        """Of each kind of wait only once where nothing but actors, which may never end, holds what is needed."""
+        if ticks not in (STUCK_AFTER_TICKS, NOTICE_AFTER_TICKS):
+            return
         waiting = list(dict.fromkeys(self.waiting_for_resources()))
+        tasks = any(process.task is not None for process in self.processes.values())
+        if waiting and waiting[0] not in self._said_stuck and (ticks == NOTICE_AFTER_TICKS or not tasks):
+            if ticks == STUCK_AFTER_TICKS:
+                self._said_stuck.add(waiting[0])
+            self.table.notice(self._what_waits(waiting, ticks, tasks), logging.WARNING)
+
+    def _what_waits(self, waiting, ticks, tasks):
         name, request = waiting[0]
         needs = ", ".join(f"{n}: {q:g}" for n, q in quantities(request).items()) or "a free worker"
         free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.resources.free).items() if q > 0) or "nothing"
         more = f" (and {len(waiting) - 1} more kinds)" if len(waiting) > 1 else ""
-        return f"{name}{more} has waited {NOTICE_AFTER_TICKS} s for resources: it needs {needs}; free are {free}"
+        text = f"{name}{more} has waited {ticks} s for resources: it needs {needs}; free are {free}"
+        holders = [p.name for p in self.processes.values() if p.actor is not None and p.actor.spec.held]
+        if holders and not tasks:
+            shown = f"{', '.join(holders[:5])}{' ...' if len(holders) > 5 else ''}"
+            text += f". The rest is held by actors, which keep it until they end: {shown}"
+        return text
 
 
 def _sum(requests):

@@ -127,6 +127,22 @@ class Streams:
                 stream.arrive(frame, head, pins)
 
 
+class LoopEvent:
+    """An event of a loop, set from any thread.
+
+    Args:
+        loop: on which it is waited for.
+        event: an asyncio.Event.
+    """
+
+    def __init__(self, loop, event):
+        self._loop, self._event = loop, event
+
+    def set(self) -> None:
+        """Sets it soon."""
+        self._loop.call_soon_threadsafe(self._event.set)
+
+
 class Outgoing:
     """What a worker knows of the caller of a generator that it runs.
 

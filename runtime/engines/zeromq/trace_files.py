@@ -61,7 +61,13 @@ class TraceFile:
         return functools.cache(lambda name: self._traced_method(find(name), f"{label}.{name}()"))
 
     def _traced_method(self, method, name):
-        if inspect.iscoroutinefunction(method):
+        if inspect.isasyncgenfunction(method):
+
+            async def run(*args, **kwargs):
+                with self._event(name):
+                    async for value in method(*args, **kwargs):
+                        yield value
+        elif inspect.iscoroutinefunction(method):
 
             async def run(*args, **kwargs):
                 with self._event(name):

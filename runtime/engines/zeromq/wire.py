@@ -107,7 +107,9 @@ NAME_GRANTED, NAME_HELD, NAME_TAKEN, NAME_UNKNOWN = 1, 2, 3, 4  # flags of NAMED
 RAISED = 1  # flag of REPLY: the value is what the call raised
 LOST = 1  # flag of OBJECT: the body is a text that says why
 ON_DISK = 1  # flag of GRANTED
-FORCE, RECURSIVE, CLOSE = 1, 2, 4  # flags of CANCEL; CLOSE: a generator, which ends at its next yield
+# Flags of CANCEL. CLOSE: a generator, which ends at its next yield. RUNS, of the node: the task that the receiver runs,
+# which it may have called itself as well.
+FORCE, RECURSIVE, CLOSE, RUNS = 1, 2, 4, 8
 
 ERROR = 1  # flags of a value: it is an exception
 PICKLE_SHARED = 2  # its pickle is the last buffer

@@ -24,6 +24,7 @@ from time import monotonic
 import msgspec
 
 from ... import context
+from ...actors import handle_from_state
 from ...runtime_context import RuntimeContext
 from ...runtime_env import environment_dict
 from ..resources import quantities
@@ -33,7 +34,7 @@ from .client import BLOCKED_AFTER_S, NODE_ID, Client
 from .held_replies import HeldReplies
 from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code
 from .mailbox import Waiter
-from .process import adopt_orphans, be_ended_first, die_with_parent, reap_adopted
+from .process import adopt_orphans, be_ended_first, die_with_parent, end_process, reap_adopted
 from .received_calls import ReceivedValues, received_call
 from .refs import SERIAL_STEP, Reference, Watch
 from .results import Results
@@ -230,10 +231,10 @@ class Worker(Client):
 
     def _on_cancel(self, frame, head):
         _, _, flags, source, serial, owner, _, _ = head
-        if source == wire.NODE and owner == self.process:
-            self.canceller.on_cancel(frame, head)
-        elif source == wire.NODE:
+        if source == wire.NODE and flags & wire.RUNS:
             self._cancellations.cancel_task(serial, owner, flags)
+        elif source == wire.NODE:
+            self.canceller.on_cancel(frame, head)
         elif not self._cancellations.cancel_call(serial, owner, flags):
             self._actor.cancel_call(serial, owner)
         if flags & wire.CLOSE:
@@ -269,7 +270,8 @@ class Worker(Client):
                     "coroutines; use `await ref` instead",
                     self._settings.name,
                 )
-            return self.mailbox.wait(target, timeout_s)
+            with self._actor.waits():
+                return self.mailbox.wait(target, timeout_s)
         try:
             return self.mailbox.wait(target, timeout_s, BLOCKED_AFTER_S, self._lend_cpus)
         finally:
@@ -323,7 +325,12 @@ class Worker(Client):
             placement=self.placements.current,
             namespace=self.named_actors.namespace,
             was_current_actor_reconstructed=settings.restarts > 0,
+            _make_handle=self._own_handle if running.actor is not None else None,
         )
+
+    def _own_handle(self):
+        self.find_actor(self._running.actor)
+        return handle_from_state(self._running.actor, *self._actor.describe())
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -372,9 +379,7 @@ def run(settings: structs.Settings, parent: int) -> None:
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)  # threads of user code must not keep the process
+        end_process(code)
 
 
 def _flush_output():
@@ -394,7 +399,7 @@ def _set_up(settings):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)  # the one that a signal ended; worker_output.py knows this form
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings.gpu_ids)
     os.environ.update(settings.env_vars)
     sys.path[:] = settings.path

@@ -23,11 +23,13 @@ WINDOW_S = 5.0  # in which a line that another worker has printed is held back
 LARGEST_COUNT = 1000  # different lines that are remembered for that
 HINT = "; RUNTIME_DEDUP_LOGS=0 shows all"
 _NUMBER = re.compile(r"\d")
+CRASH = b"Fatal Python error: "  # from here on, faulthandler describes the end of the process
+_OWN_FRAME = f'  File "{os.path.dirname(os.path.abspath(__file__))}{os.sep}'.encode()
 
 
 @dataclass
 class Output:
-    """Of one worker: its pipes, its pid once it runs, the last lines, and how much of this second's share is used."""
+    """Of one worker: its open pipes, its pid once it runs, the last lines, and its used share of this second."""
 
     pid: int | None = None
     pipes: list[int] = field(default_factory=list)
@@ -39,12 +41,37 @@ class Output:
 
 @dataclass
 class Stream:
-    """What is read from one pipe: stdout (1) or stderr (2) of a worker, and the line that has no end yet."""
+    """What is read from one pipe.
+
+    Attributes:
+        process, number: stdout (1) or stderr (2) of this worker.
+        partial: the line that has no end yet.
+        crashed: Python has begun to say where the process was when a signal ended it.
+        in_user_code: some of these frames, which begin with the innermost, were not the engine's.
+    """
 
     process: int
     number: int
     partial: bytes = b""
     show_partial_at: float = 0.0
+    crashed: bool = False
+    in_user_code: bool = False
+
+    def worth_showing(self, lines: list[bytes]) -> list[bytes]:
+        """All lines; of a crash neither the frames that call user code, which are always the same, nor the list of
+        extension modules.
+        """
+        if not self.crashed and not any(line.startswith(CRASH) for line in lines):
+            return lines
+        return [line for line in lines if self._is_worth_showing(line)]
+
+    def _is_worth_showing(self, line):
+        self.crashed = self.crashed or line.startswith(CRASH)
+        if not self.crashed:
+            return True
+        is_own = line.startswith(_OWN_FRAME)
+        self.in_user_code = self.in_user_code or (line.startswith(b"  File ") and not is_own)
+        return bool(line) and not (is_own and self.in_user_code) and not line.startswith(b"Extension modules: ")
 
 
 class WorkerOutput:
@@ -132,10 +159,10 @@ class WorkerOutput:
         output = self._outputs.get(process)
         if output is None:
             return deque()
-        for pipe in output.pipes:
+        for pipe in list(output.pipes):
             while self.read(pipe):
                 continue
-            if pipe in self._streams:  # a process that the worker started may have it still
+            if pipe in output.pipes:  # a process that the worker started may have it still
                 self._close_pipe(pipe)
         del self._outputs[process]
         return output.tail
@@ -153,7 +180,7 @@ class WorkerOutput:
             self._pass_on(stream, [line])
 
     def _pass_on(self, stream, lines):
-        output = self._outputs[stream.process]
+        output, lines = self._outputs[stream.process], stream.worth_showing(lines)
         texts = [line.decode(errors="replace") for line in lines]
         output.tail.extend(text[:TAIL_LINE_CHARACTERS] for text in texts)
         if self.show is None or not texts:
@@ -173,7 +200,8 @@ class WorkerOutput:
         self._show_partial_line(pipe)
         self._poll.unregister(pipe)
         os.close(pipe)
-        del self._streams[pipe]
+        # From here on the number may be that of a pipe of another worker.
+        self._outputs[self._streams.pop(pipe).process].pipes.remove(pipe)
 
 
 class ShownLines:

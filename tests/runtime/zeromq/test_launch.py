@@ -76,8 +76,9 @@ def test_a_directory_without_a_lock_file_is_removed(create, base):
 def test_what_belongs_to_others_is_kept(create, base):
     for name in ("something", f"{launch.PREFIX}{os.getuid() + 1}-of-another-user"):
         (base / name).mkdir()
+    (base / f"{launch.PREFIX}{os.getuid()}-link").symlink_to(base / "something")
     create()
-    assert len(list(base.iterdir())) == 3
+    assert len(list(base.iterdir())) == 4 and not any((base / "something").iterdir())
 
 
 def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(create, monkeypatch):

@@ -690,7 +690,8 @@ def test_a_running_task_is_interrupted_once_and_then_ended_by_force():
     d.state.cancel(1, serial, 1, 0)
     d.state.cancel(1, serial, 1, 0)
     sent, poke = d.take()
-    assert wire.header(sent.frame)[1:6] == (wire.CANCEL, 0, wire.NODE, serial, 1) and poke == Poke(spawn.process)
+    assert wire.header(sent.frame)[1:6] == (wire.CANCEL, wire.RUNS, wire.NODE, serial, 1)
+    assert poke == Poke(spawn.process)
     d.state.cancel(1, serial, 1, wire.FORCE)
     kill, told = d.take()
     assert kill == Kill(spawn.process) and failure(told.frame).error == "TaskKilledError"
@@ -860,7 +861,31 @@ def test_what_waits_for_a_group_is_said():
     for _ in range(10):
         d.state.tick()
     [frame] = frames(d.take())
-    assert "placement group learners has waited 10 s for resources: it needs CPU: 1" in text(frame)
+    assert "placement group learners has waited 2 s for resources: it needs CPU: 1" in text(frame)
+
+
+def test_what_waits_for_a_task_is_said_later_than_what_waits_for_actors():
+    d = Driven(CPU=2)
+    d.start_actor(request=CPU, held=CPU, name="Holder")
+    d.submit()
+    d.create(request=CPU, held=CPU, name="Late")
+    d.take()
+    for _ in range(10):
+        assert not frames(d.take())
+        d.state.tick()
+    [frame] = frames(d.take())
+    assert text(frame) == "actor Late has waited 10 s for resources: it needs CPU: 1; free are nothing"
+    d = Driven(CPU=1)
+    d.start_actor(request=CPU, held=CPU, name="Holder")
+    d.create(request=CPU, held=CPU, name="Late")
+    d.take()
+    for _ in range(20):
+        d.state.tick()
+    [frame] = frames(d.take())
+    assert text(frame) == (
+        "actor Late has waited 2 s for resources: it needs CPU: 1; free are nothing. The rest is held by actors, which "
+        "keep it until they end: Holder"
+    )
 
 
 GUEST = wire.FIRST_GUEST + 5

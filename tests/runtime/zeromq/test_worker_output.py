@@ -6,7 +6,10 @@ import select
 
 import pytest
 
+from runtime.engines import zeromq
 from runtime.engines.zeromq.worker_output import HINT, LARGEST_COUNT, WINDOW_S, RepeatedLines, WorkerOutput
+
+ENGINE = os.path.dirname(zeromq.__file__)
 
 
 @pytest.fixture
@@ -15,11 +18,16 @@ def shown():
 
 
 @pytest.fixture
-def output(shown):
+def poll():
     with select.epoll() as poll:
-        output = WorkerOutput(poll, lambda process, number, lines: shown.append((process, number, lines)))
-        yield output
-        output.close_all()
+        yield poll
+
+
+@pytest.fixture
+def output(poll, shown):
+    output = WorkerOutput(poll, lambda process, number, lines: shown.append((process, number, lines)))
+    yield output
+    output.close_all()
 
 
 def test_all_that_workers_have_written_is_read_at_once(output, shown):
@@ -33,6 +41,55 @@ def test_all_that_workers_have_written_is_read_at_once(output, shown):
     for ends in pipes.values():
         for end in ends:
             os.close(end)
+
+
+def test_the_end_of_a_worker_leaves_the_pipes_of_a_newer_one(poll, output, shown):
+    """The kernel gives the numbers of pipes that were read to their end to the next worker's pipes."""
+    ends = output.open(1)
+    os.write(ends[1], b"last words\n")
+    for end in ends:
+        os.close(end)
+    for pipe, _ in poll.poll():
+        while output.read(pipe):
+            continue
+    stdout, stderr = output.open(2)
+    assert list(output.close(1)) == ["last words"]
+    os.write(stdout, b"hello\n")
+    os.write(stderr, b"there\n")
+    output.read_all()
+    assert shown == [(1, 2, ["last words"]), (2, 1, ["hello"]), (2, 2, ["there"])]
+    for end in (stdout, stderr):
+        os.close(end)
+
+
+def test_of_a_crash_neither_the_frames_below_user_code_nor_the_modules_are_shown(output, shown):
+    """faulthandler writes the innermost frame first. Those of the engine are of interest if the crash is in there."""
+    crash = f"""before
+
+Fatal Python error: Aborted
+
+Current thread 0x1 (most recent call first):
+  File "{ENGINE}/mailbox.py", line 1 in wait
+  File "/user.py", line 3 in get
+  File "{ENGINE}/task_runner.py", line 71 in run
+  File "{ENGINE}/boot.py", line 53 in <module>
+
+Extension modules: numpy.linalg._umath_linalg (total: 1)
+"""
+    ends = output.open(1)
+    for part in (crash[:50], crash[50:]):
+        os.write(ends[1], part.encode())
+        output.read_all()
+    for end in ends:
+        os.close(end)
+    crash = [
+        "Fatal Python error: Aborted",
+        "Current thread 0x1 (most recent call first):",
+        f'  File "{ENGINE}/mailbox.py", line 1 in wait',
+        '  File "/user.py", line 3 in get',
+    ]
+    assert list(output.close(1)) == ["before", "", *crash]
+    assert [line for _, _, lines in shown for line in lines] == ["before", "", *crash]
 
 
 def test_the_first_worker_is_shown_and_the_others_are_counted():

@@ -345,7 +345,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
-        return self._rollout_settings.exploration.numbers(self.timesteps)
+        return self._rollout_settings.exploration.numbers_alone(self.timesteps)
 
     def exploration_stats(self) -> dict[str, float]:
         """The same as `cur_epsilon`, ..., for the learner's statistics."""

@@ -107,7 +107,10 @@ class Algorithm(Acting, Saving, ABC):
         spec = self.make_policy_spec(observation_space, action_space)
         spec.check()
         self._check_action_dist(spec)
-        self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
+        policy = Policy(spec, rng=rng)
+        policy.observation_space, policy.action_space = observation_space, action_space
+        policy.config = self.config
+        self.policies = {DEFAULT_POLICY: policy}
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
@@ -406,7 +409,7 @@ class Algorithm(Acting, Saving, ABC):
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
-        counters["num_env_steps_trained"] += batch.env_steps
+        counters["num_env_steps_trained"] += batch.env_steps()
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
         used = {
@@ -465,6 +468,19 @@ class Algorithm(Acting, Saving, ABC):
     def num_updates(self) -> int:
         """Learner updates so far: the version of the weights."""
         return self.metrics.counters["num_updates"]
+
+    @property
+    def iteration(self) -> int:
+        """Iterations of `train` so far."""
+        return self.metrics.iteration
+
+    # RLlib's names.
+    training_iteration = iteration
+
+    @property
+    def logdir(self) -> str:
+        """The attribute `directory`, as RLlib gives it."""
+        return str(self.directory)
 
     @property
     def num_requests_in_flight(self) -> int:

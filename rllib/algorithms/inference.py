@@ -112,6 +112,9 @@ class Acting:
             return actions[0]
         return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
 
+    # The name of Ray 0.8.
+    compute_action = compute_single_action
+
     def predict(
         self,
         observation,
@@ -249,7 +252,7 @@ class Inference:
             states: of a policy with a memory, the state before each observation, in the form of
                 `Policy.get_initial_state`.
             explore: sample the actions.
-            fetches: as for `Policy.compute_actions`.
+            fetches: as for `Policy.choose`.
             action_masks: a mask for each observation, where the environment does not give them in its observations.
             prev_actions, prev_rewards: the action before each observation, as the environment took it, and its reward,
                 where the policy reads them; None where an episode begins.
@@ -267,7 +270,7 @@ class Inference:
             given = observations, *(_or_none(each, observations) for each in given)
             rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
-        drawn = policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches)
+        drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
         actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
 

@@ -82,6 +82,10 @@ class Saving:
         self._newest_checkpoint = write_checkpoint(checkpoint_dir, self.get_state())
         return self._newest_checkpoint
 
+    def save_to_path(self, path: str | Path | None = None) -> str:
+        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does."""
+        return str(self.save(path))
+
     @contextlib.contextmanager
     def _naming_the_checkpoint(self) -> Iterator[None]:
         """Notes the newest checkpoint on a failure after which the run can go on from one."""
@@ -116,6 +120,9 @@ class Saving:
             )
         self.set_state(state)
         self._newest_checkpoint = Path(checkpoint_path)
+
+    # The name of Ray 2.10 and later.
+    restore_from_path = restore
 
     @classmethod
     def from_checkpoint(

@@ -67,3 +67,26 @@ def test_checkpoints_of_format_1_load(name, kl_coeff):
         state = algo.learner.get_state()
         assert saved.keys() == state.keys() and all(np.array_equal(state[name], saved[name]) for name in saved)
         assert algo.train()["training_iteration"] == 4
+
+
+def test_names_of_other_eras(tmp_path):
+    with build() as algo, build() as other:
+        algo.train()
+        policy = algo.get_policy()
+        assert policy.observation_space == algo.observation_space and policy.action_space == algo.action_space
+        assert policy.config["lr"] == 0.01
+        observation = np.zeros(4, np.float32)
+        single = algo.compute_single_action(observation, explore=False)
+        assert algo.compute_action(observation, explore=False) == single
+        actions, states, fetches = policy.compute_actions(np.zeros((3, 4), np.float32), explore=False)
+        assert actions.tolist() == [single] * 3 and states == [] and "action_logp" in fetches
+        assert algo.iteration == algo.training_iteration == 1 and algo.logdir == str(algo.directory)
+        path = algo.save_to_path(tmp_path / "checkpoint")
+        assert isinstance(path, str)
+        other.restore_from_path(path)
+        assert other.iteration == 1
+        other.get_policy().set_weights(policy.get_weights())
+        spaces = algo.workers.foreach_worker(lambda worker: worker.policy.observation_space)
+        assert spaces == [algo.observation_space]
+        loaded = Policy.from_checkpoint(path)["default_policy"]
+        assert loaded.action_space == algo.action_space and loaded.config is None

@@ -95,6 +95,8 @@ class Algorithm(Acting, Saving, ABC):
     without_memory: ClassVar[str | None] = None
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
+        if config is None or isinstance(config, dict):
+            config = self.get_default_config().update_from_dict(config or {})
         self.config = frozen(self.config_class, config, env)
         self.callbacks = make_callbacks(self.config.callbacks_class)
         _set_log_level(self.config.log_level)
@@ -183,7 +185,7 @@ class Algorithm(Acting, Saving, ABC):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """A new config of this algorithm."""
+        """A new config of this algorithm; override it to change the defaults of a subclass."""
         return cls.config_class(algo_class=cls)
 
     @classmethod

@@ -1,9 +1,11 @@
 """Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
 
 import dataclasses
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,17 @@ from rllib.env.spaces import all_fit, mismatch
 from rllib.models.distributions import Distribution
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
+
+logger = logging.getLogger(__name__)
+
+
+def under_plain_names(mixin: type) -> type:
+    """Lets Python's messages about the arguments of a mixin's methods name these alone; users do not know the class."""
+    for method in vars(mixin).values():
+        function = getattr(method, "__func__", method)
+        if isinstance(function, FunctionType):
+            function.__qualname__ = function.__name__
+    return mixin
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,7 @@ class ActingSettings:
         )
 
 
+@under_plain_names
 class Acting:
     """The methods of an algorithm, or a loaded policy, that act with its present policies."""
 
@@ -97,8 +111,8 @@ class Acting:
             where the policy has them.
 
         Raises:
-            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
-                that is missing or leaves no legal action.
+            ValueError: for an observation of another form than the space's (one beyond its bounds is a warning, once),
+                a state that does not fit the policy, or a mask that is missing or leaves no legal action.
         """
         states = None if state is None else [state]
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
@@ -228,6 +242,8 @@ class Inference:
         self._augmentation, self._told = settings.augmentation, settings.told
         self._action_row = self._told and ActionRow(action_space)
         self._space = observation_space
+        # Until the first observation beyond them is told: one that is a rounding error outside still gets its action.
+        self._minds_bounds = True
         self._ignored = set(settings.ignored_keys)
         self._column = observation_column(observation_space)
         mapping = settings.normalize_actions, settings.clip_actions
@@ -288,7 +304,8 @@ class Inference:
             rows = np.asarray(observations)
         except ValueError:  # of different shapes
             return None
-        return rows.astype(self._column.dtype, copy=False) if len(rows) and all_fit(self._space, rows) else None
+        fit = len(rows) and all_fit(self._space, rows, bounded=self._minds_bounds)
+        return rows.astype(self._column.dtype, copy=False) if fit else None
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""
@@ -299,7 +316,11 @@ class Inference:
             observation = {key: value for key, value in observation.items() if key not in self._ignored}
         observation = self._with_previous(observation, state, prev_action, prev_reward)
         observation = self._with_mask(observation, action_mask)
-        if problem := mismatch(self._space, observation):
+        problem = mismatch(self._space, observation, bounded=self._minds_bounds)
+        if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
+            self._minds_bounds = False
+            logger.warning("the %s; the policy acts on it, and no more of these are told", problem)
+        elif problem:
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
             raise ValueError(f"no action can be computed: {problem}")

@@ -345,7 +345,7 @@ class AlgorithmTrainable(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self.check_settings(config)
-        self.algorithm = self.algorithm_class(self.algorithm_class.config_class().update_from_dict(config))
+        self.algorithm = self.algorithm_class(dict(config))
         self.algorithm.directory = Path(self.logdir)
 
     @classmethod

@@ -82,7 +82,7 @@ class Algorithm(Acting, Saving, ABC):
 
     config_class: ClassVar[type[AlgorithmConfig]]
     # What learners minimise; see `make_loss`.
-    loss: ClassVar[Loss]
+    loss: ClassVar[Loss | LossOverModules]
     # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
@@ -213,11 +213,11 @@ class Algorithm(Acting, Saving, ABC):
             policy id -> statistics of its learner; those of the only policy may be returned as they are.
         """
 
-    def make_loss(self) -> Loss:
+    def make_loss(self) -> Loss | LossOverModules:
         """What the learners minimise; override it where it depends on the config."""
         return self.loss
 
-    def whole_loss(self, policy: Policy) -> Loss:
+    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
         """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
         loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
         if not self._auxiliary_losses and custom is None:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,10 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 logger = logging.getLogger(__name__)
 
+C = TypeVar("C")
 
-def under_plain_names(mixin: type) -> type:
+
+def under_plain_names(mixin: type[C]) -> type[C]:
     """Lets Python's messages about the arguments of a mixin's methods name these alone; users do not know the class."""
     for method in vars(mixin).values():
         function = getattr(method, "__func__", method)
@@ -91,7 +93,7 @@ class Acting:
         full_fetch: bool = False,
         action_mask=None,
         policy_id: str = DEFAULT_POLICY,
-    ):
+    ) -> Any:
         """The action for one observation, in the environment's own units.
 
         Args:
@@ -136,7 +138,7 @@ class Acting:
         *,
         deterministic: bool = False,
         action_masks: Sequence | None = None,
-    ):
+    ) -> tuple[Any, Any]:
         """The action for one observation and the state after it, in the form of Stable-Baselines3.
 
         Args:
@@ -167,7 +169,7 @@ class Acting:
         full_fetch: bool = False,
         action_masks: Sequence | Mapping | None = None,
         policy_id: str = DEFAULT_POLICY,
-    ):
+    ) -> Any:
         """Actions for several observations; see `compute_single_action`.
 
         Args:

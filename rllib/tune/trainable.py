@@ -54,7 +54,7 @@ class Trainable:
         """Writes into the directory, and returns it, or the path of a file in it, or a dict to be pickled."""
         return self._save(checkpoint_dir)
 
-    def load_checkpoint(self, checkpoint: str | dict) -> None:
+    def load_checkpoint(self, checkpoint: str | dict, /) -> None:
         """Restores the state; gets what `save_checkpoint` returned."""
         self._restore(checkpoint)
 

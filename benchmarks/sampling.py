@@ -75,7 +75,7 @@ def fragment_rate(algo, seconds: float) -> float:
     """Steps a second of fragments that reach the driver, one train batch after another."""
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
-        steps += sum(fragment.env_steps for fragment in algo.next_fragments())
+        steps += sum(fragment.env_steps() for fragment in algo.next_fragments())
         algo.metrics.counters["num_updates"] += 1  # the next requests carry new weights
     return steps / elapsed
 

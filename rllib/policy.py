@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
 from rllib.losses.returns import gae
@@ -80,6 +81,8 @@ class Policy:
         is_masked: whether observations hold a mask of legal actions.
         exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
         modules: those of the last snapshot.
+        observation_space, action_space: of the environment; None where they are not known.
+        config: the algorithm's; None for a policy that was loaded alone, and in workers without callbacks.
 
     Raises:
         ValueError: for weights of another size.
@@ -106,6 +109,9 @@ class Policy:
         self._among: _ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
         self.modules: Mapping[str, np.ndarray] | None = None
+        self.observation_space: spaces.Space | None = None
+        self.action_space: spaces.Space | None = None
+        self.config: Mapping[str, Any] | None = None
 
     @classmethod
     def from_checkpoint(
@@ -147,6 +153,8 @@ class Policy:
         """
         policy = cls(_spec(description, path))
         policy.set_state(state)
+        # Those of earlier versions do not say them.
+        policy.observation_space, policy.action_space = map(description.get, ("observation_space", "action_space"))
         return policy
 
     @property
@@ -166,12 +174,21 @@ class Policy:
         """The flat float32 vector itself: network and learner work on this memory."""
         return self._weights
 
-    def set_weights(self, weights: np.ndarray) -> None:
-        """Copies a flat vector into the policy's memory.
+    def get_weights(self) -> dict[str, np.ndarray]:
+        """Parameter name -> a copy of it, shaped as in torch.nn.Linear."""
+        return {name: parameter.copy() for name, parameter in self.parameters().items()}
+
+    def set_weights(self, weights: np.ndarray | Mapping[str, np.ndarray]) -> None:
+        """Copies weights into the policy's memory.
+
+        Args:
+            weights: a flat vector, or all parameters by name, as `get_weights` gives them.
 
         Raises:
-            ValueError: if it has another length.
+            ValueError: if it has another length, or other parameters.
         """
+        if isinstance(weights, Mapping):
+            weights = self._flat(weights)
         if weights.shape != self._weights.shape:
             raise ValueError(
                 f"the policy has {self._weights.size} weights, but an array of shape {weights.shape} was given; "
@@ -180,6 +197,21 @@ class Policy:
         np.copyto(self._weights, weights)
         if self._on_device is not None:
             self._on_device.load(weights)
+
+    def _flat(self, parameters: Mapping[str, np.ndarray]) -> np.ndarray:
+        """All parameters in one vector."""
+        flat = self._weights.copy()
+        own = self.layout.named_parameters(flat)
+        given = {name: np.shape(array) for name, array in parameters.items()}
+        if given != {name: array.shape for name, array in own.items()}:
+            expected = ", ".join(f"{name}{list(array.shape)}" for name, array in own.items())
+            raise ValueError(
+                f"weights by name must be those of get_weights(), {expected}, but {given} were given; they must come "
+                "from a policy with the same spaces and model settings"
+            )
+        for name, array in own.items():
+            np.copyto(array, parameters[name])
+        return flat
 
     def snapshot(self, version: int = 0, timesteps: int = 0) -> Snapshot:
         """The present weights, not copied, and the filter's statistics; arguments as for Snapshot."""
@@ -258,6 +290,20 @@ class Policy:
     def parameters(self) -> dict[str, np.ndarray]:
         """Parameter name -> view of the weights, shaped as in torch.nn.Linear."""
         return self.layout.named_parameters(self._weights)
+
+    @property
+    def model(self):
+        """The network as a torch module: of what `encode` gives it computes (dist_inputs, values).
+
+        Its parameters are the policy's own memory, so they follow every update.
+        """
+        import torch
+
+        return self.spec.masked_torch(self.layout, torch.from_numpy(self._weights), self.network)
+
+    def is_recurrent(self) -> bool:
+        """Whether it has a memory."""
+        return self.state_size > 0
 
     # ------------------------------------------------------------------ noise in the weights
 
@@ -358,40 +404,72 @@ class Policy:
 
     def compute_actions(
         self,
-        observations: np.ndarray,
+        observations: Sequence | np.ndarray,
+        state_batches: Sequence[np.ndarray] | None = None,
+        *,
+        explore: bool | None = None,
+        rng: np.random.Generator | None = None,
+        filtered: bool = False,
+    ) -> tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
+        """Actions for use outside of training, in the form of RLlib: (actions, state_outs, fetches).
+
+        Args:
+            observations: [N, *shape], as the environment gives them unless `filtered`.
+            state_batches: for policies with a memory, a list of arrays [N, *shape]: the state_outs of the step before,
+                or `get_initial_state()` stacked N times where an episode begins.
+            explore: sample; False takes the most probable actions. By default the config's `explore`, or True.
+            rng: draws the samples; by default a fresh one.
+            filtered: the observations have passed the filter already.
+
+        Returns:
+            the actions [N, *action_shape]; arrays [N, *shape] of the memory's next state, [] without a memory; a dict
+            with action_dist_inputs, and with action_logp and vf_preds where the policy has them.
+
+        Raises:
+            ValueError: as for `choose`, and for a state of another form.
+        """
+        if explore is None:
+            explore = True if self.config is None else self.config["explore"]
+        state = None if state_batches is None or not len(state_batches) else self._joined_state(state_batches)
+        fetches: dict[str, np.ndarray] = {}
+        actions = self.choose(observations, explore, rng, filtered=filtered, state=state, fetches=fetches)
+        return actions, self.state_parts(state), fetches
+
+    def compute_single_action(
+        self, observation, state: Sequence[np.ndarray] | None = None, **how
+    ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
+        """`compute_actions` of one observation and its state: (action, state_out, fetches), without the dimension N."""
+        states = [np.asarray(part)[None] for part in state or ()]
+        actions, states, fetches = self.compute_actions(np.asarray(observation)[None], states, **how)
+        return actions[0], [part[0] for part in states], {name: rows[0] for name, rows in fetches.items()}
+
+    def choose(
+        self,
+        observations: Sequence | np.ndarray,
         explore: bool = True,
         rng: np.random.Generator | None = None,
         *,
         filtered: bool = False,
-        state: np.ndarray | Sequence[np.ndarray] | None = None,
+        state: np.ndarray | None = None,
         fetches: dict[str, np.ndarray] | None = None,
-        full_fetch: bool = False,
-    ) -> np.ndarray | tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
-        """Actions [N, *action_shape] for use outside of training.
+    ) -> np.ndarray:
+        """The actions of `compute_actions` alone, with the memory's state in one array.
 
         Args:
-            observations: [N, *shape], as the environment gives them unless `filtered`.
-            explore: sample; False takes the most probable actions.
-            rng: draws the samples; by default a fresh one.
-            filtered: the observations have passed the filter already.
+            observations, explore, rng, filtered: as for `compute_actions`.
             state: for policies with a memory, float32 [N, state_size], overwritten with the state for the next step;
-                zeros where an episode begins. A list of arrays, as `full_fetch` returns it, stays as it is.
-            fetches: a dict that receives action_dist_inputs, and action_logp and vf_preds where the policy has them.
-            full_fetch: return what RLlib does: (actions, state_outs, fetches), where state_outs are the arrays
-                [N, *shape] of the memory's next state, [] without a memory.
+                zeros where an episode begins.
+            fetches: a dict that receives what `compute_actions` fetches.
 
         Raises:
             ValueError: if the observations have another shape than the policy's, a state is missing, or a mask leaves
                 no legal action.
         """
-        if isinstance(state, list | tuple):
-            state = self._joined_state(state)
-        if full_fetch and fetches is None:
-            fetches = {}
         if self.state_size and state is None:
             raise ValueError(
-                f"this policy has a memory: give state=np.zeros((N, {self.state_size}), np.float32) for the first step "
-                "of N episodes, and the same array, which each call overwrites, for the next ones"
+                "this policy has a memory: give the state before each of the N observations, arrays of N rows as "
+                "get_initial_state() has them of one, for the first step of N episodes, and then what the call before "
+                "returned"
             )
         observations = np.asarray(observations)
         expected = self.spec.encoder.shape
@@ -423,7 +501,7 @@ class Policy:
                 fetches[ACTION_LOGP] = self.log_prob(dist_inputs, actions)
             if self.spec.critic:
                 fetches[VF_PREDS] = self.values(observations, before)
-        return (actions, self.state_parts(state), fetches) if full_fetch else actions
+        return actions
 
     def state_parts(self, state: np.ndarray | None) -> list[np.ndarray]:
         """Views [N, *shape] of states [N, state_size], in the order of `get_initial_state`; none without a memory."""
@@ -433,8 +511,8 @@ class Policy:
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         return [part.reshape(len(state), *shape) for part, shape in zip(np.split(state, ends, axis=1), shapes)]
 
-    def _joined_state(self, parts: Sequence[np.ndarray]) -> np.ndarray | None:
-        """States [N, state_size] from arrays [N, *shape]; None from []."""
+    def _joined_state(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """States [N, state_size] from arrays [N, *shape]."""
         shapes = self.spec.state_shapes
         if [np.shape(part)[1:] for part in parts] != list(shapes):
             expected = ", ".join(f"[N, {', '.join(map(str, shape))}]" for shape in shapes)
@@ -442,8 +520,6 @@ class Policy:
                 f"the state must be a list of {len(shapes)} arrays ({expected}), but got arrays of shapes "
                 f"{[np.shape(part) for part in parts]}"
             )
-        if not shapes:
-            return None
         return np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], axis=1, dtype=np.float32)
 
     def _check_masks(self, observations: np.ndarray) -> None:
@@ -534,7 +610,7 @@ class Policy:
         With a memory, the observations stand in sequences of lengths [S], from the states [S, state_size].
         """
         if state is not None:
-            return self.network.forward(self.encode(observations), seq_lens, state)[0]
+            return _kept(self.network.forward(self.encode(observations), seq_lens, state)[0])
         dist_inputs = np.empty((len(observations), self.num_dist_inputs), np.float32)
         for start in range(0, len(observations), CHUNK):
             rows = observations[start : start + CHUNK]
@@ -557,11 +633,8 @@ class Policy:
         return state
 
     def action_values(self, observations: np.ndarray):
-        """Action values (models/q_values.py: QBatch) of observations [B, *shape] as stored.
-
-        They read the network's buffers, which the next forward pass with the same number of rows overwrites.
-        """
-        return self.distribution.at(self.network.forward(self.encode(observations))[0])
+        """Action values (models/q_values.py: QBatch) of observations [B, *shape] as stored."""
+        return self.distribution.at(_kept(self.network.forward(self.encode(observations))[0]))
 
     def values(self, observations: np.ndarray, state: np.ndarray | None = None) -> np.ndarray:
         """Values [B] of observations [B, *shape] as stored; with a memory, in states [B, state_size]."""
@@ -573,6 +646,11 @@ class Policy:
             rows = observations[start : start + CHUNK]
             values[start : start + CHUNK] = self.network.forward_value(self.encode(rows))
         return values
+
+
+def _kept(outputs: np.ndarray) -> np.ndarray:
+    """A copy in the same order of memory: the next forward pass of as many rows overwrites the network's buffers."""
+    return outputs.copy("K")
 
 
 def description_of(spec: PolicySpec) -> dict[str, Any]:

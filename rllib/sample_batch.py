@@ -33,6 +33,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -100,8 +101,10 @@ def table_of(*columns: Column) -> tuple[Column, ...]:
     return columns
 
 
-class SampleBatch(dict):
-    """A dict of column name -> array whose first dimensions are equal.
+class SampleBatch(dict[str, np.ndarray]):
+    """A dict of column name -> array whose first dimensions are equal; its length is the number of rows.
+
+    The names of columns are attributes of the class as well, as RLlib's users write them: SampleBatch.OBS.
 
     With environments that hand over torch tensors (docs/accelerated_environments.md) the columns are tensors.
 
@@ -115,6 +118,11 @@ class SampleBatch(dict):
     Raises:
         ValueError: if two columns differ in length.
     """
+
+    OBS, CUR_OBS, NEXT_OBS, ACTIONS, REWARDS = OBS, OBS, NEXT_OBS, ACTIONS, REWARDS
+    TERMINATEDS, TRUNCATEDS, EPS_ID, SEQ_LENS = TERMINATEDS, TRUNCATEDS, EPS_ID, SEQ_LENS
+    ACTION_LOGP, ACTION_DIST_INPUTS, VF_PREDS = ACTION_LOGP, ACTION_DIST_INPUTS, VF_PREDS
+    ADVANTAGES, VALUE_TARGETS, LOSS_MASK, WEIGHTS = ADVANTAGES, VALUE_TARGETS, LOSS_MASK, WEIGHTS
 
     def __init__(self, columns=(), *, policy_version: int = 0, num_steps: int | None = None):
         super().__init__(columns)
@@ -131,19 +139,34 @@ class SampleBatch(dict):
         columns = ", ".join(f"{name}{list(column.shape[1:])}" for name, column in self.items())
         return f"SampleBatch({self.count} rows: {columns})"
 
+    @overload
+    def __getitem__(self, key: str) -> np.ndarray: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> "SampleBatch": ...
+
     def __getitem__(self, key):
         """The column with this name; for a slice of rows, those of all columns, as `rows`."""
         return self.rows(key) if key.__class__ is slice else dict.__getitem__(self, key)
+
+    def __len__(self):
+        return self.count
 
     @property
     def count(self) -> int:
         """Number of rows."""
         return next((len(column) for name, column in self.items() if name not in PER_SEQUENCE), 0)
 
-    @property
     def env_steps(self) -> int:
         """Number of rows that are steps of an environment; all but those that loss_mask leaves out."""
         return int(np.count_nonzero(self[LOSS_MASK])) if LOSS_MASK in self else self.count
+
+    # RLlib's name: there is one agent.
+    agent_steps = env_steps
+
+    def size_bytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(column.nbytes for column in self.values())
 
     @staticmethod
     def concat(batches: Sequence["SampleBatch"], allocate: Callable[..., np.ndarray] = np.empty) -> "SampleBatch":

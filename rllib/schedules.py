@@ -142,7 +142,33 @@ def _function_problem(function: Callable) -> str | None:
         first = function(0)
     except Exception as error:
         return f"must be a function of the timestep, but at 0 it raised {type(error).__name__}: {error}"
-    return None if _is_number(first) else f"must return a number for each timestep, not {first!r}"
+    if not _is_number(first):
+        return f"must return a number for each timestep, not {first!r}"
+    return _REMAINING_SHARE if _is_of_remaining_share(function, abs(first)) else None
+
+
+_REMAINING_SHARE = (
+    "must be a function of the number of sampled steps, but this one changes most between 0 and 1, as one of the share "
+    "of the run that remains does (Stable-Baselines3). Give points, such as [[0, 1e-3], [TOTAL_STEPS, 0]]"
+)
+
+
+def _is_of_remaining_share(function: Callable, first: float) -> bool:
+    """Whether a function of 1 ... 0 was given: from step 0 to 1 it changes by more than half, and it is no warm-up.
+
+    A warm-up ends, far above what it is at step 1; a function of a share grows without end, or goes no further.
+    """
+    try:
+        second = abs(function(1))
+        largest = max(first, second)
+        if abs(second - first) <= largest / 2:
+            return False
+        far, further = (abs(function(timestep)) for timestep in (10**9, 10**10))
+        return further > 2 * far or max(far, further) <= 2 * largest
+    except OverflowError:
+        return True
+    except Exception:  # it need not have values so far away
+        return False
 
 
 def values_of(value: float | OverTime) -> list[float]:

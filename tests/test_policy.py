@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 
 from rllib.models.catalog import policy_spec
+from rllib.models.encoders import BoxEncoder
+from rllib.models.policy_spec import PolicySpec
+from rllib.models.q_values import QValues
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
@@ -57,7 +60,7 @@ def test_noise_of_zero_gives_the_most_probable_actions(action_space):
     observations = np.random.default_rng(1).standard_normal((8, 4), dtype=np.float32)
     zeros = np.zeros_like(policy.noise(np.random.default_rng(0), 8))
     np.testing.assert_array_equal(
-        act(policy, observations, zeros)[1], policy.compute_actions(observations, explore=False)
+        act(policy, observations, zeros)[1], policy.choose(observations, explore=False)
     )
 
 
@@ -112,25 +115,25 @@ def test_discrete_observations_are_one_hot():
 def test_compute_actions_is_reproducible_with_a_generator():
     policy = make_policy()
     observations = np.random.default_rng(5).standard_normal((50, 4), dtype=np.float32)
-    first, second = (policy.compute_actions(observations, rng=np.random.default_rng(1)) for _ in range(2))
+    first, second = (policy.choose(observations, rng=np.random.default_rng(1)) for _ in range(2))
     assert np.array_equal(first, second)
-    assert len(set(policy.compute_actions(observations).tolist())) > 1
-    greedy = [policy.compute_actions(observations, explore=False).tolist() for _ in range(2)]
+    assert len(set(policy.choose(observations).tolist())) > 1
+    greedy = [policy.choose(observations, explore=False).tolist() for _ in range(2)]
     assert greedy[0] == greedy[1]
 
 
 def test_results_survive_the_next_call():
     policy = make_policy(gym.spaces.Box(-1, 1, (2,)))
-    first = policy.compute_actions(np.ones((3, 4), np.float32), explore=False)
+    first = policy.choose(np.ones((3, 4), np.float32), explore=False)
     copy = first.copy()
-    policy.compute_actions(np.zeros((3, 4), np.float32), explore=False)
+    policy.choose(np.zeros((3, 4), np.float32), explore=False)
     assert np.array_equal(first, copy)
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 5), (3, 2, 2)])
 def test_a_batch_of_another_shape_is_refused(shape):
     with pytest.raises(ValueError, match=r"batch of shape \[N, 4\]"):
-        make_policy().compute_actions(np.zeros(shape, np.float32))
+        make_policy().choose(np.zeros(shape, np.float32))
 
 
 def test_weights_are_copied_in_and_shared_out():
@@ -183,8 +186,8 @@ def test_state_restores_what_the_policy_does(observation_filter):
     assert all(isinstance(array, np.ndarray) for array in state.values())
     restored = make_policy(observation_filter=observation_filter, seed=1)
     restored.set_state(state)
-    expected = policy.compute_actions(observations, rng=np.random.default_rng(0))
-    assert np.array_equal(restored.compute_actions(observations, rng=np.random.default_rng(0)), expected)
+    expected = policy.choose(observations, rng=np.random.default_rng(0))
+    assert np.array_equal(restored.choose(observations, rng=np.random.default_rng(0)), expected)
     state["weights"][:] = 0
     assert policy.weights.any()
 
@@ -204,33 +207,90 @@ def test_inference_filters_once():
     policy.filter.merge(policy.filter.pop_delta())
     filtered = policy.filter(raw)
     assert np.array_equal(
-        policy.compute_actions(raw, explore=False), policy.compute_actions(filtered, explore=False, filtered=True)
+        policy.choose(raw, explore=False), policy.choose(filtered, explore=False, filtered=True)
     )
     assert policy.filter.pop_delta()["count"] == 0
 
 
-def test_full_fetch_returns_what_rllib_does():
+def test_compute_actions_returns_what_rllib_does():
     policy, observations = make_policy(), np.ones((3, 4), np.float32)
-    actions, states, fetches = policy.compute_actions(observations, explore=False, full_fetch=True)
-    np.testing.assert_array_equal(actions, policy.compute_actions(observations, explore=False))
+    actions, states, fetches = policy.compute_actions(observations, explore=False)
+    np.testing.assert_array_equal(actions, policy.choose(observations, explore=False))
     assert states == [] and {*fetches} == {"action_dist_inputs", "action_logp", "vf_preds"}
     np.testing.assert_allclose(fetches["vf_preds"], policy.values(observations), atol=1e-6)
+    action, state, single = policy.compute_single_action(observations[0], explore=False)
+    assert action == actions[0] and state == [] and {*single} == {*fetches}
+    np.testing.assert_allclose(single["vf_preds"], fetches["vf_preds"][0], atol=1e-6)
 
 
-def test_full_fetch_of_a_memory_takes_and_gives_a_list_of_states():
+def test_compute_actions_of_a_memory_takes_and_gives_a_list_of_states():
     policy, rng = make_policy(use_lstm=True, lstm_cell_size=5), np.random.default_rng(0)
     flat = np.zeros((2, policy.state_size), np.float32)
     states = [np.zeros((2, *part.shape), np.float32) for part in policy.get_initial_state()]
     for _ in range(3):
         observations = rng.standard_normal((2, 4), dtype=np.float32)
-        policy.compute_actions(observations, explore=False, state=flat)
+        policy.choose(observations, explore=False, state=flat)
         before = [part.copy() for part in states]
-        _, following, _ = policy.compute_actions(observations, explore=False, state=states, full_fetch=True)
+        _, following, _ = policy.compute_actions(observations, states, explore=False)
+        one = policy.compute_single_action(observations[1], [part[1] for part in states], explore=False)[1]
+        np.testing.assert_allclose(one, [part[1] for part in following], atol=1e-6)
         np.testing.assert_array_equal(states, before)
         np.testing.assert_allclose(np.concatenate(following, axis=1), flat)
         states = following
     with pytest.raises(ValueError, match=r"list of 2 arrays \(\[N, 5\], \[N, 5\]\)"):
-        policy.compute_actions(observations, state=states[:1])
+        policy.compute_actions(observations, states[:1])
+    for none in (None, []):
+        with pytest.raises(ValueError, match="this policy has a memory: give the state before each"):
+            policy.compute_actions(observations, none)
+
+
+@pytest.mark.parametrize("model", [{}, {"use_lstm": True}])
+def test_weights_by_name_move_to_another_policy(model):
+    policy, other = (make_policy(**model, seed=seed) for seed in (1, 2))
+    assert not np.array_equal(policy.weights, other.weights)
+    weights = policy.get_weights()
+    other.set_weights(weights)
+    np.testing.assert_array_equal(policy.weights, other.weights)
+    weights[min(weights)][:] = 7
+    np.testing.assert_array_equal(policy.weights, other.weights)
+    with pytest.raises(ValueError, match=r"weights by name must be those of get_weights\(\), .*, but \{\} were given"):
+        policy.set_weights({})
+
+
+@pytest.mark.parametrize("model", [{}, {"use_lstm": True}])
+def test_the_model_is_a_torch_module_on_the_policys_memory(model):
+    import torch
+
+    policy = make_policy(**model)
+    assert policy.is_recurrent() == bool(model)
+    module = policy.model
+    assert sum(parameter.numel() for parameter in module.parameters()) == policy.weights.size
+    if not model:
+        observations = np.ones((2, 4), np.float32)
+        dist_inputs, values = module(torch.from_numpy(policy.encode(observations)))
+        np.testing.assert_allclose(dist_inputs.detach(), policy.dist_inputs(observations), atol=1e-6)
+        np.testing.assert_allclose(values.detach(), policy.values(observations), atol=1e-6)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(0.5)
+    assert (policy.weights == 0.5).all()
+
+
+def test_action_values_and_dist_inputs_stay_as_they_are():
+    """Two forward passes of one network, as the targets of an algorithm of one's own may need them."""
+    spec = PolicySpec(BoxEncoder((4,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
+    policy = Policy(spec, rng=np.random.default_rng(0))
+    ones, zeros = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    values = policy.action_values(ones).q_values()
+    before = values.copy()
+    policy.action_values(zeros)
+    np.testing.assert_array_equal(values, before)
+    policy = make_policy(use_lstm=True)
+    state, lengths = np.zeros((1, policy.state_size), np.float32), np.array([3])
+    inputs = policy.dist_inputs(ones, lengths, state)
+    before = inputs.copy()
+    policy.dist_inputs(zeros, lengths, state)
+    np.testing.assert_array_equal(inputs, before)
 
 
 def episode_part(rows: int, terminated: bool) -> SampleBatch:

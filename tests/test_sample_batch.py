@@ -19,6 +19,22 @@ def test_unequal_columns_are_refused_with_their_lengths():
         SampleBatch({sb.OBS: np.zeros(3), sb.ACTIONS: np.zeros(2)})
 
 
+def test_length_steps_and_bytes_are_those_of_rllib():
+    batch = numbered(0, 5)
+    assert len(batch) == batch.count == batch.env_steps() == batch.agent_steps() == 5
+    assert len(batch.keys()) == 2 and batch and not SampleBatch()
+    assert batch.size_bytes() == 15 * 8
+    sequences = SampleBatch({sb.OBS: np.zeros(5), sb.LOSS_MASK: np.arange(5) < 4, sb.SEQ_LENS: np.array([2, 3])})
+    assert len(sequences) == 5 and sequences.env_steps() == 4
+    assert len(pickle.loads(pickle.dumps(sequences))) == 5
+
+
+def test_column_names_are_attributes_of_the_class():
+    assert SampleBatch.OBS == SampleBatch.CUR_OBS == sb.OBS and SampleBatch.NEXT_OBS == sb.NEXT_OBS
+    for name in ("ACTIONS", "REWARDS", "TERMINATEDS", "TRUNCATEDS", "ACTION_LOGP", "VF_PREDS", "ADVANTAGES", "EPS_ID"):
+        assert getattr(SampleBatch, name) == getattr(sb, name)
+
+
 def test_concat_keeps_order_and_the_oldest_version():
     joined = SampleBatch.concat([numbered(0, 3, version=5), numbered(3, 7, version=4)])
     assert joined[sb.ACTIONS].tolist() == list(range(7))

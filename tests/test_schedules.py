@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +40,41 @@ def test_a_function_of_the_timestep():
     assert Schedule(lambda timestep: 1 / (1 + timestep))(3) == 0.25
     with pytest.raises(ValueError, match="must return a number, but gave None at 7"):
         Schedule(lambda timestep: None if timestep else 1.0)(7)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda share: share * 1e-3,
+        lambda share: 1e-4 + 9e-4 * share,
+        lambda share: (1 - share) * 0.1,
+        lambda share: max(share, 0.1) * 1e-3,
+        lambda share: share**0.5,
+        lambda share: 1e-3 if share > 0.5 else 1e-4,
+        lambda share: 1e-3 * math.exp(5 * (share - 1)),
+        lambda share: 5e-4 * (1 - math.cos(math.pi * share)),
+    ],
+)
+def test_a_function_of_the_remaining_share_of_the_run_is_refused(function):
+    with pytest.raises(ValueError, match=r"must be a function of the number of sampled steps, .*Stable-Baselines3"):
+        Schedule(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: 1e-3 * (1 - t / 1e6),
+        lambda t: 1e-3 * max(0, 1 - t / 1e6),
+        lambda t: 1e-3 * min(1, t / 1e5),
+        lambda t: 1e-3 * math.exp(-t / 1e5),
+        lambda t: 1e-3 if t < 1e5 else 1e-4,
+        lambda t: (1 + t) ** -0.5,
+        lambda t: [0.3, 0.2, 0.1][t],
+        lambda t: 0,
+    ],
+)
+def test_a_function_of_the_steps_is_taken(function):
+    assert Schedule(function)(0) == function(0)
 
 
 def test_the_numbers_of_each_form():

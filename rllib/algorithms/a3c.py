@@ -38,7 +38,7 @@ class A3CConfig(A2CConfig):
     on_policy = False
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
     # Ray's default; here workers sample on while their gradients travel, if they are asked for ahead.
-    also_harmless: ClassVar[dict] = {"sample_async": (True,)}
+    harmless: ClassVar[dict] = {"sample_async": (True,)}  # workers always sample while others' gradients are applied
 
     @section
     def rollouts(self, *, rollout_fragment_length=10) -> Self: ...

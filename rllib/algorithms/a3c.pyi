@@ -11,7 +11,7 @@ C = TypeVar("C")
 
 class A3CConfig(A2CConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
-    also_harmless: ClassVar[dict]
+    harmless: ClassVar[dict]
     max_requests_in_flight_per_sampler_worker: int
     def rollouts(
         self: C, *, num_rollout_workers: int=2, num_envs_per_worker: int=1, rollout_fragment_length: int |

@@ -82,7 +82,7 @@ class Algorithm(Acting, Saving, ABC):
 
     config_class: ClassVar[type[AlgorithmConfig]]
     # What learners minimise; see `make_loss`.
-    loss: ClassVar[Loss]
+    loss: ClassVar[Loss | LossOverModules]
     # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
@@ -95,6 +95,8 @@ class Algorithm(Acting, Saving, ABC):
     without_memory: ClassVar[str | None] = None
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
+        if config is None or isinstance(config, dict):
+            config = self.get_default_config().update_from_dict(config or {})
         self.config = frozen(self.config_class, config, env)
         self.callbacks = make_callbacks(self.config.callbacks_class)
         _set_log_level(self.config.log_level)
@@ -107,7 +109,10 @@ class Algorithm(Acting, Saving, ABC):
         spec = self.make_policy_spec(observation_space, action_space)
         spec.check()
         self._check_action_dist(spec)
-        self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
+        policy = Policy(spec, rng=rng)
+        policy.observation_space, policy.action_space = observation_space, action_space
+        policy.config = self.config
+        self.policies = {DEFAULT_POLICY: policy}
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
@@ -180,7 +185,7 @@ class Algorithm(Acting, Saving, ABC):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """A new config of this algorithm."""
+        """A new config of this algorithm; override it to change the defaults of a subclass."""
         return cls.config_class(algo_class=cls)
 
     @classmethod
@@ -208,11 +213,11 @@ class Algorithm(Acting, Saving, ABC):
             policy id -> statistics of its learner; those of the only policy may be returned as they are.
         """
 
-    def make_loss(self) -> Loss:
+    def make_loss(self) -> Loss | LossOverModules:
         """What the learners minimise; override it where it depends on the config."""
         return self.loss
 
-    def whole_loss(self, policy: Policy) -> Loss:
+    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
         """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
         loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
         if not self._auxiliary_losses and custom is None:
@@ -345,7 +350,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
-        return self._rollout_settings.exploration.numbers(self.timesteps)
+        return self._rollout_settings.exploration.numbers_alone(self.timesteps)
 
     def exploration_stats(self) -> dict[str, float]:
         """The same as `cur_epsilon`, ..., for the learner's statistics."""
@@ -406,7 +411,7 @@ class Algorithm(Acting, Saving, ABC):
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
-        counters["num_env_steps_trained"] += batch.env_steps
+        counters["num_env_steps_trained"] += batch.env_steps()
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
         used = {
@@ -465,6 +470,19 @@ class Algorithm(Acting, Saving, ABC):
     def num_updates(self) -> int:
         """Learner updates so far: the version of the weights."""
         return self.metrics.counters["num_updates"]
+
+    @property
+    def iteration(self) -> int:
+        """Iterations of `train` so far."""
+        return self.metrics.iteration
+
+    # RLlib's names.
+    training_iteration = iteration
+
+    @property
+    def logdir(self) -> str:
+        """The attribute `directory`, as RLlib gives it."""
+        return str(self.directory)
 
     @property
     def num_requests_in_flight(self) -> int:

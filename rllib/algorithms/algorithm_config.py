@@ -743,24 +743,20 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
 
     Args:
         config_class: of the algorithm.
-        config: one of that class, a dict of settings, or None for the defaults.
+        config: one of that class.
         env: environment, where the config names none.
 
     Raises:
         TypeError: for a config of another kind.
         ValueError: with every mistake in the settings.
     """
-    if config is None:
-        config = config_class()
-    elif not isinstance(config, dict | config_class):
+    if not isinstance(config, config_class):
         algorithm = config_class.__name__.removesuffix("Config")
         raise TypeError(
             f"{algorithm} takes a {config_class.__name__} or a dict of settings, but got {config!r:.80}. Use "
             f'{algorithm}(env="CartPole-v1"), or {config_class.__name__}().environment("CartPole-v1").build().'
         )
-    elif isinstance(config, dict):
-        config = config_class().update_from_dict(config)
-    elif env is not None or not config.is_frozen:
+    if env is not None or not config.is_frozen:
         config = config.copy(copy_frozen=False)
     if env is not None:
         config.environment(env)

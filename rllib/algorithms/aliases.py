@@ -202,7 +202,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable(
-        (False,), "leave it out: PQN and what learns from a replay take it, IMPALA and APPO always sample meanwhile"
+        (False,), "leave it out: PQN and what learns from a replay take it, IMPALA, APPO and A3C always do so"
     ),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),
     "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),

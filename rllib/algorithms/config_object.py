@@ -30,8 +30,8 @@ class ConfigObject(Settings):
     # Names of other eras that mean something else for this class than aliases.py says: the setting, and what makes its
     # value of theirs. They can be set in any section, and not be read.
     own_aliases: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
-    # Values of unavailable names (aliases.py) that ask this class for nothing.
-    also_harmless: ClassVar[Mapping[str, tuple]] = {}
+    # Values of unavailable names that ask this class for nothing, where these are others than aliases.py says.
+    harmless: ClassVar[Mapping[str, tuple]] = {}
 
     def __init__(self):
         values = {name: copied(setting.default) for name, setting in self.settings.items()}
@@ -91,6 +91,11 @@ class ConfigObject(Settings):
     def to_dict(self) -> dict[str, Any]:
         """Every setting, under its canonical name; a copy."""
         return {name: copied(value) for name, value in self._values.items()}
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from their defaults; all would be too many to read in tables and files."""
+        items = self.to_dict().items()
+        return {name: value for name, value in items if not _is_same(value, self.settings[name].default)}
 
     def __getitem__(self, name: str):
         setting = self._find(name)
@@ -153,11 +158,7 @@ class ConfigObject(Settings):
         return [*super().__dir__(), *self._values]
 
     def __repr__(self):
-        changed = (
-            f"{name}={shortened(value)}"
-            for name, value in self._values.items()
-            if not _is_same(value, self.settings[name].default)
-        )
+        changed = (f"{name}={shortened(value)}" for name, value in self.changes().items())
         return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
@@ -187,12 +188,15 @@ class ConfigObject(Settings):
         """Sets what a section method (or, without a section, a dict) was given: all of it, or nothing."""
         if given:
             self._refuse_if_frozen(next(iter(given)))
-        for name, value in self._resolved(given, section_name).items():
+        resolved = self._resolved(given, section_name)
+        for name, value in resolved.items():
             setting = self.settings[name]
-            value = setting.converted(copied(value))
-            if merge and setting.merged and isinstance(value, dict) and isinstance(self._values[name], dict):
-                value = {**self._values[name], **value}
-            self._values[name] = value
+            resolved[name] = value = setting.converted(copied(value))
+            if setting.merged and merge:  # what is no dict cannot be added to those that are there
+                if problem := setting.problem(value):
+                    raise ValueError(f"{type(self).__name__}: {problem}")
+                resolved[name] = {**self._values[name], **value}
+        self._values.update(resolved)
         return self
 
     def _resolved(self, given: Mapping[str, Any], section_name: str | None = None) -> dict[str, Any]:
@@ -264,7 +268,7 @@ class ConfigObject(Settings):
         unavailable = aliases.UNAVAILABLE.get(name)
         if unavailable is None:
             return self._unknown(name)
-        if any(_is_same(value, harmless) for harmless in (*unavailable.harmless, *self.also_harmless.get(name, ()))):
+        if any(_is_same(value, harmless) for harmless in self.harmless.get(name, unavailable.harmless)):
             return None
         return f"{name}={shortened(value)} cannot be used: {unavailable.sentence}."
 

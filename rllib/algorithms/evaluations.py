@@ -127,7 +127,7 @@ class Evaluations:
         return finish
 
     def _play_here(self, duration: Duration, explore: bool) -> Callable[[], list]:
-        self._local.policy.exploration = self._settings.exploration.numbers(self._algorithm.timesteps)
+        self._local.policy.exploration = self._settings.exploration.numbers_alone(self._algorithm.timesteps)
         episodes = self._local.play_episodes(duration, self.count, explore)
         return lambda: episodes
 

@@ -281,7 +281,7 @@ class IMPALA(Algorithm):
     def _keep(self, fragment: SampleBatch) -> None:
         for each in self._replay.mixed(fragment):
             self._arrived.append(each)
-            self._steps_arrived += each.env_steps
+            self._steps_arrived += each.env_steps()
 
     def _has_arrived(self) -> bool:
         """Whether the fragments that are there make a train batch."""
@@ -298,7 +298,7 @@ class IMPALA(Algorithm):
         fragments, steps = [], 0
         while steps < self.config.train_batch_size:
             fragments.append(self._arrived.popleft())
-            steps += fragments[-1].env_steps
+            steps += fragments[-1].env_steps()
         self._steps_arrived -= steps
         return fragments
 

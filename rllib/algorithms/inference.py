@@ -1,10 +1,12 @@
 """Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
 
 import dataclasses
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,19 @@ from rllib.env.spaces import all_fit, mismatch
 from rllib.models.distributions import Distribution
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
+
+logger = logging.getLogger(__name__)
+
+C = TypeVar("C")
+
+
+def under_plain_names(mixin: type[C]) -> type[C]:
+    """Lets Python's messages about the arguments of a mixin's methods name these alone; users do not know the class."""
+    for method in vars(mixin).values():
+        function = getattr(method, "__func__", method)
+        if isinstance(function, FunctionType):
+            function.__qualname__ = function.__name__
+    return mixin
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,7 @@ class ActingSettings:
         )
 
 
+@under_plain_names
 class Acting:
     """The methods of an algorithm, or a loaded policy, that act with its present policies."""
 
@@ -77,7 +93,7 @@ class Acting:
         full_fetch: bool = False,
         action_mask=None,
         policy_id: str = DEFAULT_POLICY,
-    ):
+    ) -> Any:
         """The action for one observation, in the environment's own units.
 
         Args:
@@ -97,8 +113,8 @@ class Acting:
             where the policy has them.
 
         Raises:
-            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
-                that is missing or leaves no legal action.
+            ValueError: for an observation of another form than the space's (one beyond its bounds is a warning, once),
+                a state that does not fit the policy, or a mask that is missing or leaves no legal action.
         """
         states = None if state is None else [state]
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
@@ -112,6 +128,9 @@ class Acting:
             return actions[0]
         return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
 
+    # The name of Ray 0.8.
+    compute_action = compute_single_action
+
     def predict(
         self,
         observation,
@@ -119,7 +138,7 @@ class Acting:
         *,
         deterministic: bool = False,
         action_masks: Sequence | None = None,
-    ):
+    ) -> tuple[Any, Any]:
         """The action for one observation and the state after it, in the form of Stable-Baselines3.
 
         Args:
@@ -150,7 +169,7 @@ class Acting:
         full_fetch: bool = False,
         action_masks: Sequence | Mapping | None = None,
         policy_id: str = DEFAULT_POLICY,
-    ):
+    ) -> Any:
         """Actions for several observations; see `compute_single_action`.
 
         Args:
@@ -225,6 +244,8 @@ class Inference:
         self._augmentation, self._told = settings.augmentation, settings.told
         self._action_row = self._told and ActionRow(action_space)
         self._space = observation_space
+        # Until the first observation beyond them is told: one that is a rounding error outside still gets its action.
+        self._minds_bounds = True
         self._ignored = set(settings.ignored_keys)
         self._column = observation_column(observation_space)
         mapping = settings.normalize_actions, settings.clip_actions
@@ -249,7 +270,7 @@ class Inference:
             states: of a policy with a memory, the state before each observation, in the form of
                 `Policy.get_initial_state`.
             explore: sample the actions.
-            fetches: as for `Policy.compute_actions`.
+            fetches: as for `Policy.choose`.
             action_masks: a mask for each observation, where the environment does not give them in its observations.
             prev_actions, prev_rewards: the action before each observation, as the environment took it, and its reward,
                 where the policy reads them; None where an episode begins.
@@ -267,7 +288,7 @@ class Inference:
             given = observations, *(_or_none(each, observations) for each in given)
             rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
-        drawn = policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches)
+        drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
         actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
 
@@ -285,7 +306,8 @@ class Inference:
             rows = np.asarray(observations)
         except ValueError:  # of different shapes
             return None
-        return rows.astype(self._column.dtype, copy=False) if len(rows) and all_fit(self._space, rows) else None
+        fit = len(rows) and all_fit(self._space, rows, bounded=self._minds_bounds)
+        return rows.astype(self._column.dtype, copy=False) if fit else None
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""
@@ -296,7 +318,11 @@ class Inference:
             observation = {key: value for key, value in observation.items() if key not in self._ignored}
         observation = self._with_previous(observation, state, prev_action, prev_reward)
         observation = self._with_mask(observation, action_mask)
-        if problem := mismatch(self._space, observation):
+        problem = mismatch(self._space, observation, bounded=self._minds_bounds)
+        if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
+            self._minds_bounds = False
+            logger.warning("the %s; the policy acts on it, and no more of these are told", problem)
+        elif problem:
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
             raise ValueError(f"no action can be computed: {problem}")

@@ -53,4 +53,4 @@ def get_algorithm_class(name: str) -> type:
 
 def get_algorithm_config(name: str):
     """A new config of that algorithm with its defaults: get_algorithm_config("PPO") is PPOConfig(); raises as above."""
-    return get_algorithm_class(name).config_class()
+    return get_algorithm_class(name).get_default_config()

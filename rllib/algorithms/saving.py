@@ -16,7 +16,7 @@ from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.from_checkpoint import read_state, saved_class, saved_config
 from rllib.algorithms.from_config import environment_name
-from rllib.algorithms.inference import Inference
+from rllib.algorithms.inference import Inference, under_plain_names
 from rllib.checkpoint import write_checkpoint
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation import seeding
@@ -32,6 +32,7 @@ from rllib.sample_batch import DEFAULT_POLICY
 _RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
 
 
+@under_plain_names
 class Saving:
     """The methods of an algorithm that write checkpoints and go on from them."""
 
@@ -82,6 +83,10 @@ class Saving:
         self._newest_checkpoint = write_checkpoint(checkpoint_dir, self.get_state())
         return self._newest_checkpoint
 
+    def save_to_path(self, path: str | Path | None = None) -> str:
+        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does."""
+        return str(self.save(path))
+
     @contextlib.contextmanager
     def _naming_the_checkpoint(self) -> Iterator[None]:
         """Notes the newest checkpoint on a failure after which the run can go on from one."""
@@ -117,12 +122,16 @@ class Saving:
         self.set_state(state)
         self._newest_checkpoint = Path(checkpoint_path)
 
+    # The name of Ray 2.10 and later.
+    restore_from_path = restore
+
     @classmethod
     def from_checkpoint(
         cls,
         checkpoint_path: str | os.PathLike,
-        overrides: dict[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
         *,
+        config: Mapping[str, Any] | AlgorithmConfig | None = None,
         load_user_code: bool = False,
     ) -> Self:
         """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
@@ -133,6 +142,7 @@ class Saving:
         Args:
             checkpoint_path: what `save` returned, or a checkpoint of a trial.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
+            config: the same by another name; of a config object, what differs from its defaults.
             load_user_code: also import the functions and other classes that the settings name, and unpickle those that
                 have no name. That runs code: only for checkpoints whose origin you trust.
 
@@ -143,7 +153,10 @@ class Saving:
         state = read_state(checkpoint_path, load_user_code)
         algorithm_class = saved_class(state, checkpoint_path, base=cls)
         config_class = algorithm_class.config_class
-        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, overrides or {}, load_user_code))
+        if isinstance(config, AlgorithmConfig):
+            config = config.changes()
+        changes = {**(config or {}), **(overrides or {})}
+        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))
         try:
             algorithm.set_state(state)
         except BaseException:

@@ -6,6 +6,7 @@ schedule.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import types
@@ -86,6 +87,8 @@ def _to_text(value) -> str:
 def _to_dict(value) -> dict:
     if isinstance(value, Mapping):
         return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
     raise TypeError
 
 

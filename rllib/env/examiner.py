@@ -5,7 +5,9 @@ import numpy as np
 from rllib.env.environment_process import EnvironmentProcess
 from rllib.env.legacy import LegacyEnvironment, call_reset, is_bare_observation, takes_seed, tell_legacy
 from rllib.env.rewards import reward_problem
-from rllib.env.spaces import mismatch
+from rllib.env.spaces import Rounding, mismatch
+
+WITHOUT_THIS_CHECK = ".environment(disable_env_checking=True) trains without this check."
 
 
 class Examiner:
@@ -22,6 +24,8 @@ class Examiner:
         self._checks = num_steps > 0
         self._steps_left = max(num_steps, 1)
         self._tells = tells
+        # A single step may well be too small to show.
+        self._rounding = Rounding(env.observation_space) if num_steps > 1 else None
 
     @property
     def is_done(self) -> bool:
@@ -80,10 +84,14 @@ class Examiner:
 
     def _check_observation(self, observation, where: str) -> None:
         problem = mismatch(self.env.observation_space, observation) if self._checks else None
+        if self._rounding is not None and not problem:
+            self._rounding(observation)
+            if self._steps_left == 1 and (problem := self._rounding.problem()):
+                raise ValueError(f"{env_name(self.env)}: {problem}; {WITHOUT_THIS_CHECK}")
         if problem:
             raise ValueError(
                 f"{env_name(self.env)}: the {problem} ({where}). Correct the observation or the observation_space; "
-                ".environment(disable_env_checking=True) trains without this check."
+                f"{WITHOUT_THIS_CHECK}"
             )
 
     def _adapt(self, reason: str) -> None:

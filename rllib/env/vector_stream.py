@@ -7,8 +7,8 @@ from operator import methodcaller
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from rllib.env.examiner import env_name
-from rllib.env.spaces import check_spaces, mismatch
+from rllib.env.examiner import WITHOUT_THIS_CHECK, env_name
+from rllib.env.spaces import Rounding, check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, successor_seed, tell_exit
 from rllib.env.tensors import AsArrays, device_of
 
@@ -49,6 +49,7 @@ class VectorEnvStream(EnvironmentStream):
         self._to_env = methodcaller("astype", dtype) if dtype is not None else lambda actions: actions
         self._mode = autoreset_mode(env)
         self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
+        self._rounding = Rounding(self.observation_space) if self._checked_steps > 1 else None
         self._given_seeds = seeds
         self._seed = seed_argument(env, seeds)
         self._failures = 0  # in a row, without a step in between
@@ -268,6 +269,10 @@ class VectorEnvStream(EnvironmentStream):
             problem = mismatch(self.observation_space, _at(batch, index), f"observation of environment {index}")
             if problem:
                 raise ValueError(f"{env_name(self._env)}: the {problem}")
+        if self._rounding is not None:
+            self._rounding(batch)
+            if self._checked_steps == 0 and (problem := self._rounding.problem()):
+                raise ValueError(f"{env_name(self._env)}: {problem}; {WITHOUT_THIS_CHECK}")
 
     @property
     def _place(self) -> str:

@@ -35,11 +35,7 @@ class AdvantageEstimator:
     use_critic: bool = True
     every_final_observation: bool = False
 
-    columns = (
-        Column(sb.VF_PREDS, (), "float32"),
-        Column(sb.ADVANTAGES, (), "float32"),
-        Column(sb.VALUE_TARGETS, (), "float32"),
-    )
+    columns = tuple(map(Column, (sb.VF_PREDS, sb.ADVANTAGES, sb.VALUE_TARGETS)))
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills the three columns above."""

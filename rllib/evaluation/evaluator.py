@@ -85,7 +85,7 @@ class EvaluationWorker(Worker):
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
         self.policy.load_snapshot(snapshot)
-        self.policy.exploration = self.settings.exploration.numbers(snapshot.timesteps)
+        self.policy.exploration = self.settings.exploration.numbers_alone(snapshot.timesteps)
 
     def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Plays episodes and returns them, statistics of the raw rewards.
@@ -153,7 +153,7 @@ class EvaluationWorker(Worker):
             seen = policy.filter(observations, update=False) if policy.filters_observations else observations
             if policy.is_masked:
                 self._check_masks(seen, ~resets_next, steps)
-            actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
+            actions = policy.choose(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
             ended = stream.step(to_env(actions), row)
             returns += rewards
             lengths += 1 if stream.reset_rows is None else ~stream.reset_rows

@@ -194,6 +194,10 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
         """Keyword arguments of the distribution's `noise` at these environment steps, a number or an array."""
         return {}
 
+    def numbers_alone(self, timesteps: int) -> dict[str, Any]:
+        """The same for a policy that acts by itself: in evaluation, in the user's loops, in deployment."""
+        return self.numbers(timesteps)
+
     def for_actions(self, action_space: spaces.Space) -> "Exploration":
         """The exploration to use with these actions."""
         return self
@@ -418,6 +422,9 @@ class GaussianNoise(Exploration):
     scale_timesteps: int = 10_000
     explorer = NoiseExplorer
 
+    def numbers_alone(self, timesteps: int) -> dict[str, Any]:
+        return _without_explorer(self, timesteps, self.stddev)
+
     def scale(self, timesteps: np.ndarray) -> np.ndarray:
         """Factor of normal noise at these environment steps, float32."""
         return (self.stddev * _scale(self, timesteps)).astype(np.float32)
@@ -479,6 +486,12 @@ class OrnsteinUhlenbeckNoise(Exploration):
     scale_timesteps: int = 10_000
     explorer = OrnsteinUhlenbeckExplorer
 
+    def numbers_alone(self, timesteps: int) -> dict[str, Any]:
+        # Single actions have no step before: they get what the process spreads to, sigma / sqrt(1 - (1 - theta)^2).
+        kept = (1 - self.ou_theta) ** 2
+        spread = self.ou_sigma / math.sqrt(1 - kept) if kept < 1 else self.ou_sigma
+        return _without_explorer(self, timesteps, self.ou_base_scale * spread)
+
     def scale(self, timesteps: np.ndarray) -> np.ndarray:
         """Factor of normal noise, which the process adds up, at these environment steps, float32."""
         return np.full(len(timesteps), self.ou_sigma, np.float32)
@@ -506,8 +519,14 @@ def _of_worker(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, place: Place
     return settings
 
 
+def _without_explorer(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, timesteps: int, stddev: float) -> dict:
+    """How a deterministic policy explores by itself; stddev is that at scale 1."""
+    stddev *= float(_scale(exploration, timesteps))
+    return {"stddev": stddev, "epsilon": 1.0 if timesteps < exploration.random_timesteps else 0.0}
+
+
 def _scale(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, timesteps: np.ndarray) -> np.ndarray:
-    share = ((timesteps - exploration.random_timesteps) / max(exploration.scale_timesteps, 1)).clip(0, 1)
+    share = np.clip((timesteps - exploration.random_timesteps) / max(exploration.scale_timesteps, 1), 0, 1)
     return exploration.initial_scale + (exploration.final_scale - exploration.initial_scale) * share
 
 
@@ -516,6 +535,9 @@ class RandomActions(Exploration):
 
     random_timesteps: float = float("inf")
     explorer = NoiseExplorer
+
+    def numbers_alone(self, timesteps: int) -> dict[str, Any]:
+        return {"epsilon": 1.0}
 
     def scale(self, timesteps: np.ndarray) -> np.ndarray:
         """Factor of normal noise: none."""

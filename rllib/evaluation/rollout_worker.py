@@ -112,6 +112,8 @@ class RolloutWorker(Worker):
         self._indices = range(first, first + settings.num_envs)
         self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
+        self.policy.observation_space = self.stream.observation_space
+        self.policy.action_space = self.stream.action_space
         self._hooks = EpisodeHooks(self.callbacks, self)
         self.episodes = EpisodeTracker(settings.num_envs)
         mapping = settings.normalize_actions, settings.clip_actions

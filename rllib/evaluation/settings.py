@@ -30,7 +30,8 @@ class Postprocess(Protocol):
     `of_tensors` can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
     """
 
-    columns: tuple[Column, ...]
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills its columns of the fragment."""

@@ -45,6 +45,8 @@ class Worker:
     ):
         self.settings, self.worker_index = settings, worker_index
         self.policy = policy or Policy(settings.policy)
+        if policy is None:
+            self.policy.config = settings.config
         device = settings.acting_device if worker_index else None
         self.acts_elsewhere = device is not None and self.policy.act_on(device)
         self.callbacks = settings.callbacks()

@@ -29,16 +29,18 @@ class Loss(Protocol):
         columns: which columns of a batch the loss reads.
         stats: names of the statistics, in the order in which both forms return them.
         row_stats: names of numbers for each row ([B], without a graph). A loss that has some returns them, a tuple of
-            arrays, behind what else its two forms return. A loss without any need not say so.
-        takes_across: whether it has a setting `across`: None, or where several learners compute parts of a minibatch, a
-            function that turns a mean over the part (a number, or a scalar tensor) into the mean over the minibatch. A
-            loss in which rows depend on such means needs it; all learners must call it equally often.
+            arrays, behind what else its two forms return. A loss without any has no such attribute.
+        takes_across: True for a loss with a setting `across`, else absent. That is None, or where several learners
+            compute parts of a minibatch, a function that turns a mean over the part (a number, or a scalar tensor) into
+            the mean over the minibatch. A loss in which rows depend on such means needs it; all learners must call it
+            equally often.
     """
 
-    columns: ClassVar[tuple[str, ...]]
-    stats: ClassVar[tuple[str, ...]]
-    row_stats: ClassVar[tuple[str, ...]] = ()
-    takes_across: ClassVar[bool] = False
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def stats(self) -> tuple[str, ...]: ...
 
     def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
         """(statistics, gradients): a sequence of numbers, and the gradient with respect to each output."""

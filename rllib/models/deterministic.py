@@ -1,7 +1,7 @@
 """Actions without chance: a = tanh(inputs), within -1 ... 1 (Lillicrap et al., arXiv:1509.02971).
 
-Exploration adds its noise to them (evaluation/exploration.py), and the mapper of actions stretches -1 ... 1 to the
-bounds of the space (env/actions.py).
+Explorers of workers add their noise to them (evaluation/exploration.py); where a policy acts by itself, the
+distribution does. The mapper of actions stretches -1 ... 1 to the bounds of the space (env/actions.py).
 """
 
 import math
@@ -38,15 +38,36 @@ class Deterministic(Described):
         """Number of random numbers for one action."""
         return 0
 
-    def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """[*shape, 0]: there is none to draw."""
-        return np.empty((*shape, 0), np.float32)
+    def noise(
+        self, rng: np.random.Generator, *shape: int, stddev: float = 0.0, epsilon: float = 0.0
+    ) -> np.ndarray:
+        """Noise for `sample`, float32 [*shape, 2, size]: what is added, then random actions + 2, or 0 for no such.
+
+        Without exploration there is nothing to draw, and the result is [*shape, 0].
+
+        Args:
+            rng: draws it.
+            shape: of the actions.
+            stddev: standard deviation of normal noise.
+            epsilon: probability of an action that is uniform over -1 ... 1 instead.
+        """
+        if not (stddev or epsilon):
+            return np.empty((*shape, 0), np.float32)
+        noise = np.empty((*shape, 2, self.size), np.float32)
+        noise[..., 0, :] = stddev * rng.standard_normal((*shape, self.size), np.float32)
+        noise[..., 1, :] = rng.uniform(1, 3, (*shape, self.size))
+        noise[rng.random(shape) >= epsilon, 1] = 0
+        return noise
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The actions [B, *action_shape]."""
+        """The actions [B, *action_shape], with what `noise` drew for them, within -1 ... 1."""
         if out is None:
-            return self.mode(inputs)
-        np.tanh(inputs, out=out.reshape(inputs.shape))
+            out = np.empty((len(inputs), *self.action_shape), np.float32)
+        flat = out.reshape(inputs.shape)
+        np.tanh(inputs, out=flat)
+        if noise.size:
+            added, at_random = noise[:, 0], noise[:, 1]
+            flat[:] = np.where(at_random > 0, at_random - 2, np.clip(flat + added, -1, 1))
         return out
 
     def mode(self, inputs: np.ndarray) -> np.ndarray:

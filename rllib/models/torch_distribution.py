@@ -10,6 +10,7 @@ class Dist(TorchDistributionWrapper):
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ class TorchDistributionWrapper:
     def entropy(self) -> Tensor:
         return self.dist.entropy()
 
-    def kl(self, other: "TorchDistributionWrapper") -> Tensor:
+    def kl(self, other: Self) -> Tensor:
         """KL(self || other)."""
         return torch.distributions.kl_divergence(self.dist, other.dist)
 

@@ -54,7 +54,7 @@ class Trainable:
         """Writes into the directory, and returns it, or the path of a file in it, or a dict to be pickled."""
         return self._save(checkpoint_dir)
 
-    def load_checkpoint(self, checkpoint: str | dict) -> None:
+    def load_checkpoint(self, checkpoint: str | dict, /) -> None:
         """Restores the state; gets what `save_checkpoint` returned."""
         self._restore(checkpoint)
 
@@ -345,7 +345,7 @@ class AlgorithmTrainable(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self.check_settings(config)
-        self.algorithm = self.algorithm_class(self.algorithm_class.config_class().update_from_dict(config))
+        self.algorithm = self.algorithm_class(dict(config))
         self.algorithm.directory = Path(self.logdir)
 
     @classmethod

@@ -64,7 +64,7 @@ def resolve_trainable(given) -> Resolved:
         return _by_name(given)
     if isinstance(given, AlgorithmConfig):
         algorithm = given._algorithm_class()
-        return Resolved(algorithm.__name__, _of_algorithm(algorithm), changed_settings(given))
+        return Resolved(algorithm.__name__, _of_algorithm(algorithm), given.changes())
     if isinstance(given, type):
         if issubclass(given, Trainable):
             return Resolved(given.__name__, given, {})
@@ -96,19 +96,6 @@ def _by_name(name: str) -> Resolved:
 
 def _of_algorithm(algorithm: type) -> type[Trainable]:
     return type(algorithm.__name__, (AlgorithmTrainable,), {"algorithm_class": algorithm})
-
-
-def changed_settings(config: AlgorithmConfig) -> dict[str, Any]:
-    """Those that are not the defaults; all settings would be too many to read in tables and files."""
-    defaults = type(config)()
-    return {name: value for name, value in config.items() if not _equal(value, defaults[name])}
-
-
-def _equal(value, other) -> bool:
-    try:
-        return value is other or bool(value == other)
-    except Exception:
-        return False
 
 
 def wrap_function(function) -> type[FunctionTrainable]:

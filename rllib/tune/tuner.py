@@ -11,7 +11,7 @@ from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.experiment import journal_file, read_records
 from rllib.tune.experiment_spec import ExperimentSpec, RunConfig, TuneConfig, make_spec, saved_settings
 from rllib.tune.run_experiment import run_spec
-from rllib.tune.trainables import changed_settings, resolve_trainable
+from rllib.tune.trainables import resolve_trainable
 from rllib.tune.trial_records import from_text
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Tuner:
         run_config: RunConfig | None = None,
     ):
         if isinstance(param_space, AlgorithmConfig):
-            param_space = changed_settings(param_space)
+            param_space = param_space.changes()
         self._spec = ExperimentSpec(
             **vars(tune_config or TuneConfig()),
             **vars(run_config or RunConfig()),

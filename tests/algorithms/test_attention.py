@@ -46,7 +46,7 @@ def test_states_outside_of_training():
         for step in range(WINDOW + 2):
             observation, expected = np.full(1, step % 2, np.float32), {}
             action, state, fetches = algo.compute_single_action(observation, state, explore=False)
-            assert action == algo.policy.compute_actions(observation[None], False, state=memory, fetches=expected)[0]
+            assert action == algo.policy.choose(observation[None], False, state=memory, fetches=expected)[0]
             assert action == player.act(observation)
             np.testing.assert_array_equal(np.concatenate(state, axis=None), memory[0])
             np.testing.assert_array_equal(fetches["action_dist_inputs"], expected["action_dist_inputs"][0])
@@ -100,7 +100,7 @@ def test_acting_loads_no_torch():
         "from rllib.models.catalog import policy_spec;"
         "policy = Policy(policy_spec(spaces.Box(-1, 1, (2,)), spaces.Discrete(2), {'use_attention': True}));"
         "state = np.zeros((3, policy.state_size), np.float32);"
-        "policy.compute_actions(np.ones((3, 2), np.float32), state=state);"
+        "policy.choose(np.ones((3, 2), np.float32), state=state);"
         "assert state[:, -1].tolist() == [1, 1, 1] and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,6 +1,7 @@
 """AlgorithmConfig through its public door, by the example of a small config of our own."""
 
 import copy
+import dataclasses
 import inspect
 import subprocess
 import sys
@@ -228,7 +229,6 @@ def test_numbers_arrive_in_the_settings_own_type():
         ({"grad_clip": 0}, "grad_clip=0.0 must be a number > 0 or None"),
         ({"grad_clip_by": "norms"}, "must be 'global_norm' or 'norm' or 'value'"),
         ({"learner": "jax"}, "learner='jax' must be 'auto' or 'numpy' or 'torch'"),
-        ({"model": [64, 64]}, "model=[64, 64] must be a dict"),
         ({"sgd_minibatch_size": 5000}, "must be at most train_batch_size=4000. Use .training(sgd_minibatch_size=4000)"),
         ({"lambda_": 0.123}, "lambda_=0.123 is the example of a relation"),
     ],
@@ -280,6 +280,28 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
 )
 def test_every_section_is_checked(change, message):
     assert message in message_of(change(config()))
+
+
+@dataclasses.dataclass
+class ModelConfig:
+    fcnet_hiddens: list = dataclasses.field(default_factory=lambda: [8])
+    vf_share_layers: bool = True
+
+
+def test_a_dict_that_adds_to_the_one_there_may_be_a_dataclass():
+    changed = config().rl_module(model_config=ModelConfig()).rl_module(model_config={"vf_share_layers": False})
+    assert changed.model["fcnet_hiddens"] == [8] and changed.model["vf_share_layers"] is False
+
+
+@pytest.mark.parametrize("value", [[64, 64], None, object(), ModelConfig, "nature"], ids=str)
+@pytest.mark.parametrize("name", ["model", "env_config"])
+def test_what_is_no_dict_cannot_add_to_the_one_there(name, value):
+    changed = config()
+    with pytest.raises(ValueError, match=f"FakePPOConfig: {name}=.* must be a dict"):
+        changed.update_from_dict({"lr": 0.5, name: value})
+    assert changed.lr != 0.5
+    with pytest.raises(ValueError, match=r"model=.* must be a dict"):
+        changed.rl_module(model_config=value)
 
 
 def test_the_environment_must_not_be_missing():

@@ -66,6 +66,19 @@ def test_an_own_algorithm_has_a_default_config_that_builds_it():
         assert type(algo) is OwnPPO
 
 
+class WithDefaults(PPO):
+    @classmethod
+    def get_default_config(cls):
+        return super().get_default_config().training(lr=0.1, model={"fcnet_hiddens": [4]})
+
+
+def test_a_subclass_may_override_its_default_config():
+    for given, lr in ((None, 0.1), ({"gamma": 0.5}, 0.1), ({"lr": 0.2}, 0.2), (PPOConfig(), PPOConfig().lr)):
+        with WithDefaults(given, env="CartPole-v1") as algo:
+            assert algo.config.lr == lr
+            assert (algo.config.model.get("fcnet_hiddens") == [4]) == (given is None or isinstance(given, dict))
+
+
 class OwnConfig(PPOConfig):
     pass
 

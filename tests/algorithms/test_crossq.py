@@ -91,13 +91,13 @@ def test_it_goes_on_from_a_checkpoint_exactly(learner, tmp_path):
         after(algo, 1)
         saved, expected = algo.save(tmp_path / "saved"), algo.learner.weights.copy()
         of_policy, observations = statistics(algo.policy), np.linspace(-1, 1, 5, dtype=np.float32)[:, None]
-        actions = algo.policy.compute_actions(observations, explore=False)
+        actions = algo.policy.choose(observations, explore=False)
     runs = []
     for _ in range(2):
         with CrossQConfig.algo_class.from_checkpoint(saved) as algo:
             np.testing.assert_array_equal(algo.learner.weights, expected)
             np.testing.assert_array_equal(statistics(algo.policy), of_policy)
-            np.testing.assert_array_equal(algo.policy.compute_actions(observations, explore=False), actions)
+            np.testing.assert_array_equal(algo.policy.choose(observations, explore=False), actions)
             runs.append(after(algo, 1))
     np.testing.assert_array_equal(*runs)
 

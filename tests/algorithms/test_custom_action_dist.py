@@ -122,7 +122,7 @@ def test_checkpoints(tmp_path):
         Policy.from_checkpoint(saved)
     (policy,) = Policy.from_checkpoint(saved, load_user_code=True).values()
     rows = np.zeros((3, 1), np.float32)
-    np.testing.assert_array_equal(policy.compute_actions(rows, explore=False), algo.policy.compute_actions(rows, False))
+    np.testing.assert_array_equal(policy.choose(rows, explore=False), algo.policy.choose(rows, False))
 
 
 class Flat(Beta):

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from rllib import load_policy
+from rllib.algorithms.apex_ddpg import ApexDDPGConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.exploration_config import (
     KINDS,
@@ -14,7 +16,8 @@ from rllib.algorithms.exploration_config import (
     make_exploration,
 )
 from rllib.algorithms.ppo import PPOConfig
-from tests.envs import ConstantReward, MatchObservation
+from rllib.algorithms.td3 import DDPGConfig, TD3Config
+from tests.envs import BoundedAction, ConstantReward, MatchObservation
 
 
 def make_config(exploration, env=MatchObservation, workers=0, **training):
@@ -63,6 +66,39 @@ def test_checkpoints_go_on(exploration, tmp_path):
         other.restore(algo.save(tmp_path / "checkpoint"))
         assert algo.train().get("timesteps_total") == other.train().get("timesteps_total")
         assert np.array_equal(algo.policy.weights, other.policy.weights)
+
+
+@pytest.mark.parametrize("kind", OF_ACTIONS)
+@pytest.mark.parametrize("config_class", [DDPGConfig, TD3Config, ApexDDPGConfig])
+def test_a_deterministic_policy_explores_outside_of_workers(config_class, kind, tmp_path):
+    config = (
+        config_class()
+        .environment(BoundedAction)
+        .rollouts(num_rollout_workers=0)
+        .training(model={"fcnet_hiddens": [4]})
+        .exploration(exploration_config={"type": kind, **({} if kind == "Random" else {"random_timesteps": 100})})
+        .debugging(seed=1)
+    )
+    observations = [np.zeros(1, np.float32)] * 500
+    with config.build() as algo:
+        best = algo.compute_actions(observations, explore=False)
+        assert np.ptp(best) == 0
+        for timesteps, at_random in ((0, True), (100, kind == "Random")):
+            algo.metrics.counters["num_env_steps_sampled"] = timesteps
+            loaded = load_policy(algo.save(tmp_path / f"{timesteps}"))
+            rewards = algo.evaluate(3, explore=True)["hist_stats"]["episode_reward"]
+            assert len(set(rewards)) == 3
+            single = [algo.compute_single_action(observations[0], explore=True) for _ in range(3)]
+            assert len({float(action[0]) for action in single}) == 3
+            for policy in (algo, loaded):
+                actions = policy.compute_actions(observations, explore=True)
+                assert actions.min() >= 0 and actions.max() <= 10
+                if at_random:  # the standard deviation of a uniform number of 0 ... 10
+                    assert np.std(actions) == pytest.approx(10 / 12**0.5, rel=0.1)
+                else:
+                    stddev = 0.1 if "Gaussian" in kind else 0.1 * 0.2 / (1 - 0.85**2) ** 0.5
+                    assert np.std(actions) == pytest.approx(5 * stddev, rel=0.15)
+                    assert np.mean(actions) == pytest.approx(best[0, 0], abs=0.1)
 
 
 def test_per_worker_epsilon_greedy_in_workers():

@@ -242,7 +242,7 @@ def test_train_batches_hold_every_reward(config_class, monkeypatch):
             np.testing.assert_array_equal(observations[goes_on + 1], observations[goes_on] + 1)
             np.testing.assert_array_equal(batch[sb.REWARDS][steps], observations[steps] + 1)
             assert (TARGET_DIST_INPUTS in batch) == (config_class is APPOConfig)
-        assert sum(batch.env_steps for batch in seen) == algo.metrics.counters["num_env_steps_trained"] == 5 * 160
+        assert sum(batch.env_steps() for batch in seen) == algo.metrics.counters["num_env_steps_trained"] == 5 * 160
 
 
 class Watched:
@@ -281,7 +281,7 @@ def test_replayed_fragments_are_mixed_in(config_class, num_workers):
         told = learner_stats(train(algo, 41))
         counters = algo.metrics.counters
         # Private: not learned from yet
-        fresh = counters["num_env_steps_sampled"] - sum(fragment.env_steps for fragment in algo._arrived)
+        fresh = counters["num_env_steps_sampled"] - sum(fragment.env_steps() for fragment in algo._arrived)
         assert counters["num_env_steps_trained"] == 41 * 80
         assert abs(fresh - 41 * 40) <= 40 * (1 + num_workers)
         assert told["policy_lag_max"] >= 1
@@ -322,7 +322,7 @@ def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeyp
         learned = [id(batch) for batch in watched.batches]
         assert len(set(learned)) == len(learned)
         assert all(id(batch) in learned for batch in staged[:-1])
-        assert all(batch.env_steps == 160 for batch in watched.batches)
+        assert all(batch.env_steps() == 160 for batch in watched.batches)
 
 
 @needs_gpu

@@ -69,7 +69,7 @@ def test_killed_aggregators_are_replaced_and_nothing_is_lost(config_class, victi
         for batch in learned:
             goes_on = np.flatnonzero(batch["loss_mask"] & ~batch["terminateds"])
             np.testing.assert_array_equal(batch["obs"][goes_on + 1, 0], batch["obs"][goes_on, 0] + 1)
-        assert sum(batch.env_steps for batch in learned) == 11 * 80
+        assert sum(batch.env_steps() for batch in learned) == 11 * 80
 
 
 @pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
@@ -96,7 +96,7 @@ def test_two_learners_behind_an_aggregator_learn_from_every_row_once(config_clas
         np.testing.assert_array_equal(batch["obs"][within + 1, 0], batch["obs"][within, 0] + 1)
         goes_on.append(len(within))
     assert min(goes_on) > 0
-    steps = sum(batch.env_steps for batch in learned)
+    steps = sum(batch.env_steps() for batch in learned)
     assert steps == result["num_env_steps_trained"] == 12 * 80
     assert result["num_env_steps_sampled"] >= steps
 

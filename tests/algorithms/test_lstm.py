@@ -77,7 +77,7 @@ def test_states_outside_of_training(model, num_arrays):
         for _ in range(3):
             action, state, fetches = algo.compute_single_action(observation, state, explore=False)
             expected = {}
-            assert action == algo.policy.compute_actions(observation[None], False, state=memory, fetches=expected)[0]
+            assert action == algo.policy.choose(observation[None], False, state=memory, fetches=expected)[0]
             np.testing.assert_array_equal(np.concatenate(state), memory[0])
             np.testing.assert_array_equal(fetches["action_dist_inputs"], expected["action_dist_inputs"][0])
             np.testing.assert_array_equal(fetches["vf_preds"], expected["vf_preds"][0])
@@ -190,7 +190,7 @@ def test_actions_outside_of_training_are_told_of_the_step_before():
         _, _, second = algo.compute_single_action(observation, state, **step)
         row = np.array([[1.0, action == 0, action == 1, 2.0]], np.float32)
         fetches = {}
-        algo.policy.compute_actions(row, False, state=np.concatenate(state)[None], fetches=fetches)
+        algo.policy.choose(row, False, state=np.concatenate(state)[None], fetches=fetches)
         np.testing.assert_array_equal(second["action_dist_inputs"], fetches["action_dist_inputs"][0])
         assert (first["action_dist_inputs"] != second["action_dist_inputs"]).any()
 

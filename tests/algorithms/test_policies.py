@@ -1,10 +1,13 @@
 """Policies are a map: batches, learners, statistics and the files of checkpoints go by policy id."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from rllib import load_policy
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.pg import PG, PGConfig
 from rllib.checkpoint import read_checkpoint
@@ -67,3 +70,69 @@ def test_checkpoints_of_format_1_load(name, kl_coeff):
         state = algo.learner.get_state()
         assert saved.keys() == state.keys() and all(np.array_equal(state[name], saved[name]) for name in saved)
         assert algo.train()["training_iteration"] == 4
+
+
+def test_names_of_other_eras(tmp_path):
+    with build() as algo, build() as other:
+        algo.train()
+        policy = algo.get_policy()
+        assert policy.observation_space == algo.observation_space and policy.action_space == algo.action_space
+        assert policy.config["lr"] == 0.01
+        observation = np.zeros(4, np.float32)
+        single = algo.compute_single_action(observation, explore=False)
+        assert algo.compute_action(observation, explore=False) == single
+        actions, states, fetches = policy.compute_actions(np.zeros((3, 4), np.float32), explore=False)
+        assert actions.tolist() == [single] * 3 and states == [] and "action_logp" in fetches
+        assert algo.iteration == algo.training_iteration == 1 and algo.logdir == str(algo.directory)
+        path = algo.save_to_path(tmp_path / "checkpoint")
+        assert isinstance(path, str)
+        other.restore_from_path(path)
+        assert other.iteration == 1
+        other.get_policy().set_weights(policy.get_weights())
+        spaces = algo.workers.foreach_worker(lambda worker: worker.policy.observation_space)
+        assert spaces == [algo.observation_space]
+        loaded = Policy.from_checkpoint(path)["default_policy"]
+        assert loaded.action_space == algo.action_space and loaded.config is None
+
+
+def test_an_observation_beyond_its_bounds_gets_an_action_and_one_warning(tmp_path, caplog):
+    with build() as algo:
+        loaded = load_policy(algo.save(tmp_path / "checkpoint"))
+        inside, outside = np.zeros(4, np.float32), np.array([0, 0, 0.42, 0], np.float32)
+        for policy in (algo, loaded):
+            caplog.clear()
+            single = policy.compute_single_action(outside, explore=False)
+            assert policy.compute_actions([inside, outside], explore=False)[1] == single
+            assert policy.predict(outside, deterministic=True)[0] == single
+            (record,) = caplog.records
+            assert record.levelname == "WARNING"
+            assert "observation[2] = 0.41999" in record.message and "lies above the upper bound" in record.message
+            for wrong in (np.zeros(3, np.float32), np.array([0, 0, np.inf, 0]), np.array([0, np.nan, 0, 0]), "left"):
+                with pytest.raises(ValueError, match="no action can be computed"):
+                    policy.compute_single_action(wrong)
+
+
+@pytest.mark.parametrize("space", [Discrete(3), MultiDiscrete([2, 2]), Box(0, 255, (2,), np.uint8)], ids=str)
+def test_what_cannot_be_stored_gets_no_action(space):
+    config = PGConfig().environment(observation_space=space, action_space=Discrete(2))
+    config.training(model={"fcnet_hiddens": [4]})
+    with config.build() as algo, pytest.raises(ValueError, match="no action can be computed"):
+        algo.compute_single_action(np.full(space.shape, 300))
+
+
+def test_a_checkpoint_takes_changed_settings_as_config(tmp_path):
+    with build(PG) as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    for given in ({"lr": 0.5}, PGConfig().training(lr=0.5)):
+        with PG.from_checkpoint(path, config=given) as restored:
+            assert restored.config.lr == 0.5 and restored.config.model["fcnet_hiddens"] == [4]
+    with PG.from_checkpoint(path, config={"lr": 0.5, "gamma": 0.9}, overrides={"lr": 0.25}) as restored:
+        assert (restored.config.lr, restored.config.gamma) == (0.25, 0.9)
+
+
+def test_messages_about_arguments_name_no_private_class(tmp_path):
+    with build() as algo:
+        for call in (PG.from_checkpoint, algo.save, algo.compute_single_action, algo.predict, algo.train, algo.learn):
+            with pytest.raises(TypeError) as raised:
+                call(tmp_path, an_argument=1)
+            assert not re.search(r"Saving|Acting", str(raised.value)), raised.value

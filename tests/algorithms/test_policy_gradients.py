@@ -196,7 +196,8 @@ def test_what_does_not_fit_is_refused(config_, message):
 
 def test_rays_sample_async_is_what_a3c_does():
     A3CConfig().update_from_dict({"sample_async": True})
-    A3CConfig().rollouts(sample_async=False)
+    with pytest.raises(TypeError, match=r"sample_async=False cannot be used: .*A3C always"):
+        A3CConfig().rollouts(sample_async=False)
     with pytest.raises(TypeError, match="sample_async=True cannot be used"):
         A2CConfig().update_from_dict({"sample_async": True})
 

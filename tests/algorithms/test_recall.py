@@ -107,8 +107,8 @@ def test_actions_outside_of_training_need_a_state():
     with config(RecurrentPPO).build() as algo:
         observations, state = np.ones((3, 1), np.float32), np.zeros((3, SIZE), np.float32)
         with pytest.raises(ValueError, match="this policy has a memory"):
-            algo.policy.compute_actions(observations)
-        assert algo.policy.compute_actions(observations, state=state).shape == (3,)
+            algo.policy.choose(observations)
+        assert algo.policy.choose(observations, state=state).shape == (3,)
         assert state.all(1).all()
 
 

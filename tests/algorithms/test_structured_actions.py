@@ -140,7 +140,7 @@ def test_checkpoints_go_on_exactly(workers, tmp_path):
         np.testing.assert_equal(algo.compute_single_action(seen(0), explore=False), action)
         algo.train()
     policy = Policy.from_checkpoint(tmp_path)["default_policy"]
-    assert policy.compute_actions(seen(0)[None]).shape == (1, 3)
+    assert policy.choose(seen(0)[None]).shape == (1, 3)
 
 
 def test_runs_do_not_depend_on_how_environments_are_shared_out():

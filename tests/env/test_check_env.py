@@ -150,6 +150,20 @@ class AlwaysTheSame(Sound):
         return np.zeros(2, np.float32), {}
 
 
+class Clock(Sound):
+    observation_space = Box(0, np.inf, (2,), np.float64)
+
+    def reset(self, **options):
+        return self.seen(super().reset(**options)[0]), {}
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return self.seen(observation), *rest
+
+    def seen(self, observation):
+        return np.array([1.7e9 + self.t, self.t], np.float64)
+
+
 class WithoutChance(Sound):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=3)
@@ -169,6 +183,7 @@ class ClosesOnce(Sound):
         (make(step=returns(observation=np.float32([0, np.nan]))), "error", "episodes", r"\[1\] is nan .step.. at"),
         (make(step=returns(observation=np.zeros(3, np.float32))), "error", "episodes", r"has shape \(3,\)"),
         (make(step=returns(observation=np.float32([0, 1e3]))), "error", "episodes", "lies above the upper bound"),
+        (Clock, "error", "episodes", r"observation\[0\] near 1700000000 changes by less than 128"),
         (make(step=returns(observation=np.zeros(2))), "warning", "episodes", "dtype float64, its space float32"),
         (make(step=returns(observation=[0, 0])), "note", "episodes", "is a list"),
         (make(step=returns(reward=float("inf"))), "error", "episodes", "the reward must be finite"),

@@ -154,6 +154,62 @@ def test_vector_environments_are_checked_with_their_number():
     assert made == [1]
 
 
+class Clock(gymnasium.Env):
+    """Observes a time that moves by `step` from `start`, beside the number of steps."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, config):
+        self.config = config
+        box = Box(-np.inf, np.inf, (2,), config.get("dtype", np.float64))
+        self.observation_space = spaces.Dict({"time": box, "other": Discrete(2)}) if config.get("is_dict") else box
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.seen(), 0.0, False, False, {}
+
+    def seen(self):
+        time = np.array([self.t, self.config["start"] + self.t * self.config["step"]])
+        return {"time": time, "other": 0} if self.config.get("is_dict") else time
+
+
+@pytest.mark.parametrize(
+    ("config", "path"),
+    [
+        ({"start": 1.7e9, "step": 1}, r"observation\[1\] near 1700000000 changes by less than 128"),
+        ({"start": -1e7, "step": 0.01}, r"observation\[1\] near -10000000 changes by less than 1"),
+        ({"start": 1.7e9, "step": 1, "is_dict": True}, r"observation\['time'\]\[1\] near 1700000000"),
+    ],
+)
+def test_numbers_that_stand_still_in_float32_are_refused(config, path):
+    def create(context):
+        return SyncVectorEnv([lambda: Clock(config)] * context.num_envs)
+
+    advice = r".*, the .* Subtract an offset, .*disable_env_checking=True"
+    with pytest.raises(ValueError, match=f"Clock: {path}{advice}"):
+        check_environment(resolve(Clock), config)
+    with pytest.raises(ValueError, match="changes by less than"):
+        check_environment(resolve(create), num_envs=2)
+    check_environment(resolve(Clock), config, check=False)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"start": 1.7e9, "step": 0},  # it does not change
+        {"start": 1.7e9, "step": 1000},
+        {"start": 1e5, "step": 1e-4},  # small: what the last digits say matters little
+        {"start": 0, "step": 1},
+    ],
+)
+def test_numbers_that_float32_shows_are_taken(config):
+    check_environment(resolve(Clock), config)
+
+
 def test_reward_arrays_of_one_element_become_numbers():
     with make_stream(resolve(Scripted), num_envs=3, seeds=[0] * 3, env_config={"reward": np.array([2.5])}) as stream:
         tape = Tape(stream)

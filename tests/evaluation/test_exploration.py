@@ -49,7 +49,7 @@ def make_worker(exploration, spec=VALUES, env=InfiniteHorizon, envs=1, steps=50,
 
 def greedy_share(worker, batch):
     """How often the actions are the best ones by the worker's own weights."""
-    best = worker.policy.compute_actions(batch[sb.OBS], explore=False)
+    best = worker.policy.choose(batch[sb.OBS], explore=False)
     return float((batch[sb.ACTIONS] == best).mean())
 
 

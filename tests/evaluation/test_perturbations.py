@@ -92,7 +92,7 @@ def test_scale_zero_plays_the_weights_themselves():
         observation, _ = env.reset(seed=_seed_of(made, trial))
         over, steps = False, 0
         while not over:
-            action = made.policy.compute_actions(observation[None], explore=False)[0]
+            action = made.policy.choose(observation[None], explore=False)[0]
             observation, _, terminated, truncated, _ = env.step(action)
             over, steps = terminated or truncated, steps + 1
         assert total == length == steps

@@ -49,7 +49,7 @@ def test_every_step_is_followed_by_its_successor(fragment_length):
     for _ in range(4):
         batch, report = sampler.sample()
         check_counts(batch)
-        assert batch.env_steps == report.env_steps == 2 * fragment_length
+        assert batch.env_steps() == report.env_steps == 2 * fragment_length
 
 
 def test_no_step_and_no_reward_is_lost():
@@ -67,7 +67,7 @@ def test_joined_batches_keep_their_ends():
     sampler = worker()
     joined = SampleBatch.concat([sampler.sample()[0] for _ in range(3)])
     check_counts(joined)
-    assert joined.env_steps == 3 * 26
+    assert joined.env_steps() == 3 * 26
 
 
 def test_whole_episodes():
@@ -89,7 +89,7 @@ def test_rows_that_are_no_transitions_are_left_out():
     for _ in range(3):
         batch, report = sampler.sample()
         check_counts(batch)
-        assert batch.env_steps == report.env_steps < 26
+        assert batch.env_steps() == report.env_steps < 26
 
 
 def test_final_observations_of_several_environments():

@@ -87,4 +87,4 @@ def test_a_learner_trains_it_in_place(space, module, model):
     assert losses[1] < losses[0] and (policy.weights != before).all()
     acted = make_batch(policy, 256)
     assert not np.allclose(acted["action_dist_inputs"], batch["action_dist_inputs"], atol=1e-3)
-    assert policy.compute_actions(batch["obs"]).shape == (256,)
+    assert policy.choose(batch["obs"]).shape == (256,)

@@ -232,7 +232,7 @@ def test_it_solves_a_probe():
     rows, used = np.empty((2000, 4), np.float32), 0
     while used < len(rows):
         observations = rng.uniform(-1, 1, (10, 2)).astype(np.float32)
-        actions = learner.policy.compute_actions(observations, rng=rng)
+        actions = learner.policy.choose(observations, rng=rng)
         rewards = -np.square(actions - best(observations))
         rows[used : used + 10] = np.concatenate([observations, actions, rewards], 1)
         used += 10
@@ -254,7 +254,7 @@ def test_it_solves_a_probe():
             stats = update(learner, batch, rates, shuffle=False)
             learner.update_targets(used)
     fresh = np.random.default_rng(1).uniform(-1, 1, (500, 2)).astype(np.float32)
-    missed = np.abs(learner.policy.compute_actions(fresh, explore=False) - best(fresh))
+    missed = np.abs(learner.policy.choose(fresh, explore=False) - best(fresh))
     assert missed.mean() < 0.1
     assert stats["entropy"] == pytest.approx(-1, abs=0.5)
 

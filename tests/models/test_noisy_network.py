@@ -36,10 +36,10 @@ def test_noise_changes_with_each_draw_and_is_off_in_evaluation():
         assert np.array_equal(outputs(policy), outputs(policy))
         seen.append(outputs(policy))
     assert abs(seen[0] - seen[1]).max() > 1e-3 and abs(seen[0] - silent).max() > 1e-3
-    greedy = [policy.compute_actions(OBSERVATIONS, explore=False) for _ in range(5)]
+    greedy = [policy.choose(OBSERVATIONS, explore=False) for _ in range(5)]
     assert all(np.array_equal(actions, silent[:, :3].argmax(1)) for actions in greedy)
     assert np.array_equal(outputs(policy), silent)
-    explored = {tuple(policy.compute_actions(OBSERVATIONS, explore=True, rng=rng)) for _ in range(20)}
+    explored = {tuple(policy.choose(OBSERVATIONS, explore=True, rng=rng)) for _ in range(20)}
     assert len(explored) > 1
 
 

@@ -2,8 +2,20 @@
 
 from typing import Annotated, Self, assert_type
 
+import numpy as np
+
 import runtime
-from rllib import Algorithm, AlgorithmConfig, DefaultCallbacks, DQNConfig, IMPALAConfig, PPOConfig, tune
+from rllib import (
+    Algorithm,
+    AlgorithmConfig,
+    DefaultCallbacks,
+    DQNConfig,
+    IMPALAConfig,
+    PPOConfig,
+    RolloutWorker,
+    SampleBatch,
+    tune,
+)
 from rllib.algorithms.dqn import DQN
 from rllib.algorithms.impala import IMPALA
 from rllib.algorithms.ppo import PPO
@@ -32,6 +44,16 @@ with ppo.build() as algo:
     assert_type(algo.config, PPOConfig)
     weights = algo.get_weights()["default_policy"]
     print(algo.train()["episode_reward_mean"], algo.save("results/first"))
+
+assert_type(PPO.from_checkpoint("results/first"), PPO)
+assert_type(Algorithm.from_checkpoint("results/first"), Algorithm)
+
+worker = RolloutWorker.from_config(ppo)
+batch, _ = worker.sample()
+assert_type(batch[SampleBatch.REWARDS], np.ndarray)
+assert_type(batch[:10], SampleBatch)
+assert_type(len(batch) + batch.env_steps(), int)
+print(batch["rewards"].mean(), worker.policy.compute_actions(batch["obs"])[0])
 
 dqn = DQNConfig().training(gamma=0.9, lr=[[0, 1e-3], [10000, 1e-4]], n_step=3, hiddens=(64,), double_q=False)
 dqn = dqn.exploration(exploration_config={"type": "EpsilonGreedy"}).rollouts(num_rollout_workers=0)

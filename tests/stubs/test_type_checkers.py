@@ -1,4 +1,4 @@
-"""mypy and basedpyright accept the README's Python and a user's script, and infer what the script asserts."""
+"""mypy and basedpyright accept the Python of README and docs and a user's script, and infer what the script asserts."""
 
 import importlib.util
 import json
@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_readme import blocks
+from tests.test_readme import PAGES, blocks
 
 HERE = Path(__file__).parent
 COMMANDS = {
     "mypy": ["--config-file", HERE / "mypy.ini", "--warn-unused-ignores", "--check-untyped-defs", "."],
     "basedpyright": ["--pythonpath", sys.executable],
 }
+
+# Settings of Ray 2.6 that have no effect here are taken, and are not in the stubs.
+LEFT_OUT = ("from_rllib_0",)
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +27,10 @@ def checks(tmp_path_factory):
     settings = {"typeCheckingMode": "standard", "reportUnnecessaryTypeIgnoreComment": "error"}
     (directory / "pyrightconfig.json").write_text(json.dumps(settings))
     (directory / "script.py").write_text((HERE / "script.py").read_text())
-    for number, snippet in enumerate(blocks("README.md", "python")):
-        (directory / f"readme_{number}.py").write_text(snippet)
+    for page in PAGES:
+        for number, snippet in enumerate(blocks(page, "python")):
+            if (name := f"{Path(page).stem}_{number}") not in LEFT_OUT:
+                (directory / f"{name}.py").write_text(snippet)
     return {
         name: subprocess.Popen(
             [sys.executable, "-m", name, *arguments],

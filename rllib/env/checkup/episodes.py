@@ -63,6 +63,9 @@ def episodes_check(subject: Subject) -> Iterator[Found]:
             "A reward that random actions never find cannot be learned from without help.",
             "Reward progress as well, or use exploration_config (docs/exploration.md).",
         )
+    if problem := walk.rounding.problem():
+        what, _, advice = problem.partition(". ")
+        yield "error", what, "Observations are stored as float32, which has 24 binary digits.", f"{advice}."
     if walk.is_constant:
         yield (
             "warning",

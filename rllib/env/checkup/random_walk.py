@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rllib.env.checks import CHECKED_STEPS
 from rllib.env.checkup.report import Found
 from rllib.env.legacy import call_reset
 from rllib.env.rewards import reward_problem
-from rllib.env.spaces import mismatch
+from rllib.env.spaces import Rounding, mismatch
 
 # Rules, and what to do where one is broken.
 INFO_RULE = "info is a dict.", "Return {} where there is nothing to tell."
@@ -29,6 +30,7 @@ class RandomWalk:
         self._observation = self._result = self._before = None
         self._kept: list[tuple[np.ndarray, np.ndarray]] = []  # arrays of the last observation, and what was in them
         self._first = None
+        self.rounding = Rounding(self._space)  # of the first steps, as build() sees them
         self._times: list[float] = []  # of steps (seconds)
         self._reset_s = self._cpu_s = 0.0
         self.count = self._resets = self._length = 0
@@ -108,6 +110,8 @@ class RandomWalk:
                     "Observations have the dtype of their space.",
                     f"Return {path}.astype(np.{space.dtype}); it is converted in every step.",
                 )
+        if self.count <= CHECKED_STEPS:
+            self.rounding(self._observation)
         values = [np.array(part) for _, _, part in _parts(self._space, self._observation, "observation")]
         if self._first is None:
             self._first = values

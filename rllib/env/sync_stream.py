@@ -57,7 +57,7 @@ class SyncStream(EnvironmentStream):
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
         if isinstance(first.action_space, spaces.Discrete):
             self._to_python = np.ndarray.tolist
-        elif isinstance(first.action_space, spaces.Tuple | spaces.Dict):
+        elif isinstance(first.action_space, spaces.Tuple | spaces.Dict) or not first.action_space.shape:
             self._to_python = of_each
         else:
             self._to_python = methodcaller("astype", first.action_space.dtype)

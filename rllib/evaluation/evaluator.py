@@ -160,7 +160,7 @@ class EvaluationWorker(Worker):
             resets_next[:] = False
             if stream.has_gaps:
                 resets_next[[i for i, _ in ended]] = True
-            for i, _ in ended:
+            for i in (i for i, _ in ended if i not in stream.lives_lost):
                 if budget.playing[i]:
                     finished.append(Episode(float(returns[i]), int(lengths[i]), i))
                     budget.spend(i, int(lengths[i]))

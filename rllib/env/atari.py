@@ -4,7 +4,8 @@ Each step repeats an action for four frames and takes the maximum of the last tw
 such pictures are the observation [4, 84, 84], bytes, oldest first. Games begin with up to 30 frames without action,
 then the fire button where there is one, and black pictures as history. In training the loss of a life ends an episode,
 and the next one goes on with the game; rewards are clipped to their sign (`clips_rewards`). Reported returns are those
-of whole games, unclipped, and evaluation plays whole games. The id determines sticky actions: 0.25 for "ALE/Pong-v5", none for "PongNoFrameskip-v4".
+of whole games, unclipped, and evaluation plays whole games. The id determines sticky actions: 0.25 for "ALE/Pong-v5",
+none for "PongNoFrameskip-v4".
 
 There are two implementations: `ale_py.AtariVectorEnv`, which steps all games of a worker in C++, and
 `AtariPreprocessing` for one game, where environments have to be stepped one by one (whole episodes).
@@ -122,7 +123,7 @@ class NativeAtari(VectorWrapper):
         over = terminated | truncated
         if self._episodic_life:
             lives, self._lives = self._lives, infos["lives"].copy()
-            lost = (0 < self._lives) & (self._lives < lives) & ~over
+            lost = (self._lives > 0) & (self._lives < lives) & ~over
             if lost.any():
                 finals = observations.copy()
                 finals[over] = infos.get("final_obs", finals)[over]

@@ -238,7 +238,8 @@ class EpisodeHooks:
         if episode is not None:
             episode.ended()
             episode.game_goes_on = index in self._worker.stream.lives_lost
-            if not (episode.game_goes_on or self._worker.stream.has_gaps):  # else the worker knows of it before the next episode is created
+            # A worker whose stream has gaps knows of the end before the next episode is created.
+            if not (episode.game_goes_on or self._worker.stream.has_gaps):
                 self._just_ended[index] = episode.length
             self._finished[index].append(episode)
             self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=index)

@@ -110,7 +110,8 @@ class NotesLives(DefaultCallbacks):
 def of_lives(env=Lives, fragment=5, callbacks=DefaultCallbacks, **rollouts) -> PPOConfig:
     config = PPOConfig().environment(env, env_config=rollouts.pop("env_config", {})).callbacks(callbacks)
     config.rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=fragment, **rollouts)
-    return config.training(model={"fcnet_hiddens": [4]}, train_batch_size=2 * fragment, sgd_minibatch_size=2, num_sgd_iter=1)
+    sizes = {"train_batch_size": 2 * fragment, "sgd_minibatch_size": 2, "num_sgd_iter": 1}
+    return config.training(model={"fcnet_hiddens": [4]}, **sizes)
 
 
 def games(config: PPOConfig, count: int) -> list[Episode]:

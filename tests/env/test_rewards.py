@@ -36,7 +36,7 @@ def test_what_is_no_finite_number_is_refused_with_its_environment(reward, told):
 
 
 def test_what_no_float32_can_hold_is_refused():
-    with np.errstate(all="raise"), pytest.raises(ValueError, match="in float32 as well, but step.. returned 1e\\+39"):
+    with np.errstate(all="raise"), pytest.raises(ValueError, match=r"in float32 as well, but step\(\) returned 1e\+39"):
         write_rewards([1e39, 1.0], np.zeros(2, np.float32))
 
 

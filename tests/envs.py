@@ -42,6 +42,34 @@ class ProbeEnv(gymnasium.Env):
         return np.array([self.x], np.float32), reward, terminated, truncated, {}
 
 
+class Lives(ProbeEnv):
+    """A game of three lives, of 2, 3 and 4 steps; steps of the first are worth 1, of the second 10, of the third 100.
+
+    A life ends an episode, and its reset goes on with the game. `fails` of the config: the step of the third game
+    that raises.
+    """
+
+    life, games, steps = 0, 0, 0
+
+    def first(self):
+        if not self.life:
+            self.games, self.steps = self.games + 1, 0
+        return self.life / 2
+
+    def follow(self, action):
+        self.steps += 1
+        if self.games == 3 and self.steps == self.config.get("fails"):
+            raise RuntimeError("the game broke")
+        reward, ends = 10.0**self.life, self.t == self.life + 2
+        if ends:
+            self.life = (self.life + 1) % 3
+        return self.life / 2, reward, ends, False
+
+    def step(self, action):
+        *result, info = super().step(action)
+        return *result, {**info, "life_lost": result[2] and self.life > 0}
+
+
 class ConstantReward(ProbeEnv):
     """P1: one step, observation 0, reward 1. V = 1."""
 

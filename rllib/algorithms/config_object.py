@@ -58,7 +58,12 @@ class ConfigObject(Settings):
                 yield problem
         for check in _relations(type(self)):
             if all(name in self.settings and name not in wrong for name in check.__relates__):
-                problem = check(self)
+                try:
+                    problem = check(self)
+                except Exception:
+                    if not wrong:
+                        raise
+                    continue  # it reads one of the wrong settings by way of another
                 if problem:
                     yield problem
 
@@ -137,6 +142,8 @@ class ConfigObject(Settings):
     def __getattr__(self, name: str):
         if name.startswith("_"):  # copy and pickle ask for these before there are values
             raise AttributeError(name)
+        if isinstance(computed := getattr(type(self), name, None), property):
+            return computed.fget(self)  # again, for the AttributeError of its own that has led here
         setting = self._find(name)
         if setting is not None:
             return self._values[setting.name]

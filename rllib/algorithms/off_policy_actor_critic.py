@@ -187,10 +187,10 @@ class OffPolicyActorCritic(OffPolicy):
 
     def critic_module(self, policy: Policy) -> FullyConnected:
         """The critics' networks: of an observation and an action."""
-        return self.critics_of(("observation", "action"), 1)
+        return self.critics_of(("observation", "action"))
 
-    def critics_of(self, reads: tuple[str, ...], num_outputs: int) -> FullyConnected:
-        """Networks of the critics' settings that read this and have `num_outputs` results."""
+    def critics_of(self, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
+        """Networks of the critics' settings that read this; num_outputs as for FullyConnected."""
         settings = check_model(self.config.network_settings("q_model_config"))
         return FullyConnected(
             reads,

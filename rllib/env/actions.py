@@ -181,11 +181,13 @@ def _values_of_leaves(space: spaces.Space, values) -> Iterator:
 
 
 def of_each(actions) -> Sequence:
-    """The actions of N environments one by one, from a batch of them; an array is such a sequence already."""
+    """The actions of N environments one by one, from a batch of them; most arrays are such a sequence already."""
     if isinstance(actions, dict):
         return [dict(zip(actions, each)) for each in zip(*map(of_each, actions.values()))]
     if isinstance(actions, tuple):
         return list(zip(*map(of_each, actions)))
+    if actions.ndim == 1 and actions.dtype.kind == "f":  # of a Box of shape (), whose elements are arrays
+        return [np.array(action) for action in actions]
     return actions
 
 

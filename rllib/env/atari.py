@@ -3,8 +3,9 @@
 Each step repeats an action for four frames and takes the maximum of the last two, grey, 84 x 84; the last four
 such pictures are the observation [4, 84, 84], bytes, oldest first. Games begin with up to 30 frames without action,
 then the fire button where there is one, and black pictures as history. In training the loss of a life ends an episode,
-and rewards are clipped to their sign (`clips_rewards`); reported returns are unclipped, and evaluation plays whole
-games. The id determines sticky actions: 0.25 for "ALE/Pong-v5", none for "PongNoFrameskip-v4".
+and the next one goes on with the game; rewards are clipped to their sign (`clips_rewards`). Reported returns are those
+of whole games, unclipped, and evaluation plays whole games. The id determines sticky actions: 0.25 for "ALE/Pong-v5",
+none for "PongNoFrameskip-v4".
 
 There are two implementations: `ale_py.AtariVectorEnv`, which steps all games of a worker in C++, and
 `AtariPreprocessing` for one game, where environments have to be stepped one by one (whole episodes).
@@ -80,6 +81,7 @@ class AtariFactory(EnvFactory):
 
 
 def _native(spec: EnvSpec, context: EnvContext, options: dict[str, Any], game: dict[str, Any]) -> VectorEnv:
+    options, episodic_life = {**options, "episodic_life": False}, options["episodic_life"]
     made = importlib.import_module("ale_py.vector_env").AtariVectorEnv(
         num_envs=context.num_envs,
         autoreset_mode=AutoresetMode.SAME_STEP,
@@ -90,22 +92,44 @@ def _native(spec: EnvSpec, context: EnvContext, options: dict[str, Any], game: d
     )
     # ale_py writes its mode into the dict that all vector environments share.
     VectorEnv.metadata.pop("autoreset_mode", None)
-    return NativeAtari(made)
+    return NativeAtari(made, episodic_life)
 
 
 class NativeAtari(VectorWrapper):
-    """AtariVectorEnv as gymnasium describes vector environments: a seed for each game, and a mask with final_obs."""
+    """AtariVectorEnv as gymnasium describes vector environments: a seed for each game, and a mask with final_obs.
+
+    Args:
+        env: plays whole games.
+        episodic_life: the loss of a life ends an episode, and the game goes on. With ale_py's own setting of this name
+            a new game begins, and nobody would ever play for a second life.
+    """
 
     takes_a_seed_each = True
+
+    def __init__(self, env: VectorEnv, episodic_life: bool):
+        super().__init__(env)
+        self._episodic_life = episodic_life
+        self._lives = np.zeros(env.num_envs, np.int32)
 
     def reset(self, *, seed=None, options=None):
         # ale_py takes 31 bits.
         seeds = None if seed is None else np.array(seed, np.int64) & 0x7FFFFFFF
-        return self.env.reset(seed=seeds, options=options)
+        observations, infos = self.env.reset(seed=seeds, options=options)
+        self._lives = infos["lives"].copy()
+        return observations, infos
 
     def step(self, actions):
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        infos["_final_obs"] = terminated | truncated
+        over = terminated | truncated
+        if self._episodic_life:
+            lives, self._lives = self._lives, infos["lives"].copy()
+            lost = (self._lives > 0) & (self._lives < lives) & ~over
+            if lost.any():
+                finals = observations.copy()
+                finals[over] = infos.get("final_obs", finals)[over]
+                infos |= {"final_obs": finals, "life_lost": lost}
+                terminated, over = terminated | lost, over | lost
+        infos["_final_obs"] = over
         return observations, rewards, terminated, truncated, infos
 
 
@@ -119,7 +143,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         frameskip: number of frames for which an action is repeated.
         noop_max: largest number of frames without action at the beginning (drawn from 1 to noop_max); 0 for none.
         use_fire_reset: press the fire button after them, in games that have it.
-        episodic_life: the loss of a life ends the episode; `reset` then continues the game.
+        episodic_life: the loss of a life ends the episode, with `info["life_lost"]`; `reset` then continues the game.
     """
 
     def __init__(
@@ -144,13 +168,13 @@ class AtariPreprocessing(gymnasium.Wrapper):
         self._pictures: deque[np.ndarray] = deque(maxlen=stack_num)
         self._lives = 0
         self._game_is_over = True
+        self._info: dict = {}  # of the newest frame of a step
         self.observation_space = gymnasium.spaces.Box(0, 255, (stack_num, *self._size), np.uint8)
 
     def reset(self, *, seed=None, options=None):
-        if self._game_is_over or seed is not None or options:
-            info = self._new_game(seed, options)
-        else:
-            info = self._frames(0)[-1]  # the game goes on with the next life
+        if not self._game_is_over and seed is None and not options:
+            return self._observation(), self._info  # the game goes on with the next life
+        info = self._new_game(seed, options)
         if self._game_is_over:  # it ended in the frames without action
             info = self._new_game(None, options)
         return self._observation(), info
@@ -159,7 +183,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         lives = self._lives
         reward, terminated, truncated, info = self._frames(action)
         if self._episodic_life and 0 < self._lives < lives:
-            terminated = True
+            terminated, info = True, {**info, "life_lost": not self._game_is_over}
         return self._observation(), reward, terminated, truncated, info
 
     def _new_game(self, seed: int | None, options: dict | None) -> dict:
@@ -186,7 +210,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
             last = [*last[-1:], frame]
             if terminated or truncated:
                 break
-        self._lives, self._game_is_over = info.get("lives", 0), terminated or truncated
+        self._lives, self._game_is_over, self._info = info.get("lives", 0), terminated or truncated, info
         # Games draw some things in every other frame only.
         self._pictures.append(resized(np.maximum(*last) if len(last) > 1 else last[0], *self._size))
         return total, terminated, truncated, info

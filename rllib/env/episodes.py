@@ -11,7 +11,8 @@ import numpy as np
 class Episode:
     """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it.
 
-    The last three hold what callbacks have put into the running episode (evaluation/episode_hooks.py).
+    Where the loss of a life ends an episode, this is the whole game. The last three hold what callbacks have put into
+    the running episode (evaluation/episode_hooks.py); custom_metrics has a game's lives, too: life_reward and life_len.
     """
 
     episode_return: float
@@ -32,6 +33,8 @@ class EpisodeTracker:
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._finished: list[Episode] = []
+        # (return, length) of each running game when it lost a life.
+        self._lives: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
 
     def add_fragment(
         self,
@@ -39,6 +42,7 @@ class EpisodeTracker:
         ended: np.ndarray,
         valid: np.ndarray | None = None,
         void: Sequence[tuple[int, int]] = (),
+        lives_lost: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Counts T steps of every environment.
 
@@ -47,6 +51,7 @@ class EpisodeTracker:
             ended: [T, N] bool, terminated or truncated with this step.
             valid: [T, N] bool, False in rows that were no steps (`EnvironmentStream.reset_rows`), or None.
             void: (t, i) where environment i failed in step t: the episode that it was in is not counted.
+            lives_lost: (t, i) where an end is that of a life, and the game goes on.
 
         Raises:
             ValueError: if a shape is not [T, N].
@@ -62,9 +67,14 @@ class EpisodeTracker:
             rows = slice(starts[index], t + 1)
             self._returns[index] += rewards[rows, index].sum(dtype=np.float64)
             self._lengths[index] += t + 1 - starts[index] if valid is None else valid[rows, index].sum()
+            starts[index] = t + 1
             if is_whole:
-                self._finished.append(Episode(float(self._returns[index]), int(self._lengths[index]), index))
-            self._returns[index], self._lengths[index], starts[index] = 0.0, 0, t + 1
+                so_far = float(self._returns[index]), int(self._lengths[index])
+                self._lives[index].append(so_far)
+                if (t, index) in lives_lost:
+                    continue
+                self._finished.append(Episode(*so_far, index, _of_lives(self._lives[index])))
+            self._forget(index)
         running = np.arange(len(rewards))[:, None] >= starts
         self._returns += (rewards * running).sum(axis=0, dtype=np.float64)
         self._lengths += (running if valid is None else running & valid).sum(axis=0)
@@ -81,5 +91,16 @@ class EpisodeTracker:
 
     def reset(self) -> None:
         """Drops the running episodes; to be called after the environments have been reset."""
-        self._returns[:] = 0.0
-        self._lengths[:] = 0
+        for index in range(len(self._returns)):
+            self._forget(index)
+
+    def _forget(self, index: int) -> None:
+        self._returns[index], self._lengths[index], self._lives[index] = 0.0, 0, []
+
+
+def _of_lives(totals: list[tuple[float, int]]) -> dict[str, list[float]]:
+    """Return and length of each of several lives, of what the game had summed up to at the end of each."""
+    if len(totals) == 1:
+        return {}
+    rewards, lengths = (np.diff(column, prepend=0).tolist() for column in zip(*totals))
+    return {"life_reward": rewards, "life_len": lengths}

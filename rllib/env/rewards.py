@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
 
 def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
     """Writes N rewards into out [N]; arrays of one element count as numbers.
@@ -18,10 +20,13 @@ def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
     """
     try:
         out[:] = given
-        total = given.sum() if isinstance(given, np.ndarray) else sum(given)
-        if math.isfinite(total):  # one check for all: a single nan or inf shows in the sum
+        # One check for all: a single nan or inf shows in the sum, which is in float64 for narrower types, too.
+        is_float = isinstance(given, np.ndarray) and given.dtype.kind == "f"
+        total = given.sum(dtype=np.float64 if is_float else None) if isinstance(given, np.ndarray) else math.fsum(given)
+        if math.isfinite(total):
             return
-    except (TypeError, ValueError):  # some reward is not a number: reported, or taken from its array, below
+    # Some reward is not a number, or too large for a float32: reported, or taken from its array, below.
+    except (TypeError, ValueError, ArithmeticError):
         pass
     for index, reward in enumerate(given):
         if problem := reward_problem(reward):
@@ -34,6 +39,6 @@ def reward_problem(reward) -> str | None:
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
         return f"the reward must be a number, but step() returned {reward!r} ({type(reward).__name__})"
-    if not np.isfinite(array).all():
-        return f"the reward must be finite, but step() returned {array.item()}"
+    if not abs(float(array.item())) <= FLOAT32_MAX:
+        return f"the reward must be finite, in float32 as well, but step() returned {array.item()}"
     return None

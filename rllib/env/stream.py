@@ -97,6 +97,8 @@ class EnvironmentStream(ABC):
         has_gaps: whether there are such rows even if no environment fails.
         resets_ended: whether an ended episode is followed by a reset within the step. If False, the
             environment waits for `restart`, and the observation that the step wrote is the final one.
+        lives_lost: environments whose episode ended in the last step with a life of a game that goes on, as
+            `info["life_lost"]` of that step says; mostly empty. Statistics are of whole games.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the
             step is no transition (it is in reset_rows), and its observation is the first of a new episode.
         device: of the tensors that the environment has handed over at its reset; None where these were no tensors.
@@ -106,6 +108,7 @@ class EnvironmentStream(ABC):
     resets_ended: bool = True
     reset_rows: np.ndarray | None = None
     device: str | None = None
+    lives_lost: Sequence[int] = ()
     replaced: Sequence[int] = ()
     _observer: "EpisodeObserver | None" = None
 

@@ -57,7 +57,7 @@ class SyncStream(EnvironmentStream):
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
         if isinstance(first.action_space, spaces.Discrete):
             self._to_python = np.ndarray.tolist
-        elif isinstance(first.action_space, spaces.Tuple | spaces.Dict):
+        elif isinstance(first.action_space, spaces.Tuple | spaces.Dict) or not first.action_space.shape:
             self._to_python = of_each
         else:
             self._to_python = methodcaller("astype", first.action_space.dtype)
@@ -106,14 +106,14 @@ class SyncStream(EnvironmentStream):
             return self._step_some(actions, row, active)
         observations, rewards, terminated, truncated, infos = row
         self._clock += 1
-        self.replaced = []
+        self.replaced, self.lives_lost = [], []
         rows, given_rewards, ended = [], [], []
         terminated.fill(False)
         truncated.fill(False)
         commands = self._to_python(actions)
         try:
             for step, action in zip(self._steps, commands):
-                observation, reward, is_terminated, is_truncated, _ = step(action)
+                observation, reward, is_terminated, is_truncated, info = step(action)
                 rows.append(observation)
                 given_rewards.append(reward)
                 if is_terminated or is_truncated:
@@ -121,6 +121,8 @@ class SyncStream(EnvironmentStream):
                     terminated[index] = is_terminated
                     truncated[index] = is_truncated
                     ended.append(index)
+                    if info.get("life_lost"):
+                        self.lives_lost.append(index)
         except (Exception, SystemExit) as error:
             self._add_step_note(error, len(rows), actions)
             raise
@@ -150,7 +152,7 @@ class SyncStream(EnvironmentStream):
         """`step` for a part of the environments, one at a time."""
         observations, rewards, terminated, truncated, infos = row
         self._clock += 1
-        self.replaced = []
+        self.replaced, self.lives_lost = [], []
         active = np.asarray(active, bool)
         for column in (rewards, terminated, truncated):
             column.fill(0)
@@ -166,10 +168,12 @@ class SyncStream(EnvironmentStream):
             except (Exception, SystemExit) as error:
                 self._add_step_note(error, index, actions)
                 raise
-            rows[index], reward, terminated[index], truncated[index], _ = result
+            rows[index], reward, terminated[index], truncated[index], info = result
             self._write_rewards([reward], rewards[index : index + 1], index)
             if terminated[index] or truncated[index]:
                 ended.append(index)
+                if info.get("life_lost"):
+                    self.lives_lost.append(index)
         finals = self._start_next(self._apply_time_limits(ended, truncated), rows)
         for index in np.flatnonzero(active):
             self._write_rows([rows[index]], observations[index : index + 1], index)

@@ -104,7 +104,7 @@ class VectorEnvStream(EnvironmentStream):
             )
         observations, rewards, terminated, truncated, out = row
         self._clock += 1
-        self.replaced = ()
+        self.replaced = self.lives_lost = ()
         given = self._to_env(actions)
         try:
             batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
@@ -123,6 +123,8 @@ class VectorEnvStream(EnvironmentStream):
         self._drop_reset_rows(rewards, terminated, truncated)
         self.column.write_batch(batch, observations)
         ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            self.lives_lost = self._games_that_go_on(infos, ended)
         if self._observer is not None:
             self._report_step(actions, (batch, rewards, terminated, truncated, infos))
         if self.info_columns:
@@ -251,6 +253,14 @@ class VectorEnvStream(EnvironmentStream):
             for index in np.flatnonzero(self.reset_rows):
                 of_steps[index] = None
         return of_steps
+
+    @staticmethod
+    def _games_that_go_on(infos: dict, ended: np.ndarray) -> list[int]:
+        """The ended environments whose infos say that a life was lost; after a reset within the step, final ones."""
+        told = {**infos, **infos.get("final_info", {})}
+        if "life_lost" not in told:
+            return []
+        return [index for index in ended.tolist() if _info_at(told, index).get("life_lost")]
 
     def _final_from(self, infos: dict, index: int) -> np.ndarray:
         mask = infos.get("_final_obs")

@@ -41,6 +41,7 @@ class RunningEpisode:
         hist_data: name -> list of numbers; joined over episodes they are in the results' `hist_stats`.
         media: name -> anything; listed in the results' `episode_media`.
         is_faulty: whether the environment raised, so that the episode is void.
+        game_goes_on: whether the episode has ended with a life of a game whose next life is the next episode.
     """
 
     _ids = itertools.count(1)
@@ -56,6 +57,7 @@ class RunningEpisode:
         self.hist_data: dict[str, list[float]] = {}
         self.media: dict[str, Any] = {}
         self.is_faulty = False
+        self.game_goes_on = False
         # (action, what step() gave) of the newest step and of the one before it; zeros where there is none.
         nothing = zero_action(worker.stream.action_space), (None, 0.0, False, False, None)
         self._newest, self._before = nothing, nothing
@@ -235,7 +237,9 @@ class EpisodeHooks:
         episode, self._running[index] = self._running[index], None
         if episode is not None:
             episode.ended()
-            if not self._worker.stream.has_gaps:  # else the worker knows of it before the next episode is created
+            episode.game_goes_on = index in self._worker.stream.lives_lost
+            # A worker whose stream has gaps knows of the end before the next episode is created.
+            if not (episode.game_goes_on or self._worker.stream.has_gaps):
                 self._just_ended[index] = episode.length
             self._finished[index].append(episode)
             self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=index)
@@ -245,6 +249,8 @@ class EpisodeHooks:
         episode, self._running[index] = self._running[index], None
         if episode is not None:
             episode.is_faulty = True
+        for life in itertools.takewhile(lambda life: life.game_goes_on, reversed(self._finished[index])):
+            life.is_faulty = True
 
     # ------------------------------------------------------------------ called by the worker
 
@@ -259,7 +265,10 @@ class EpisodeHooks:
             return
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         for index in range(fragment.num_envs):
-            episodes = iter([*self._finished[index], self._running[index]])
+            ends = int(ended[:, index].sum()) - sum(i == index for _, i in fragment.cuts)
+            # Lives of the running game may have ended in earlier fragments.
+            finished = list(self._finished[index])
+            episodes = iter([*finished[len(finished) - ends :], self._running[index]])
             start = 0
             for t in range(fragment.num_steps):
                 if ended[t, index] or t == fragment.num_steps - 1:
@@ -295,10 +304,18 @@ class EpisodeHooks:
             episode: the oldest one of its environment that was not given yet.
             index: of the environment.
         """
-        if self.follows_episodes:
+        goes_on = self.follows_episodes
+        while goes_on:
             running = self._finished[index].popleft()
-            episode.custom_metrics.update({name: _plain(value) for name, value in running.custom_metrics.items()})
-            episode.hist_data.update({name: _numbers(values) for name, values in running.hist_data.items()})
+            goes_on = running.game_goes_on
+            if running.is_faulty:
+                continue
+            for name, value in running.custom_metrics.items():
+                earlier = episode.custom_metrics.get(name)
+                joined = _plain(value) if earlier is None else _numbers(earlier) + _numbers(value)
+                episode.custom_metrics[name] = joined
+            for name, values in running.hist_data.items():
+                episode.hist_data.setdefault(name, []).extend(_numbers(values))
             episode.media.update(running.media)
 
 

@@ -107,9 +107,9 @@ class EvaluationWorker(Worker):
             )
         settings, worker_index = self.settings, self.worker_index
         # One environment is played as eight, which act together; a number that was chosen is kept, since a VectorEnv
-        # may have no other.
+        # may have no other. Steps are counted in one, since each of several would play its last episode to the end.
         num_envs = settings.num_envs
-        if num_envs == 1:
+        if num_envs == 1 and duration.unit != "timesteps":
             num_envs = _TOGETHER if duration.unit == "seconds" else min(int(duration.amount), _TOGETHER)
         first = worker_index * num_envs
         indices = range(first, first + num_envs)
@@ -160,7 +160,7 @@ class EvaluationWorker(Worker):
             resets_next[:] = False
             if stream.has_gaps:
                 resets_next[[i for i, _ in ended]] = True
-            for i, _ in ended:
+            for i in (i for i, _ in ended if i not in stream.lives_lost):
                 if budget.playing[i]:
                     finished.append(Episode(float(returns[i]), int(lengths[i]), i))
                     budget.spend(i, int(lengths[i]))

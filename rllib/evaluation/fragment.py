@@ -24,6 +24,7 @@ class Fragment:
             for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
+        lives_lost: (t, i) where step t of environment i ended a life of a game that goes on.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
         by_environment: whether what is computed of one environment's rows must not depend on the others', to the bit.
@@ -51,6 +52,7 @@ class Fragment:
         self.final_states: list[np.ndarray] = []
         self.valid: np.ndarray | None = None
         self.failures: list[tuple[int, int]] = []
+        self.lives_lost: list[tuple[int, int]] = []
         self.cuts: set[tuple[int, int]] = set()
         self.has_values = False
         self.by_environment = False
@@ -110,6 +112,7 @@ class Fragment:
             joined.final_observations += [(start + t, i, final) for t, i, final in part.final_observations]
             joined.final_states += part.final_states
             joined.failures += [(start + t, i) for t, i in part.failures]
+            joined.lives_lost += [(start + t, i) for t, i in part.lives_lost]
             if part.valid is not None:
                 for t, valid in enumerate(part.valid):
                     joined.mark_invalid(start + t, ~valid)

@@ -384,6 +384,7 @@ class RolloutWorker(Worker):
         truncated = fragment[sb.TRUNCATEDS][t]
         terminated = fragment[sb.TERMINATEDS][t]
         self._explorer.episodes_ended([i for i, _ in ended])
+        fragment.lives_lost += [(t, i) for i in self.stream.lives_lost]
         for i, final in ended:
             if self._every_final_observation or (truncated[i] and not terminated[i]):
                 if self._filters and not self._stores_raw:
@@ -408,7 +409,7 @@ class RolloutWorker(Worker):
     def _finish(self, fragment: Fragment) -> None:
         """What is cheaper for a whole fragment than step by step: statistics, log-probabilities, the postprocess."""
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
-        self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures)
+        self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures, fragment.lives_lost)
         if self.policy.is_masked:
             self._check_masks(fragment)
         fragment.cut_at_failures()

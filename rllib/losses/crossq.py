@@ -26,7 +26,7 @@ def _critic(distribution, modules, minibatch, *, alpha):
         dist_inputs = modules["policy"](minibatch[NEXT_OBS])[0]
         following, log_prob = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE])
         observations = torch.cat([minibatch[OBS], minibatch[NEXT_OBS]])
-        actions = torch.cat([minibatch[ACTIONS].tanh(), following])
+        actions = torch.cat([minibatch[ACTIONS].tanh().reshape(following.shape), following])
     values, next_values = modules["critics"](observations, actions, by_batch=True).chunk(2, dim=-1)
     with torch.no_grad():
         targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * (next_values.amin(0) - alpha * log_prob)
@@ -36,7 +36,7 @@ def _critic(distribution, modules, minibatch, *, alpha):
 def _critic_in_numpy(distribution, modules, minibatch, *, alpha):
     drawn = distribution.draw(modules["policy"].forward(minibatch[NEXT_OBS])[0], minibatch[NEXT_NOISE])
     observations = np.concatenate([minibatch[OBS], minibatch[NEXT_OBS]])
-    actions = np.concatenate([np.tanh(minibatch[ACTIONS]), drawn.actions])
+    actions = np.concatenate([np.tanh(minibatch[ACTIONS]).reshape(drawn.actions.shape), drawn.actions])
     both = modules["critics"].forward(observations, actions, by_batch=True)
     values, next_values = np.split(both, 2, axis=1)
     targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * (next_values.min(0) - np.float32(alpha) * drawn.log_prob)

@@ -25,7 +25,7 @@ def distribution_for(space: spaces.Space) -> Distribution:
     if isinstance(space, spaces.MultiBinary):
         return MultiCategorical((2,) * int(np.prod(space.shape)), tuple(space.shape))
     if isinstance(space, spaces.Box):
-        if not space.shape or 0 in space.shape:
+        if 0 in space.shape:
             raise ValueError(f"a Box action space needs at least one number, but {space} has shape {space.shape}")
         is_continuous = np.issubdtype(space.dtype, np.floating)
         return DiagGaussian(tuple(space.shape)) if is_continuous else _choices_of(space)

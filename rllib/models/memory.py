@@ -63,6 +63,9 @@ class MemoryLayout(LayersLayout):
     | post_i        | [towers, before + 1, width]           | the layers behind the cell                             |
     | heads, log_std | as for LayersLayout                  |                                                        |
 
+    A value head that shares a tower reads it, and its gradient ends there: the policy alone trains it. Errors of the
+    value are many times larger than what is left of normalised advantages.
+
     Attributes:
         memory: the cell, and what follows it.
     """

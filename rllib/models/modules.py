@@ -29,7 +29,7 @@ class FullyConnected:
     Attributes:
         reads: what its first layer reads: "observation" (encoded, as in a learner's minibatches), "action", or both.
         hiddens: widths of the hidden layers.
-        num_outputs: numbers that it computes for a row; of 1, the results are [B] instead of [B, 1].
+        num_outputs: numbers that it computes for a row; None: one, and the results are [B] instead of [B, 1].
         copies: how many separate networks; all are computed by one product for each layer. With several (an ensemble
             of critics), the results are [copies, B] or [copies, B, num_outputs].
         activation: of the hidden layers, "tanh", "relu", "swish" or "linear".
@@ -41,7 +41,7 @@ class FullyConnected:
 
     reads: tuple[str, ...] = ("observation", "action")
     hiddens: tuple[int, ...] = (256, 256)
-    num_outputs: int = 1
+    num_outputs: int | None = None
     copies: int | None = None
     activation: str = "relu"
     layer_norm: bool = False
@@ -55,9 +55,9 @@ class FullyConnected:
             raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
         num_inputs = sum(widths[name] for name in self.reads)
         if self.copies is None:
-            heads, shared = {"": self.num_outputs}, ""
+            heads, shared = {"": self.num_outputs or 1}, ""
         else:
-            heads, shared = {str(index): self.num_outputs for index in range(self.copies)}, None
+            heads, shared = {str(index): self.num_outputs or 1 for index in range(self.copies)}, None
         norms = {"layer_norm": self.layer_norm, "batch_renorm": self.batch_renorm}
         return LayersLayout(num_inputs, self.hiddens, heads, shared=shared, **norms)
 
@@ -65,12 +65,14 @@ class FullyConnected:
         INITIALIZERS[self.initializer](layout, weights, rng)
 
     def numpy(self, layout: LayersLayout, weights: np.ndarray) -> NumpyLayers:
-        return NumpyLayers(layout, (self.activation,) * len(self.hiddens), weights, self.reads, self.copies)
+        form = {"copies": self.copies, "single": self.num_outputs is None}
+        return NumpyLayers(layout, (self.activation,) * len(self.hiddens), weights, self.reads, **form)
 
     def torch(self, layout: LayersLayout, flat):
         from rllib.models.torch_network import TorchLayers
 
-        return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads, self.copies is not None)
+        form = {"stacked": self.copies is not None, "single": self.num_outputs is None}
+        return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads, **form)
 
 
 @dataclass(frozen=True)

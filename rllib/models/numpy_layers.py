@@ -19,6 +19,7 @@ class NumpyLayers:
         weights: flat float32 [layout.size]; the network reads this very memory.
         reads: what the arguments of a call are; "observation" closes with a 1.
         copies: number of networks; None: one, whose results are not stacked.
+        single: results, of one output, have no axis of outputs.
 
     Attributes:
         weights: as given.
@@ -32,19 +33,20 @@ class NumpyLayers:
         weights: np.ndarray,
         reads: tuple[str, ...],
         copies: int | None = None,
+        single: bool = False,
     ):
         self.weights = weights
         kind = RenormalizedNetwork if layout.batch_renorm else NumpyNetwork
         self._network = kind(layout, activations, weights)
         self.gradient = self._network.gradient
-        self._reads, self._stacked = reads, copies is not None
+        self._reads, self._stacked, self._single = reads, copies is not None, single
         self._shape = (copies or 1, sum(layout.heads.values()) // (copies or 1))
         # What the first layer reads, feature-major; the last row stays 1, for the bias.
         self._inputs = BuffersByRows(lambda rows: np.ones((layout.num_inputs + 1, rows), np.float32))
         self._widths: tuple[int, ...] = ()
 
     def forward(self, *read: np.ndarray, **how) -> np.ndarray:
-        """[copies, B] or, of several outputs, [copies, B, outputs], from what it reads, [B, ...] each.
+        """[copies, B, outputs], or [copies, B] of a single one, from what it reads, [B, ...] each.
 
         Args:
             read: see above.
@@ -61,7 +63,7 @@ class NumpyLayers:
         self._widths = tuple(widths)
         outputs = self._network.all_outputs(inputs.T, **how).reshape(*self._shape, rows).swapaxes(1, 2)
         outputs = outputs if self._stacked else outputs[0]
-        return outputs[..., 0] if self._shape[1] == 1 else outputs
+        return outputs[..., 0] if self._single else outputs
 
     def backward(self, gradients: np.ndarray) -> np.ndarray:
         """The gradient with respect to the weights, given that of the last results, in their shape."""
@@ -75,6 +77,6 @@ class NumpyLayers:
         return self._network.input_gradient(self._feature_major(gradients), which).T
 
     def _feature_major(self, gradients):
-        gradients = gradients[..., None] if self._shape[1] == 1 else gradients
+        gradients = gradients[..., None] if self._single else gradients
         gradients = gradients if self._stacked else gradients[None]
         return gradients.swapaxes(1, 2).reshape(-1, gradients.shape[1])

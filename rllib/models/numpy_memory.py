@@ -207,7 +207,8 @@ class _Training:
         for read, d_read, (head, gradient) in zip(self._features, d_features, self._heads):
             own = d_results[start : start + head.shape[1]]
             kernels.matmul(read.T, own.T, out=gradient)
-            kernels.matmul(own.T, head[:-1].T, out=d_read)
+            # Of one tower for both only the policy's outputs, the first ones (MemoryLayout); others have no more.
+            kernels.matmul(own[:num_outputs].T, head[:-1, :num_outputs].T, out=d_read)
             start += head.shape[1]
         for layer in reversed(self._posts):
             d_features = layer.backward(d_features, True)

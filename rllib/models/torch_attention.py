@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from rllib.models.attention import AttentionLayout, position_encodings
 from rllib.models.layer_norm import EPSILON
+from rllib.models.torch_memory import head_pieces, results_of_heads
 from rllib.models.torch_network import (
     ACTIVATIONS,
     register_parameters,
@@ -97,16 +98,9 @@ class TorchAttentionNetwork(nn.Module):
 
     def _results(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs and values of what the units give."""
-        layout, parts, found = self.layout, self._parts, []
         for index in range(len(self.memory.post_hiddens)):
             x = self._post(self._affine(f"post_{index}", x))
-        for (name, heads), features in zip(layout.head_blocks.items(), x.unbind()):
-            results = torch.addmm(parts[f"{name}.bias"], features, parts[f"{name}.weight"])
-            found += results.split(tuple(heads.values()), dim=1)
-        dist_inputs, *values = found
-        if layout.num_log_std:
-            dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
-        return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+        return results_of_heads(self.layout, self._parts, x)
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
@@ -235,7 +229,7 @@ def _pieces(layout: AttentionLayout, flat: Tensor) -> dict[str, Tensor]:
     blocks, torso, size = layout.blocks(flat), layout.torso, layout.memory.size
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
     for name, block in blocks.items():
-        if name.startswith("image_"):
+        if name.startswith("image_") or name in layout.head_blocks:
             continue
         if name.endswith("_norm"):
             parts[f"{name}.scale"], parts[f"{name}.shift"] = block[:, :1], block[:, 1:]
@@ -246,4 +240,4 @@ def _pieces(layout: AttentionLayout, flat: Tensor) -> dict[str, Tensor]:
             parts[name] = block
         else:
             parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
-    return parts
+    return parts | head_pieces(layout, blocks)

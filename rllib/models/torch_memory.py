@@ -81,16 +81,9 @@ class TorchMemoryNetwork(nn.Module):
 
     def _results(self, features: Tensor, order: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Distribution inputs and values of what the cells give, [towers, B, size], in another order of rows."""
-        layout, parts, found = self.layout, self._parts, []
-        for index in range(len(layout.memory.post_hiddens)):
-            features = self._post(_affine(parts, f"post_{index}", features))
-        for (name, heads), read in zip(layout.head_blocks.items(), features.unbind()):
-            results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])[order]
-            found += results.split(tuple(heads.values()), dim=1)
-        dist_inputs, *values = found
-        if layout.num_log_std:
-            dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
-        return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+        for index in range(len(self.layout.memory.post_hiddens)):
+            features = self._post(_affine(self._parts, f"post_{index}", features))
+        return results_of_heads(self.layout, self._parts, features, order)
 
     def _stepped(self, tower: int, features: Tensor, states: Tensor) -> list[Tensor]:
         """The states of a tower after one step, [B, size] each, of which the first is the cell's output."""
@@ -120,6 +113,29 @@ class TorchMemoryNetwork(nn.Module):
         torch._foreach_copy_(self._gradients, gradients)
 
 
+def results_of_heads(
+    layout: MemoryLayout, parts: dict[str, Tensor], features: Tensor, order: Tensor | slice = slice(None)
+) -> tuple[Tensor, Tensor]:
+    """Distribution inputs and values of what the last layers give, [towers, B, width], in another order of rows."""
+    policy, *value = features.unbind()
+    # A shared tower is the policy's: the value reads it, and sends no gradient into it.
+    read = policy, *(value or [policy.detach()])
+    dist_inputs, *values = [
+        torch.addmm(parts[f"{name}_head.bias"], each, parts[f"{name}_head.weight"])[order]
+        for name, each in zip(layout.heads, read)
+    ]
+    if layout.num_log_std:
+        dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
+    return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+
+
+def head_pieces(layout: MemoryLayout, blocks: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights and biases of each head, as `results_of_heads` reads them."""
+    heads = {name: layout.head(blocks, name) for name in layout.heads}
+    weights = {f"{name}_head.weight": head[:-1] for name, head in heads.items()}
+    return weights | {f"{name}_head.bias": head[-1:] for name, head in heads.items()}
+
+
 def _sent(array: np.ndarray, device: torch.device) -> Tensor:
     """The array on the device; to a GPU from page-locked memory, so that nothing waits."""
     tensor = torch.from_numpy(array)
@@ -143,6 +159,6 @@ def _pieces(layout: MemoryLayout, flat: Tensor) -> dict[str, Tensor]:
                 parts[f"cell_{tower}.bias_ih"], parts[f"cell_{tower}.bias_hh"] = cell[split - 1], cell[-1]
         elif name == "log_std":
             parts[name] = block
-        elif not name.startswith("image_"):
+        elif not (name.startswith("image_") or name in layout.head_blocks):
             parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
-    return parts
+    return parts | head_pieces(layout, blocks)

@@ -207,6 +207,7 @@ class TorchLayers(StackedLayers):
         layout, activations, flat: as for StackedLayers.
         reads: what the arguments of a call are; "observation" closes with a 1 already.
         stacked: whether the results of several networks are stacked.
+        single: results, of one output, have no axis of outputs.
     """
 
     def __init__(
@@ -216,9 +217,10 @@ class TorchLayers(StackedLayers):
         flat: Tensor,
         reads: tuple[str, ...],
         stacked: bool = False,
+        single: bool = False,
     ):
         super().__init__(layout, activations, flat)
-        self._reads, self._stacked = reads, stacked
+        self._reads, self._stacked, self._single = reads, stacked, single
 
     def forward(self, *read: Tensor, by_batch: bool = False) -> Tensor:
         """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each; of several networks, stacked."""
@@ -227,7 +229,7 @@ class TorchLayers(StackedLayers):
         parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
         results = self.outputs(torch.cat([*parts, parts[0].new_ones((parts[0].shape[0], 1))], dim=1), by_batch)
         outputs = torch.stack(results) if self._stacked else results[0]
-        return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
+        return outputs[..., 0] if self._single else outputs
 
 
 def with_gradient(flat: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
 from typing import Annotated, Self
@@ -13,6 +14,8 @@ import pytest
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.ppo import PPOConfig
+from rllib.algorithms.r2d2 import R2D2Config
 from rllib.algorithms.sections import above, section
 
 
@@ -316,6 +319,23 @@ def test_build_tells_every_mistake_at_once_a_line_each():
     assert first == "FakePPOConfig has 5 mistakes:"
     assert len(lines) == 5
     assert all(line.startswith("- ") and "Use ." in line for line in lines)
+
+
+@pytest.mark.parametrize("model", [None, 1, "lstm", []])
+def test_a_check_that_reads_a_wrong_setting_does_not_hide_what_is_wrong(model):
+    """R2D2's check of the replay reads `model` by way of a property."""
+    with pytest.raises(ValueError, match=f"model={re.escape(repr(model))}"):
+        R2D2Config().environment("CartPole-v1").training(model=model).build()
+
+
+def test_an_attribute_that_fails_says_why():
+    class Own(PPOConfig):
+        @property
+        def computed(self):
+            return self.lr.missing
+
+    with pytest.raises(AttributeError, match="'missing'"):
+        getattr(Own(), "computed")  # noqa: B009
 
 
 def test_a_single_mistake_is_a_single_line():

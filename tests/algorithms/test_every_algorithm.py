@@ -2,9 +2,11 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from gymnasium.spaces import Box, Discrete
 
 import rllib
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
@@ -137,3 +139,54 @@ def test_a_restored_run_goes_on_exactly(name, tmp_path):
         results = [each.train() for each in (algo, other)]
         np.testing.assert_array_equal(other.policy.weights, algo.policy.weights)
         assert results[0]["info"] == results[1]["info"]
+
+
+class Actions(gymnasium.Env):
+    """Takes actions of a given space alone, eight in an episode, and rewards each with 1."""
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, config):
+        self.action_space = config["space"]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert isinstance(action, np.ndarray | int) and action in self.action_space
+        self.t += 1
+        return np.full(2, self.t / 8, np.float32), 1.0, False, self.t == 8, {}
+
+
+OF_NUMBERS = ("PPO", "A2C", "IMPALA", "ARS", "SAC", "TQC", "CrossQ", "TD3", "DDPG")
+SPACES = {"Box()": Box(-2, 1, (), np.float32), "Box(2, 2)": Box(-2, 1, (2, 2), np.float32), "Discrete(1)": Discrete(1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "space"),
+    [
+        *((name, space) for name in OF_NUMBERS for space in ("Box()", "Box(2, 2)")),
+        *((name, "Discrete(1)") for name in ("PPO", "IMPALA", "DQN", "PQN", "SAC")),
+    ],
+)
+def test_actions_of_no_or_several_dimensions_and_of_one_choice(name, space, tmp_path):
+    config = small(name).environment(Actions, env_config={"space": SPACES[space]}).evaluation(evaluation_interval=None)
+    with config.build() as algo:
+        for _ in range(2):
+            result = algo.train()
+        learned = result["info"]["learner"]["default_policy"]["learner_stats"]
+        assert all(np.isfinite(value) for value in learned.values() if isinstance(value, float))
+        assert algo.evaluate(1)["episode_reward_mean"] == 8
+        action = algo.compute_single_action(np.zeros(2, np.float32), explore=False)
+        assert type(action) is type(SPACES[space].sample()) or space == "Discrete(1)"
+        assert action in SPACES[space]
+
+
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+@pytest.mark.parametrize(("name", "space"), [("CrossQ", "Box(2, 2)"), ("SAC", "Discrete(1)")])
+def test_both_learners_take_them(name, space, learner):
+    config = small(name).environment(Actions, env_config={"space": SPACES[space]}).evaluation(evaluation_interval=None)
+    with config.training(learner=learner).build() as algo:
+        assert np.isfinite(algo.train()["info"]["learner"]["default_policy"]["learner_stats"]["critic_loss"])

@@ -16,6 +16,7 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.env.atari import AtariFactory, AtariPreprocessing, is_atari, resized
 from rllib.env.registry import EnvContext, resolve
 from rllib.env.vector import make_stream
+from rllib.evaluation.rollout_worker import RolloutWorker
 from tests.env.transitions import Tape
 
 needs_ale = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="ale-py (rllib[atari]) is not there")
@@ -114,16 +115,17 @@ def test_games_without_fire_do_not_press_it():
 def test_a_life_is_an_episode_in_training_alone(episodic_life):
     env = made(episodic_life=episodic_life)
     env.reset(seed=0)
-    lengths, length = [], 0
+    lengths, length, lost = [], 0, []
     while env.unwrapped.games == 1:
-        _, _, terminated, _, _ = env.step(0)
+        _, _, terminated, _, info = env.step(0)
         length += 1
         if terminated:
             lengths.append(length)
+            lost.append(info.get("life_lost", False))
             length = 0
-            env.reset()
-    # After a life one step goes by with nothing done.
-    assert lengths == ([10, 9, 9] if episodic_life else [30])
+            assert env.reset()[1]["lives"] == 3 - len(lengths) or not lost[-1]
+    assert lengths == ([10, 10, 10] if episodic_life else [30])
+    assert lost == ([True, True, False] if episodic_life else [False])
 
 
 def test_games_that_do_not_count_lives_are_played_whole():
@@ -161,8 +163,12 @@ def test_training_learns_from_signs_and_reports_the_rewards():
     )
     with config.build() as algo:
         assert algo.sample(64)["rewards"].max() == 1.0
-        assert algo.train()["episode_reward_mean"] >= 300  # a life
-        assert algo.evaluate(2)["episode_reward_mean"] >= 1100  # a game
+        # Games of 120 frames, of which those before the first step count nothing.
+        result = algo.train()
+        assert 1100 <= result["episode_reward_mean"] <= 1200 and 29 <= result["episode_len_mean"] <= 30
+        assert result["custom_metrics"]["life_len_max"] == 10
+        assert result["custom_metrics"]["life_reward_mean"] == pytest.approx(result["episode_reward_mean"] / 3)
+        assert algo.evaluate(2)["episode_reward_mean"] >= 1100
         assert algo.policy.spec.torso.num_features == 256
     config = config.copy(copy_frozen=False).environment(clip_rewards=False)
     with config.build() as algo:
@@ -207,6 +213,42 @@ def test_both_programs_keep_the_interface(native):
         assert ends >= 3  # lives
         assert differs  # the seeds do
     assert "autoreset_mode" not in VectorEnv.metadata
+
+
+@needs_ale
+@pytest.mark.parametrize("native", [True, False])
+def test_a_game_goes_on_with_its_next_life(native):
+    config = {"repeat_action_probability": 0.0, "noop_max": 0}
+    with make_stream(ale(native=native), num_envs=2, seeds=[5, 9], env_config=config) as stream:
+        tape, rng = Tape(stream), np.random.default_rng(0)
+        tape.reset()
+        ends = []
+        while len(ends) < 6:
+            actions = rng.integers(4, size=2)
+            for index, final in tape.step([actions[0]] * 2):
+                ends.append(index in stream.lives_lost)
+                # The history of pictures goes on, too; a new game begins with black ones.
+                assert np.array_equal(tape.observations[index], final) == ends[-1]
+                assert (tape.observations[index][0] == 0).all() != ends[-1]
+    assert ends == [True] * 6
+
+
+@needs_ale
+def test_returns_in_training_are_those_of_whole_games():
+    """Breakout has five lives; random play of one game lasts for 100 to 300 steps."""
+    settings = PPOConfig().environment("ALE/Breakout-v5").rollouts(num_rollout_workers=0, num_envs_per_worker=2)
+    settings.rollouts(rollout_fragment_length=50).training(model={"conv_filters": [[4, 16, 16]]}).debugging(seed=0)
+    worker = RolloutWorker.from_config(settings)
+    ends, games = 0, []
+    while len(games) < 2:
+        batch, report = worker.sample()
+        ends += batch["terminateds"].sum()
+        games += report.episodes
+    for game in games:
+        assert len(game.custom_metrics["life_len"]) == 5
+        assert sum(game.custom_metrics["life_len"]) == game.length >= 60
+        assert sum(game.custom_metrics["life_reward"]) == game.episode_return
+    assert ends >= 10
 
 
 @needs_ale

@@ -4,12 +4,15 @@ import pickle
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rllib import DefaultCallbacks, PPOConfig
 from rllib.env import Episode, EpisodeTracker, make_stream, resolve
+from rllib.evaluation.rollout_worker import RolloutWorker
 from tests.env.transitions import Tape, constant_actions
-from tests.envs import HundredReward
+from tests.envs import HundredReward, Lives
 
 
 def slow(rewards, ended, valid):
@@ -88,3 +91,76 @@ def test_statistics_are_of_the_raw_rewards():
 
 def test_episodes_travel():
     assert pickle.loads(pickle.dumps(Episode(1.5, 3, 2))) == Episode(1.5, 3, 2)
+
+
+# ---- games whose lives are episodes
+
+GAME = Episode(432.0, 9, 0, {"life_reward": [2.0, 30.0, 400.0], "life_len": [2.0, 3.0, 4.0]})
+
+
+class NotesLives(DefaultCallbacks):
+    def on_episode_end(self, *, episode, **kwargs):
+        episode.custom_metrics["reward"] = episode.total_reward
+        episode.hist_data["lengths"] = [episode.length]
+
+    def on_postprocess_trajectory(self, *, episode, postprocessed_batch, **kwargs):
+        episode.custom_metrics["rows"] = episode.custom_metrics.get("rows", 0) + postprocessed_batch.count
+
+
+def of_lives(env=Lives, fragment=5, callbacks=DefaultCallbacks, **rollouts) -> PPOConfig:
+    config = PPOConfig().environment(env, env_config=rollouts.pop("env_config", {})).callbacks(callbacks)
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=fragment, **rollouts)
+    sizes = {"train_batch_size": 2 * fragment, "sgd_minibatch_size": 2, "num_sgd_iter": 1}
+    return config.training(model={"fcnet_hiddens": [4]}, **sizes)
+
+
+def games(config: PPOConfig, count: int) -> list[Episode]:
+    """The first games that a worker reports of its first environment."""
+    worker, found = RolloutWorker.from_config(config), []
+    while len(found) < count:
+        found += [episode for episode in worker.sample()[1].episodes if episode.env_index == 0]
+    return found[:count]
+
+
+@pytest.mark.parametrize("fragment", [1, 5, 40])
+def test_returns_are_of_whole_games_and_rows_of_lives(fragment):
+    assert games(of_lives(fragment=fragment), 3) == [GAME] * 3
+    batch, _ = RolloutWorker.from_config(of_lives(fragment=40)).sample()
+    assert np.flatnonzero(batch["terminateds"][::2])[:4].tolist() == [1, 4, 8, 10]
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_vectors_tell_of_lives_as_well(mode):
+    def vector(config):
+        return SyncVectorEnv([Lives] * config.num_envs, autoreset_mode=mode)
+
+    assert games(of_lives(vector), 2) == [GAME] * 2
+
+
+def test_whole_episodes_are_lives():
+    assert games(of_lives(batch_mode="complete_episodes"), 2) == [GAME] * 2
+
+
+def test_a_game_that_breaks_is_void_with_all_its_lives():
+    settings = {"env_config": {"fails": 8}, "restart_failed_sub_environments": True}
+    assert games(of_lives(fragment=7, **settings), 5) == [GAME] * 5
+    for fragment in (7, 60):  # the broken game's earlier lives are in the fragment of the failure, or before it
+        for game in games(of_lives(fragment=fragment, callbacks=NotesLives, **settings), 5):
+            assert game.custom_metrics["reward"] == game.custom_metrics["life_reward"] == [2.0, 30.0, 400.0]
+            assert game.custom_metrics["rows"] == game.hist_data["lengths"] == [2.0, 3.0, 4.0]
+
+
+def test_hooks_follow_lives_and_their_numbers_are_of_the_game():
+    for fragment in (1, 5, 40):
+        for game in games(of_lives(fragment=fragment, callbacks=NotesLives), 3):
+            assert game.custom_metrics["reward"] == game.custom_metrics["life_reward"] == [2.0, 30.0, 400.0]
+            assert game.custom_metrics["rows"] == game.hist_data["lengths"] == [2.0, 3.0, 4.0]
+
+
+def test_evaluation_counts_games():
+    with of_lives(fragment=20, callbacks=NotesLives).build() as algo:
+        result = algo.evaluate(3)
+        assert result["hist_stats"]["episode_reward"] == [432.0] * 3
+        assert result["custom_metrics"]["reward_max"] == 400.0
+        trained = algo.train()
+        assert trained["episode_reward_mean"] == 432.0 and trained["custom_metrics"]["life_len_mean"] == 3.0

@@ -71,6 +71,14 @@ def test_evaluation_plays_every_episode_to_its_end():
         player.play_episodes(Duration(0), round_index=1)
 
 
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("amount", [1, 50, 75, 300])
+def test_steps_are_exceeded_by_one_episode_an_environment_at_most(num_envs, amount):
+    player = EvaluationWorker(replace(settings(CountingEnv, num_envs=num_envs), env_config={"lengths": [50]}))
+    steps = sum(episode.length for episode in player.play_episodes(Duration(amount, "timesteps"), round_index=1))
+    assert amount <= steps < amount + 50 * num_envs
+
+
 def test_vector_environments_play_evaluations_with_their_own_number():
     def make(config):
         return gymnasium.vector.SyncVectorEnv([CountingEnv] * 4)

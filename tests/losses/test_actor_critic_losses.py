@@ -54,7 +54,7 @@ def make(name, kind, critics=2, layer_norm=False):
     module = FullyConnected(
         ("observation",) if is_discrete else ("observation", "action"),
         (16, 12),
-        distribution.num_actions if is_discrete else QUANTILES if name == "tqc" else 1,
+        distribution.num_actions if is_discrete else QUANTILES if name == "tqc" else None,
         critics,
         layer_norm=layer_norm,
         batch_renorm=renorm,

@@ -181,7 +181,10 @@ def test_one_pass_over_sequences_is_step_by_step(layout):
 
 
 def test_the_gradient_is_that_of_the_steps(layout):
-    """Of the steps within a sequence, through all that they hand on, by central differences of the reference."""
+    """Of the steps within a sequence, through all that they hand on, by central differences of the reference.
+
+    A value that shares the tower is differentiated by its head alone.
+    """
     weights, inputs, states = drawn(layout)
     network, given = network_of(layout, weights), list(map(torch.from_numpy, (inputs, SEQ_LENS, states)))
     outputs, rng = network(*given), np.random.default_rng(3)
@@ -191,11 +194,27 @@ def test_the_gradient_is_that_of_the_steps(layout):
     for seed in range(4):
         direction = np.random.default_rng(seed).normal(size=layout.size)
         direction /= np.linalg.norm(direction)
+        by_head = np.zeros_like(direction)
+        for name in ("value.head.weight", "value.head.bias"):
+            layout.named_parameters(by_head)[name][:] = layout.named_parameters(direction)[name]
         losses = []
         for sign in (1, -1):
-            found = Reference(layout, weights + sign * 1e-5 * direction).unrolled(inputs[:, :-1], SEQ_LENS, states)
+            found = [
+                Reference(layout, weights + sign * 1e-5 * along).unrolled(inputs[:, :-1], SEQ_LENS, states)[index]
+                for index, along in enumerate((direction, by_head if layout.shared else direction))
+            ]
             losses.append(sum((factor.numpy() * each).sum() for factor, each in zip(factors, found)))
         assert (losses[0] - losses[1]) / 2e-5 == pytest.approx(gradient @ direction, rel=1e-3, abs=1e-3)
+
+
+def test_the_value_trains_what_it_does_not_share(layout):
+    weights, inputs, states = drawn(layout)
+    network = network_of(layout, weights)
+    _, values = network(*map(torch.from_numpy, (inputs, SEQ_LENS, states)))
+    backward((values**2).sum(), [network])
+    moved = {name for name, gradient in layout.named_parameters(network.flat.grad).items() if gradient.any()}
+    head = {"value.head.weight", "value.head.bias"}
+    assert moved == head if layout.shared else moved > head
 
 
 def states_after(network, inputs, states):

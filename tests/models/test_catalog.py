@@ -202,7 +202,7 @@ def test_wrong_settings_say_what_to_do(model, message):
         (BOX, gym.spaces.Dict(a=gym.spaces.Graph(BOX, None)), r"action_space\['a'\] is Graph"),
         (BOX, gym.spaces.Box(0, 10_000, (2,), np.int64), r"one of the numbers has 10,001 values.*a Box of floats"),
         (BOX, gym.spaces.Box(-(2**31), 2**31 - 1, (2,), np.int32), "has 4,294,967,296 values"),
-        (BOX, gym.spaces.Box(-1, 1, ()), "at least one number"),
+        (BOX, gym.spaces.Box(-1, 1, (2, 0)), "at least one number"),
     ],
     ids=str,
 )

@@ -11,7 +11,7 @@ ROWS, WIDTHS = 33, {"observation": 4, "action": 2}  # the column of ones behind 
 
 
 @pytest.mark.parametrize("copies", [None, 1, 2, 5])
-@pytest.mark.parametrize("num_outputs", [1, 3])
+@pytest.mark.parametrize("num_outputs", [None, 1, 3])
 @pytest.mark.parametrize("hiddens", [(), (7,), (6, 8)])
 def test_numpy_and_torch_agree(hiddens, num_outputs, copies):
     module = FullyConnected(hiddens=hiddens, num_outputs=num_outputs, copies=copies)
@@ -23,7 +23,7 @@ def test_numpy_and_torch_agree(hiddens, num_outputs, copies):
 
     acted = torch.from_numpy(actions).requires_grad_()
     expected = in_torch(torch.from_numpy(observations), acted)
-    shape = (ROWS,) if num_outputs == 1 else (ROWS, num_outputs)
+    shape = (ROWS,) if num_outputs is None else (ROWS, num_outputs)
     assert expected.shape == (shape if copies is None else (copies, *shape))
     np.testing.assert_allclose(in_numpy.forward(observations, actions), expected.detach(), atol=1e-5)
 

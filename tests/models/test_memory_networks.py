@@ -174,6 +174,20 @@ def test_the_gradient_is_that_of_autograd(layout, cores):
             np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+def test_the_value_trains_what_it_does_not_share(layout):
+    """In both forms; a shared cell is the policy's, or the value's larger errors would swamp it."""
+    weights, inputs, states = drawn(layout)
+    network, other = network_of(layout, weights), torch_network_of(layout, weights)
+    _, values = other(*map(torch.from_numpy, (inputs, SEQ_LENS, states)))
+    backward((values**2).sum(), [other])
+    dist_inputs, values = network.forward(inputs, SEQ_LENS, states)
+    found = network.backward((np.zeros_like(dist_inputs), 2 * values))
+    for gradients in (layout.named_parameters(found), layout.named_parameters(other.flat.grad)):
+        moved = {name for name, gradient in gradients.items() if gradient.any()}
+        head = {"value.head.weight", "value.head.bias"}
+        assert moved == head if layout.shared else moved > head
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_parameters_are_those_of_torch(cell):
     """Loaded into torch.nn.LSTM or GRU they compute the same."""

@@ -125,7 +125,7 @@ def test_parts_are_in_the_order_of_the_space():
         (Dict(a=Discrete(2), b=Dict(c=Tuple([]))), "has an empty part"),
         (Tuple([Discrete(2**24 + 1), Box(0, 1, (1,))]), r"cannot hold a choice among 16,777,217"),
         (Tuple([OneOf([Discrete(2)])]), r"action_space\[0\] is OneOf.*OneOf spaces are not supported"),
-        (Dict(a=Box(0, 1, ())), "needs at least one number"),
+        (Dict(a=Box(0, 1, (0,))), "needs at least one number"),
         (Dict(a=Box(0, 20_000, (1,), np.int32)), "20,001 values"),
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),

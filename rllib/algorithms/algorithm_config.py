@@ -225,7 +225,8 @@ class AlgorithmConfig(ConfigObject):
         self,
         *,
         num_gpus: Annotated[
-            float, "GPUs of each learner: 0, or 1 (a part of one is shared with others)", between(0, 1)
+            float, "GPUs of each learner: 0, or 1 (a part is shared with others); four: num_learners=4 and num_gpus=1",
+            between(0, 1),
         ] = 0,
         num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
         num_gpus_per_worker: Annotated[

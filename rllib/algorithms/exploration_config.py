@@ -54,10 +54,36 @@ def of_epsilon(value) -> dict:
     return {"type": "EpsilonGreedy", "initial_epsilon": initial, "final_epsilon": final, "epsilon_timesteps": end}
 
 
+def _of_key(key: str):
+    """An alias: a setting of its own in another era, a key of exploration_config here."""
+    return "exploration_config", lambda value: {key: value}
+
+
+# Ray 0.8 writes the length of a schedule as a product of two settings; see `exploration_settings`.
+_SCHEDULE_OF_0_8 = {name: _of_key(name) for name in ("exploration_fraction", "schedule_max_timesteps")}
 # Names of other eras that mean an exploration_config where actions are chosen by their values.
 EPSILON_ALIASES = {
     "epsilon": ("exploration_config", of_epsilon),
-    "exploration_final_eps": ("exploration_config", lambda value: {"final_epsilon": value}),
+    "exploration_initial_eps": _of_key("initial_epsilon"),
+    "exploration_final_eps": _of_key("final_epsilon"),
+    **_SCHEDULE_OF_0_8,
+    "per_worker_exploration": (
+        "exploration_config", lambda value: {"type": "PerWorkerEpsilonGreedy" if value else "EpsilonGreedy"}
+    ),
+}  # fmt: skip
+# The same for noise on continuous actions.
+NOISE_ALIASES = {
+    "pure_exploration_steps": _of_key("random_timesteps"),
+    "exploration_final_scale": _of_key("final_scale"),
+    "exploration_ou_noise_scale": _of_key("ou_base_scale"),
+    "exploration_ou_theta": _of_key("ou_theta"),
+    "exploration_ou_sigma": _of_key("ou_sigma"),
+    "exploration_gaussian_sigma": _of_key("stddev"),
+    **_SCHEDULE_OF_0_8,
+    "per_worker_exploration": (
+        "exploration_config",
+        lambda value: {"type": f"{'PerWorker' if value else ''}OrnsteinUhlenbeckNoise"},
+    ),
 }
 
 # Why a type does not go with an algorithm that has none of its group.
@@ -76,7 +102,11 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
     of_type = {field.name: field.default for field in msgspec.structs.fields(KINDS[kind])} if kind in KINDS else {}
     of_algorithm = default if kind == default["type"] else {}
-    return {**of_type, **of_algorithm, **config, "type": kind}
+    settings = {**of_type, **of_algorithm, **config, "type": kind}
+    if settings.keys() >= _SCHEDULE_OF_0_8.keys():
+        length = settings.pop("exploration_fraction") * settings.pop("schedule_max_timesteps")
+        settings["epsilon_timesteps" if "epsilon_timesteps" in of_type else "scale_timesteps"] = int(length)
+    return settings
 
 
 def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
@@ -105,6 +135,11 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
         return (
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
             f"{' or '.join(kinds)}{reason}. {advice}"
+        )
+    if _SCHEDULE_OF_0_8.keys() & settings.keys():
+        return (
+            "exploration_config: exploration_fraction and schedule_max_timesteps are two factors of one number of "
+            "steps, and one is missing. Use epsilon_timesteps (or scale_timesteps, for noise on continuous actions)."
         )
     known = KINDS[kind].__struct_fields__
     unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)

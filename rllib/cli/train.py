@@ -14,8 +14,8 @@ from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
-from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
-from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
+from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec, merged_keys
+from rllib.cli.values import parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed
@@ -78,7 +78,9 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
                 run, spec, changed = _take_up(resume, words, {"file": file, **options})
         else:
             below, given = _keys(words, file, options)
-            if is_search(keys := merged(below, given)):
+            with user_input():
+                keys = merged_keys(below, given)
+            if is_search(keys):
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
                 importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
@@ -108,16 +110,19 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         words = [word for word in words if "=" in word]
-        settings = merged(settings, parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]"))
+        typed = parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         given = {key: value for key, value in options.items() if value is not None}
-        given.update(config=settings, stop=parse_stop(options["stop"]))
+        given["stop"] = parse_stop(options["stop"])
         if names and not flags and len(names) == 2:
             given.update(algorithm=names[0], env=names[1])
-        elif names or not (file or {*flags, *settings} >= {"algorithm", "env"}):
+        elif names or not (file or {*flags, *settings, *typed} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
-        if typed := given.get("env"):
-            register_typed_function(typed)
-        return load_spec(find_file(file)) if file else {}, given
+        if env := given.get("env"):
+            register_typed_function(env)
+        below = load_spec(find_file(file)) if file else {}
+        # What --config says stands below KEY=VALUE.
+        options = {"config": settings, "algorithm": given.get("algorithm") or below.get("algorithm")}
+        return below, {**given, "config": merged_keys(options, {"config": typed})["config"]}
 
 
 def _display(quiet: bool) -> QuietDisplay:

@@ -12,8 +12,8 @@ import click
 
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import find_file, load_spec
-from rllib.cli.values import merged, nested, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.cli.spec import find_file, load_spec, merged_keys
+from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.env.registry import register_typed_function
 from rllib.tune import domains
 from rllib.tune.analysis import ExperimentAnalysis
@@ -107,7 +107,7 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
-    return merged(below, given)
+    return merged_keys(below, given)
 
 
 def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
@@ -125,7 +125,8 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
     settings.pop("measured", None)
     search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
-    config = merged(settings.pop("config", {}), nested(search))
+    fixed = {"algorithm": algorithm, "config": settings.pop("config", {})}
+    config = merged_keys(fixed, {"config": nested(search)})["config"]
     if env is not None:
         config["env"] = env
     seed = settings.pop("seed", None)

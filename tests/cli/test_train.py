@@ -80,6 +80,51 @@ def test_command_line_takes_precedence_over_the_file(rllib_command, behaviour, t
     assert checkpoints == ["checkpoint_000002", "checkpoint_000003"]
 
 
+FOUR = {"fcnet_hiddens": [4]}
+
+
+@pytest.mark.parametrize(
+    ("filed", "typed", "becomes"),
+    [
+        ("num_workers: 2", "num_rollout_workers=1", {"num_rollout_workers": 1}),
+        ("num_rollout_workers: 2", "num_env_runners=1", {"num_rollout_workers": 1}),
+        ("sgd_stepsize: 0.5", "lr=0.01", {"lr": 0.01}),
+        ("timesteps_per_batch: 100", "train_batch_size=800", {"train_batch_size": 800}),
+        ("training: {lr: 0.5}", "lr=0.01", {"lr": 0.01}),
+        ("vf_share_layers: true", "model.fcnet_hiddens=[4]", {"model": {"vf_share_layers": True, **FOUR}}),
+        ("model: {vf_share_layers: true}", "vf_share_layers=false", {"model": {"vf_share_layers": False}}),
+        ("env: Pendulum-v1", "lr=0.01", {"lr": 0.01}),
+    ],
+)
+def test_command_line_goes_over_the_file_under_any_name(rllib_command, behaviour, tmp_path, filed, typed, becomes):
+    (tmp_path / "run.yaml").write_text(f"algorithm: PPO\nenv: CartPole-v1\nconfig: {{{filed}, gamma: 0.5}}\n")
+    result = rllib_command("train", "-f", "run.yaml", typed, "--stop", "iterations=1")
+    assert result.exit_code == 0, result.output
+    assert behaviour["configs"][0].settings == {
+        "num_rollout_workers": 2, "gamma": 0.5, "env": "CartPole-v1", **becomes
+    }  # fmt: skip
+
+
+def test_key_value_goes_over_config_under_any_name(rllib_command, behaviour):
+    result = rllib_command("train", "PPO", "CartPole-v1", "--config", '{"num_workers": 3}', "num_rollout_workers=1",
+                           "--stop", "iterations=1")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert behaviour["configs"][0].settings["num_rollout_workers"] == 1
+
+
+def test_a_file_that_sets_one_setting_twice_is_refused(rllib_command, behaviour, tmp_path):
+    (tmp_path / "run.yaml").write_text("algorithm: PPO\nenv: CartPole-v1\nconfig: {lr: 1, sgd_stepsize: 2}\n")
+    result = rllib_command("train", "-f", "run.yaml", "lr=3", "--stop", "iterations=1")
+    assert result.exit_code == 2 and "lr is given twice, by two of its names" in result.stderr
+
+
+def test_what_rays_release_tests_expect_is_passed_over(rllib_command, behaviour, tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        "x: {run: PPO, env: CartPole-v1, stop: {training_iteration: 1}, pass_criteria: {episode_reward_mean: 150}}"
+    )
+    assert rllib_command("train", "-f", "run.yaml").exit_code == 0
+
+
 def test_ray_style_files_are_understood(rllib_command, behaviour, tmp_path):
     (tmp_path / "ray.yaml").write_text(
         "cartpole-ppo:\n  env: CartPole-v1\n  run: PPO\n  stop: {training_iteration: 1}\n  config: {num_workers: 1}\n"

@@ -10,7 +10,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.algorithms.registry import (
+    algorithm_names,
+    get_algorithm_class,
+    get_algorithm_config,
+    register_typed_algorithm,
+)
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
@@ -96,7 +101,7 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
                 outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
             finally:
                 algorithm.stop()
-        _tell(outcome)
+        _tell(outcome, spec.algorithm)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
@@ -119,6 +124,8 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
         if env := given.get("env"):
             register_typed_function(env)
+        if algorithm := given.get("algorithm"):
+            register_typed_algorithm(algorithm)
         below = load_spec(find_file(file)) if file else {}
         # What --config says stands below KEY=VALUE.
         options = {"config": settings, "algorithm": given.get("algorithm") or below.get("algorithm")}
@@ -159,7 +166,7 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
     """
     if names := [word for word in words if "=" not in word]:
         raise Mistake(f"--resume goes on with the same algorithm and environment; leave out {' '.join(names)}")
-    fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq")]
+    fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq", "algorithm")]
     if fixed:
         flags = ", ".join(f"--{'num-samples' if name == 'trials' else name}" for name in fixed)
         raise Mistake(f"--resume goes on with what the run was begun with; leave out {flags}")
@@ -170,6 +177,10 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
         given["checkpoint_freq"] = options["checkpoint_freq"]
     run = RunDirectory.taken_up(path)
     before = msgspec.to_builtins(run.read_spec())
+    if algorithm := options["algorithm"]:
+        if algorithm != before["algorithm"]:
+            raise Mistake(f"--resume goes on with the same algorithm, {before['algorithm']}; leave out --algo")
+        register_typed_algorithm(algorithm)
     if stop:
         del before["stop"]
     return run, make_spec(before, given, "--resume"), given["config"]
@@ -257,7 +268,7 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
     return outcome
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, algorithm: str) -> None:
     """Where everything is, and what to do next."""
     for notice in outcome.notices:
         click.echo(notice, err=True)
@@ -273,7 +284,9 @@ def _tell(outcome: Outcome) -> None:
     click.echo(f"results     {outcome.directory}")
     if (curve := outcome.directory / "curve.png").exists():
         click.echo(f"curve       {curve}")
+    # A class of the user's is imported only where that is asked for.
+    own = ":" in algorithm
     click.echo(f"checkpoint  {outcome.checkpoint}")
-    click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}")
+    click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}{' --load-user-code' if own else ''}")
     if outcome.signal:
-        click.echo(f"go on       rllib train --resume {outcome.directory}")
+        click.echo(f"go on       rllib train --resume {outcome.directory}{f' --algo {algorithm}' if own else ''}")

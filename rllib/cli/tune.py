@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.registry import get_algorithm_config, register_typed_algorithm
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.spec import find_file, load_spec, merged_keys
 from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
@@ -102,6 +102,7 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
+        register_typed_algorithm(names[0])
         register_typed_function(names[1])
         given.update(algorithm=names[0], env=names[1])
     given["stop"] = parse_stop(given.pop("stop", ()))

@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 # An environment that hangs is reported after sample_timeout_s, and its process ended after this many times as long.
 PATIENCE = 10
+# How such a process ends, so that the driver knows why.
+EXIT_HANGS = 75
 
 
 class Patience:
@@ -64,13 +66,15 @@ class Patience:
 
     def _watch(self, thread: int) -> None:
         """Watches the loop, which runs in the thread with this number."""
-        due = self._round + self._timeout_s
+        due, pause = self._round + self._timeout_s, self._timeout_s
         while not self._done.wait(max(due - time.monotonic(), 0)):
             stalled_s = time.monotonic() - self._round
             if stalled_s < self._timeout_s:
-                due = self._round + self._timeout_s
+                due, pause = self._round + self._timeout_s, self._timeout_s
                 continue
-            due += self._timeout_s
+            # The same lines each time: after ever longer pauses, until the end.
+            pause = min(2 * pause, max(PATIENCE * self._timeout_s - stalled_s, self._timeout_s))
+            due += pause
             logger.warning(
                 "%s has waited %.3g s for one step of its environments; does one hang? (sample_timeout_s=%g) "
                 "It is at\n%s",
@@ -81,4 +85,4 @@ class Patience:
             )
             if self._ends_process and stalled_s >= PATIENCE * self._timeout_s:
                 logger.error("%s ends its process after %.3g s in one step", self._what, stalled_s)
-                os._exit(1)  # the thread that hangs may never get to an exception
+                os._exit(EXIT_HANGS)  # the thread that hangs may never get to an exception

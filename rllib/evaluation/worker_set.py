@@ -13,15 +13,16 @@ from rllib import spans
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
-from runtime.errors import UnschedulableError
+from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError, UnschedulableError
 from runtime.machine import cpu_count
 from runtime.session import engine
-from runtime.util.fleet import FaultTolerance, Fleet, Request
+from runtime.util.fleet import FaultTolerance, Fleet, Request, SilentActorError
 
 logger = logging.getLogger(__name__)
 
@@ -113,8 +114,27 @@ class WorkerSet:
             tolerance=fault_tolerance,
             hint=worker_class.if_silent,
             ready=lambda actor: actor.__ray_ready__.remote(),
+            explained=self._explained,
             logger=logger,
         )
+
+    def _explained(self, index: int, failure: Exception) -> Exception:
+        """A failure of a worker; where its process has died, with what may have ended it."""
+        worker, env = f"{self._worker_class.kind} {index}", self.settings.env.name
+        if not isinstance(failure, ActorDiedError) or isinstance(failure, ActorStartError | ActorOutOfMemoryError):
+            return failure
+        if f"exit code {EXIT_HANGS}" in str(failure):
+            timeout = f"sample_timeout_s={self.settings.sample_timeout_s:g} s"
+            return SilentActorError(
+                f"{worker} did not answer within {PATIENCE} x {timeout}; does an environment hang? ({env})"
+            )
+        if "SIGKILL" not in str(failure) and "SIGTERM" not in str(failure):  # these come from outside
+            failure.add_note(
+                f"{worker} steps environments of {env}: native code that crashes in step() or reset() ends the process "
+                "like this, as os._exit does. .rollouts(gym_env_vectorize_mode='async') gives each environment a "
+                "process of its own"
+            )
+        return failure
 
     def _start(self, index: int, incarnation: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])

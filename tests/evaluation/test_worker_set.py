@@ -17,6 +17,7 @@ from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, nu
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
 from runtime.machine import cpu_count
+from runtime.util.fleet import SilentActorError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
 
@@ -162,6 +163,7 @@ def test_a_worker_that_dies_in_every_first_fragment_ends_the_run(how, caplog):
             algo.train()
         assert time.monotonic() - started < 20
         assert any("num_consecutive_worker_failures_tolerance=3" in note for note in caught.value.__notes__)
+        assert any("steps environments of Deadly: native code that crashes" in note for note in caught.value.__notes__)
         assert 3 <= len([record for record in caplog.records if "is replaced" in record.message]) <= 6
 
 
@@ -217,6 +219,7 @@ def test_an_environment_that_raises_in_every_first_fragment_ends_the_run_with_it
         with pytest.raises(ProbeFailure, match="step 20") as caught:
             algo.train()
         assert any("num_consecutive_worker_failures_tolerance=3" in note for note in caught.value.__notes__)
+        assert any("steps environments of Deadly: native code that crashes" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("where", [{"step": 40}, {"init": True}], ids=str)
@@ -303,6 +306,11 @@ class SlowOrHanging(CountingEnv):
         return super().step(action)
 
 
+class AlwaysHanging(CountingEnv):
+    def step(self, action):
+        time.sleep(60)
+
+
 def evaluated(tolerance_s, made) -> tuple[int, int]:
     """Episodes of an evaluation by one remote worker, and how often that was replaced."""
     tolerance = FaultTolerance(silence_s=tolerance_s, patience=2, delay_s=0.0)
@@ -325,6 +333,13 @@ def test_an_evaluation_worker_whose_environment_hangs_is_replaced(caplog, tmp_pa
     assert evaluated(60.0, settings(SlowOrHanging, env_config=config, num_envs=2, sample_timeout_s=0.2)) == (2, 1)
     assert time.monotonic() - started < 30
     assert "evaluation worker 1 is replaced" in caplog.text
+
+
+def test_an_evaluation_worker_that_hangs_again_is_silent_not_dead():
+    made = settings(AlwaysHanging, num_envs=2, sample_timeout_s=0.1)
+    sentence = r"evaluation worker 1 did not answer within 10 x sample_timeout_s=0.1 s; does an environment hang\?"
+    with pytest.raises(SilentActorError, match=sentence):
+        evaluated(60.0, made)
 
 
 def test_evaluation_on_its_own_workers():

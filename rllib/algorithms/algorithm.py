@@ -40,7 +40,6 @@ from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_co
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
@@ -230,9 +229,7 @@ class Algorithm(Acting, Saving, ABC):
         This one minimises `whole_loss()` by one optimizer.
         """
         config = self.config
-        optimizer = OptimizerSettings(
-            config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
-        )
+        optimizer = from_config.optimizer_settings(config)
         objective = Objective(
             self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
         )

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from rllib.models.model_settings import activation_today
+
 logger = logging.getLogger("rllib")
 
 # Since Ray 2.10 rollout workers are called env runners.
@@ -505,7 +507,12 @@ def translate(name: str, value) -> tuple[str, Any]:
 
 
 def value_today(name: str, value):
-    """What a setting's value of any era is called here; any other value as it is."""
+    """What a setting's value of any era is called here; any other value as it is.
+
+    A class of torch that stands for an activation becomes its name, which files and checkpoints can hold.
+    """
+    if isinstance(value, dict):
+        return {key: activation_today(item) for key, item in value.items()}
     today = VALUES_TODAY.get((name, value)) if isinstance(value, str | int) else None
     if today is None:
         return value

@@ -205,6 +205,7 @@ class ConfigObject(Settings):
         refused = []
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
+            translated = aliases.value_today(canonical, translated)
             if translated is aliases.NOTHING:
                 continue
             setting = self.settings.get(canonical)
@@ -233,7 +234,7 @@ class ConfigObject(Settings):
 
     def _translated(self, name: str, value) -> tuple[str, Any]:
         if name in self.settings:
-            return name, aliases.value_today(name, value)
+            return name, value
         if name in self.own_aliases:
             canonical, changed = self.own_aliases[name]
             aliases.tell_once(name, f"the setting {name} is a part of {canonical} here")

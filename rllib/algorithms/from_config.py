@@ -20,9 +20,24 @@ from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores
 from rllib.learners.learner_group import GroupSettings
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
 
 logger = logging.getLogger(__name__)
+
+
+# torch's AdamW has it by default.
+_DECAY_OF_ADAMW = 0.01
+
+
+def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
+    """Of the optimizers that move networks."""
+    decay = config.weight_decay
+    if decay is None:
+        decay = _DECAY_OF_ADAMW if config.opt_type == "adamw" else 0.0
+    return OptimizerSettings(
+        config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon, weight_decay=decay
+    )
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:

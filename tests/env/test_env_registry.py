@@ -335,7 +335,7 @@ def test_environments_of_several_agents_are_refused_as_such(env):
 def test_a_module_of_pettingzoo_is_refused_as_such():
     module = ModuleType("pettingzoo.mpe.simple_v3")
     module.parallel_env = Agents
-    with pytest.raises(TypeError, match=r"pettingzoo\.mpe\.simple_v3 is a module of PettingZoo, whose environments have"):
+    with pytest.raises(TypeError, match=r"pettingzoo\.mpe\.simple_v3 is a module of PettingZoo, whose"):
         resolve(module)
 
 

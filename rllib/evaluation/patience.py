@@ -73,7 +73,9 @@ class Patience:
                 due, pause = self._round + self._timeout_s, self._timeout_s
                 continue
             # The same lines each time: after ever longer pauses, until the end.
-            pause = min(2 * pause, max(PATIENCE * self._timeout_s - stalled_s, self._timeout_s))
+            pause *= 2
+            if self._ends_process:
+                pause = min(pause, max(PATIENCE * self._timeout_s - stalled_s, self._timeout_s))
             due += pause
             logger.warning(
                 "%s has waited %.3g s for one step of its environments; does one hang? (sample_timeout_s=%g) "

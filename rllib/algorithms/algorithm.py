@@ -130,6 +130,7 @@ class Algorithm(Acting, Saving, ABC):
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self.owns(Recording()) if is_recorded else None
         check_gpus(from_config.gpu_claims(self.config))
+        from_config.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = from_config.rollout_settings(

@@ -99,14 +99,22 @@ _REASONS = {
 def exploration_settings(config: Mapping, default: Mapping) -> dict:
     """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
     kind = config.get("type", default["type"])
-    kind = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
-    of_type = {field.name: field.default for field in msgspec.structs.fields(KINDS[kind])} if kind in KINDS else {}
+    if not (isinstance(kind, str) or _is_own(kind)):
+        kind = getattr(kind, "__name__", repr(kind))
+    described = KINDS.get(kind, kind)
+    fields = () if isinstance(described, str) else msgspec.structs.fields(described)
+    of_type = {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT}
     of_algorithm = default if kind == default["type"] else {}
     settings = {**of_type, **of_algorithm, **config, "type": kind}
     if settings.keys() >= _SCHEDULE_OF_0_8.keys():
         length = settings.pop("exploration_fraction") * settings.pop("schedule_max_timesteps")
         settings["epsilon_timesteps" if "epsilon_timesteps" in of_type else "scale_timesteps"] = int(length)
     return settings
+
+
+def _is_own(kind) -> bool:
+    """Whether a type is a class of the user's, derived from Exploration."""
+    return isinstance(kind, type) and issubclass(kind, ex.Exploration) and kind not in _TYPES
 
 
 def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
@@ -122,7 +130,7 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
             f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
             "Use StochasticSampling, or let the environment take all parts of an action in one array."
         )
-    return KINDS[kind](**settings).for_actions(action_space)
+    return KINDS.get(kind, kind)(**settings).for_actions(action_space)
 
 
 def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
@@ -130,11 +138,17 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
     advice = f"Use .exploration(exploration_config={dict(default)!r})."
+    if _is_own(kind):
+        try:
+            kind(**settings)
+        except (TypeError, ValueError) as error:
+            return f"exploration_config: {kind.__name__} cannot be made of {settings}: {error}"
+        return None
     if kind not in kinds:
         reason = f" ({kind}: {_REASONS[kind]})" if kind in _REASONS else ""
         return (
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
-            f"{' or '.join(kinds)}{reason}. {advice}"
+            f"{' or '.join(kinds)}{reason}, or by a class of your own derived from Exploration. {advice}"
         )
     if _SCHEDULE_OF_0_8.keys() & settings.keys():
         return (

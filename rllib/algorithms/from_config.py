@@ -18,7 +18,7 @@ from rllib.env.wrappers import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores
+from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores, tell_crowd
 from rllib.learners.learner_group import GroupSettings
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
@@ -274,6 +274,13 @@ def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
             "num_gpus_per_worker",
         ),
     ]
+
+
+def tell_crowds(config: AlgorithmConfig) -> None:
+    """Logs where more workers are asked for than there are CPUs."""
+    evaluation = config.get_evaluation_config_object()
+    tell_crowd("rollout workers", config.num_rollout_workers, config.num_cpus_per_worker)
+    tell_crowd("evaluation workers", config.evaluation_num_workers, evaluation.num_cpus_per_worker)
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:

@@ -57,13 +57,17 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "
               "after the first, then ever more rarely, every five minutes at last, and only the newest is kept]; the "
               "last state is always saved.")  # fmt: skip
+@click.option("--keep-best", is_flag=True, help="Save whenever the return (of the evaluation, where there is one) is "
+              "the best so far, and keep that checkpoint beside the newest.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Ray's; it is always done.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
               "and what limits the run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
-def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoint_at_end, **options) -> None:
+def command(
+    words, file, resume, results_dir, quiet, verbose, profile, keep_best, checkpoint_at_end, **options
+) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
@@ -98,7 +102,8 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
         with shown_logs(display, verbose):
             algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
             try:
-                outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
+                run = run or RunDirectory.new(results_dir, spec)
+                outcome = _train(algorithm, spec, run, display, profile, keep_best or run.best is not None)
             finally:
                 algorithm.stop()
         _tell(outcome, spec.algorithm)
@@ -205,6 +210,7 @@ class Outcome:
     Attributes:
         directory: where its files are.
         checkpoint: the last one.
+        best: the one with the best return, if it is kept.
         result: of the last iteration; None if there was none.
         reached: the threshold that ended it; None if something else did.
         signal: number of the one that interrupted it; None if none did.
@@ -214,6 +220,7 @@ class Outcome:
 
     directory: Path
     checkpoint: Path | None = None
+    best: Path | None = None
     result: dict | None = None
     reached: str | None = None
     signal: int | None = None
@@ -221,7 +228,9 @@ class Outcome:
     profile: str = ""
 
 
-def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, profiles: bool) -> Outcome:
+def _train(
+    algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, profiles: bool, keep_best: bool
+) -> Outcome:
     """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
 
     Raises:
@@ -247,6 +256,8 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
                         stop.check_keys(result)
                 outcome.reached = stop.reached("", result)
                 run.save_if_due(algorithm, iteration, spec.checkpoint_freq)
+                if keep_best:
+                    run.save_if_best(algorithm, iteration, result, spec.checkpoint_freq)
             log.finish()
             run.save(algorithm, iteration)
             if profiles:
@@ -265,6 +276,7 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
         display.close()
         log.close()
     outcome.signal, outcome.notices, outcome.checkpoint = interrupts.seen, log.notices, run.checkpoint
+    outcome.best = run.best
     return outcome
 
 
@@ -287,6 +299,8 @@ def _tell(outcome: Outcome, algorithm: str) -> None:
     # A class of the user's is imported only where that is asked for.
     own = ":" in algorithm
     click.echo(f"checkpoint  {outcome.checkpoint}")
-    click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}{' --load-user-code' if own else ''}")
+    if outcome.best:
+        click.echo(f"best        {outcome.best}")
+    click.echo(f"evaluate    rllib evaluate {outcome.best or outcome.checkpoint}{' --load-user-code' if own else ''}")
     if outcome.signal:
         click.echo(f"go on       rllib train --resume {outcome.directory}{f' --algo {algorithm}' if own else ''}")

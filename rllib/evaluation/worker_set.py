@@ -327,6 +327,26 @@ def check_gpus(claims: Sequence[GpuClaim]) -> None:
     )
 
 
+def tell_crowd(what: str, count: int, cpus_each: float) -> None:
+    """Logs that processes of one kind claim more CPUs than there are, and thus take turns.
+
+    Args:
+        what: the processes.
+        count: number of them.
+        cpus_each: CPUs that each claims, num_cpus_per_worker.
+    """
+    if not count:
+        return
+    ensure_runtime()
+    cpus, asked = runtime.cluster_resources().get("CPU", 0), count * cpus_each
+    if asked > cpus and not engine().can_grow():
+        logger.warning(
+            "%d %s with num_cpus_per_worker=%g claim %g CPUs, but this session has %g: they take turns, which is "
+            "seldom faster than %d of them with more num_envs_per_worker",
+            *(count, what, cpus_each, asked, cpus, max(1, int(cpus // max(cpus_each, 1)))),
+        )
+
+
 def ensure_runtime() -> None:
     """Starts the runtime with the workers' imports done beforehand, unless it runs already."""
     if not runtime.is_initialized():

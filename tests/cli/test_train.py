@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ from safetensors.numpy import load_file
 
 import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.cli.run_directory import RunDirectory
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed, number
 from rllib.runs.files import keep_failing_batch
@@ -483,3 +485,38 @@ def test_numbers_are_readable():
 def test_a_single_run_does_not_import_the_search():
     code = "import sys, rllib.cli.train; sys.exit('rllib.cli.tune' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+class Scripted:
+    """Saves directories; the returns of its iterations are given."""
+
+    def save(self, path):
+        path.mkdir()
+
+
+@pytest.mark.parametrize("every", [0, 2])
+def test_the_best_and_the_newest_checkpoint_are_kept(tmp_path, every):
+    directory = RunDirectory(tmp_path)
+    returns = [math.nan, 5.0, 9.0, 3.0, 8.0, 2.0]
+    for iteration, value in enumerate(returns, 1):
+        directory.save_if_due(Scripted(), iteration, every)
+        directory.save_if_best(Scripted(), iteration, {"episode_reward_mean": value}, every)
+    directory.save(Scripted(), len(returns))
+    directory.log.close()
+    kept = {path.name for path in tmp_path.glob("checkpoint_*")}
+    assert kept == {f"checkpoint_{number:06}" for number in ((2, 3, 4, 6) if every else (3, 6))}
+    assert directory.best == tmp_path / "checkpoint_000003"
+
+    again = RunDirectory(tmp_path)
+    assert (again.best, again.best_return) == (directory.best, 9.0)
+    again.save_if_best(Scripted(), 7, {"episode_reward_mean": 100.0, "evaluation": {"episode_reward_mean": 8.5}}, 0)
+    assert again.best == directory.best, "the return of an evaluation goes before that of training"
+    again.save_if_best(Scripted(), 8, {"episode_reward_mean": 9.5}, 0)
+    again.log.close()
+    assert not directory.best.exists() and again.best.name == "checkpoint_000008"
+
+
+def test_keep_best_tells_where_it_is(rllib_command, behaviour, tmp_path):
+    result = rllib_command("train", "PPO", "CartPole-v1", "--keep-best", "--stop", "iterations=3", "--name", "x")
+    assert result.exit_code == 0 and "best        results/x/checkpoint_000003" in result.output, result.output
+    assert [path.name for path in (tmp_path / "results/x").glob("checkpoint_*")] == ["checkpoint_000003"]

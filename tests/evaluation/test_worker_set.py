@@ -12,6 +12,7 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
+from rllib.algorithms.from_config import tell_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, num_cores
 from rllib.policy import Snapshot
@@ -442,3 +443,19 @@ def test_a_function_for_remote_workers_alone_leaves_the_local_one_out():
     with config(num_workers=0).build() as algo:
         assert algo.workers.foreach_worker(lambda worker: worker.worker_index) == [0]
         assert algo.workers.foreach_worker(lambda worker: worker.worker_index, local_worker=False) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "cpus", "evaluation", "told"),
+    [
+        (1, cpu_count() + 97, 0, f"1 rollout workers with num_cpus_per_worker={cpu_count() + 97} claim"),
+        (1, 1, cpu_count() + 1, f"{cpu_count() + 1} evaluation workers with num_cpus_per_worker=1 claim"),
+        (1, 1, 1, ""),
+        (0, 99, 0, ""),
+    ],
+)
+def test_more_workers_than_cpus_are_worth_a_line(workers, cpus, evaluation, told, caplog):
+    asked = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=workers)
+    tell_crowds(asked.resources(num_cpus_per_worker=cpus).evaluation(evaluation_num_workers=evaluation))
+    lines = [record.getMessage() for record in caplog.records if "claim" in record.getMessage()]
+    assert [told in line for line in lines] == [True] * bool(told)

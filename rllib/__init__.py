@@ -2,7 +2,8 @@
 
 import importlib
 
-from rllib.algorithms.registry import ALGORITHMS
+from rllib.algorithms.registry import ALGORITHMS, absent
+from rllib.did_you_mean import missing
 
 __version__ = "0.1.0"
 
@@ -31,13 +32,52 @@ for _name, _module in ALGORITHMS.items():
 
 __all__ = list(_LAZY)
 
+# Names of Ray's and Stable-Baselines3's that are not here, and what does their work.
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("MultiAgentEnv", "make_multi_agent", "MultiAgentBatch", "PolicySpec"),
+        "multi-agent training is not available yet; one policy learns in a single-agent environment",
+    ),
+    **dict.fromkeys(
+        ("ExternalEnv", "ExternalMultiAgentEnv", "PolicyClient", "PolicyServerInput"),
+        "training with external environments is not available; rllib serve answers requests for actions",
+    ),
+    **dict.fromkeys(("VectorEnv", "BaseEnv"), "environments that are vectors derive from gymnasium.vector.VectorEnv"),
+    **dict.fromkeys(
+        ("RLModule", "MultiRLModule", "ModelV2", "TFModelV2", "TorchModelV2"),
+        "networks of your own are torch modules, model={'custom_model': Module} (docs/networks.md)",
+    ),
+    **dict.fromkeys(
+        ("Learner", "LearnerGroup"), "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"
+    ),
+    "ConnectorV2": "observations are changed by env_wrappers and observation_filter",
+    **dict.fromkeys(
+        ("BaseCallback", "EvalCallback", "CheckpointCallback", "CallbackList", "RLlibCallback"),
+        "callbacks derive from rllib.DefaultCallbacks (docs/callbacks.md)",
+    ),
+    "evaluate_policy": "use algo.evaluate(10)",
+    **dict.fromkeys(("make_vec_env", "DummyVecEnv", "SubprocVecEnv"), "use .rollouts(num_envs_per_worker=8)"),
+    "Trainer": "the base of all algorithms is called Algorithm here",
+}
+
 
 def __getattr__(name: str):
     if name not in _LAZY:
-        raise AttributeError(f"module 'rllib' has no attribute {name!r}")
+        raise missing(__name__, name, __all__, _absent(name))
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
+
+
+def _absent(name: str) -> str | None:
+    """What to use instead of a name of Ray's or Stable-Baselines3's; None for one that is not known."""
+    for ending in ("Config", "Trainer"):
+        algorithm = name.removesuffix(ending)
+        if ending == "Trainer" and name != algorithm and algorithm in ALGORITHMS:
+            return f"it is called {algorithm} here, and its settings {algorithm}Config"
+        if instead := absent(algorithm):
+            return instead
+    return _ELSEWHERE.get(name)
 
 
 def __dir__():

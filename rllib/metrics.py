@@ -4,6 +4,7 @@ The keys of later Ray versions (`env_runners/...`, `learners/...`) and the `samp
 Result computes them on access.
 """
 
+import logging
 import math
 import os
 import socket
@@ -22,6 +23,8 @@ from rllib.env.episodes import Episode
 from rllib.progress import result_table
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.spans import span
+
+logger = logging.getLogger(__name__)
 
 # Ray 2.10+ name -> ours, under `env_runners`.
 _ENV_RUNNERS = {
@@ -77,6 +80,9 @@ RESULT_KEYS = frozenset((
 ))  # fmt: skip
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset(("env_runners", "sampler_results", "learners", *_TOP))
+
+# A first episode of this many steps is worth a warning, as most environments end theirs earlier.
+ENDLESS = 2000
 
 _REFRESH_S = 1.0  # reading /proc costs a good part of a millisecond; short iterations share one reading
 
@@ -171,6 +177,7 @@ class Metrics:
         self.counters: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self.episodes_total = 0
+        self._has_told = False
         self.iteration = 0
         self.time_total_s = 0.0
         self._iterations_since_restore = 0
@@ -230,6 +237,14 @@ class Metrics:
         self.time_total_s += elapsed
         self._time_since_restore += elapsed
         result = Result(episode_statistics(self.episodes))
+        if not self.episodes_total and self._longest_running >= ENDLESS and not self._has_told:
+            self._has_told = True
+            logger.warning(
+                "no episode has ended yet, and one has had %d steps: returns are nan until one ends. An environment "
+                "without an end needs a time limit: .environment(env_wrappers=[{'TimeLimit': {'max_episode_steps': "
+                "1000}}])",
+                self._longest_running,
+            )
         result.update(
             episodes_this_iter=self.episodes_total - self._episodes_before,
             episodes_total=self.episodes_total,

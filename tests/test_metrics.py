@@ -29,6 +29,24 @@ def test_reward_keys_are_nan_until_an_episode_ends():
     assert result["longest_running_episode"] == 20
 
 
+def test_an_environment_without_an_end_is_told_once(caplog):
+    metrics = Metrics()
+    for longest in (1_999, 2_000, 3_000):
+        metrics.start_iteration()
+        metrics.add_sample(SampleReport(env_steps=1_000, longest_running=longest))
+        metrics.result({})
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "no episode has ended yet, and one has had 2000 steps" in told and "TimeLimit" in told
+
+
+def test_long_episodes_that_have_ended_once_are_no_reason_to_warn(caplog):
+    metrics = Metrics()
+    metrics.add_sample(finished(1.0))
+    metrics.add_sample(SampleReport(env_steps=1_000, longest_running=5_000))
+    metrics.result({})
+    assert not caplog.records
+
+
 def test_all_keys_that_ray_checks_are_there():
     metrics = Metrics()
     metrics.add_sample(finished(1.0, 3.0))

@@ -40,7 +40,6 @@ from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_co
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
@@ -136,6 +135,7 @@ class Algorithm(Acting, Saving, ABC):
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self.owns(Recording()) if is_recorded else None
         check_gpus(from_config.gpu_claims(self.config))
+        from_config.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = from_config.rollout_settings(
@@ -235,9 +235,7 @@ class Algorithm(Acting, Saving, ABC):
         This one minimises `whole_loss()` by one optimizer.
         """
         config = self.config
-        optimizer = OptimizerSettings(
-            config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
-        )
+        optimizer = from_config.optimizer_settings(config)
         objective = Objective(
             self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
         )

@@ -201,7 +201,10 @@ class AlgorithmConfig(ConfigObject):
         grad_clip_by: Annotated[
             Literal["global_norm", "norm", "value"], "what grad_clip bounds: all gradients', each one's norm, or values"
         ] = "global_norm",
-        opt_type: Annotated[Literal["adam", "radam", "rmsprop", "sgd"], "optimizer"] = "adam",
+        opt_type: Annotated[Literal["adam", "adamw", "radam", "rmsprop", "sgd"], "optimizer"] = "adam",
+        weight_decay: Annotated[
+            float | None, "how strongly weights are drawn to 0, as in torch; None: 0.01 of adamw, else 0", at_least(0)
+        ] = None,
         adam_epsilon: Annotated[float, "added to the denominator of Adam and RAdam", above(0)] = 1e-8,
         decay: Annotated[float, "decay of RMSprop's mean of squared gradients", between(0, 1)] = 0.99,
         momentum: Annotated[float, "momentum of RMSprop", between(0, 1)] = 0.0,
@@ -225,7 +228,8 @@ class AlgorithmConfig(ConfigObject):
         self,
         *,
         num_gpus: Annotated[
-            float, "GPUs of each learner: 0, or 1 (a part of one is shared with others)", between(0, 1)
+            float, "GPUs of each learner: 0, or 1 (a part is shared with others); four: num_learners=4 and num_gpus=1",
+            between(0, 1),
         ] = 0,
         num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
         num_gpus_per_worker: Annotated[

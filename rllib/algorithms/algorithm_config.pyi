@@ -72,7 +72,8 @@ class AlgorithmConfig(ConfigObject):
     lr_schedule: OverTime | None
     grad_clip: float | None
     grad_clip_by: Literal["global_norm", "norm", "value"]
-    opt_type: Literal["adam", "radam", "rmsprop", "sgd"]
+    opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]
+    weight_decay: float | None
     adam_epsilon: float
     decay: float
     momentum: float
@@ -126,7 +127,7 @@ class AlgorithmConfig(ConfigObject):
         None="action_mask", action_mask_from: Literal["observation", "info", "method"]="observation", clip_actions:
         bool=False, normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns:
         bool=False, normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=...,
-        disable_env_checking: bool=False, render_env: bool=False
+        disable_env_checking: bool=False, render_env: bool=False, horizon: Any=...
     ) -> C: ...
     def framework(
         self: C, framework: str="torch", *, torch_autocast: Literal["bfloat16"] | None=None, torch_matmul_precision:
@@ -141,18 +142,20 @@ class AlgorithmConfig(ConfigObject):
         Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
         delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
         int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
-        restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=..., num_env_runners:
-        int=..., num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=...,
-        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
-        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
+        restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
+        remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
+        num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
+        bool=..., max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
+        num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
-        "torch"]="auto", epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
+        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
+        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
+        Literal["auto", "numpy", "torch"]="auto", clip_actions: bool=False, epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
         Any]=...
     ) -> C: ...
     def resources(
@@ -173,7 +176,7 @@ class AlgorithmConfig(ConfigObject):
         self: C, *, evaluation_interval: int | None=None, evaluation_num_workers: int=0, evaluation_config:
         Mapping[str, Any] | None=None, evaluation_duration: int | Literal["auto"]=10, evaluation_duration_unit:
         Literal["episodes", "timesteps"]="episodes", evaluation_parallel_to_training: bool=False, evaluation_videos:
-        int=0, evaluation_num_env_runners: int=...
+        int=0, enable_async_evaluation: bool=..., evaluation_num_env_runners: int=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...
@@ -206,11 +209,25 @@ class AlgorithmConfig(ConfigObject):
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
         "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
         "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., exploration_config: Mapping[str, Any]=..., explore: bool=True, num_cpus_per_worker: float=1,
-        num_gpus_per_worker: float=0, num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
-        custom_resources_per_env_runner: Mapping[str, Any]=...
+        Any]=..., delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore:
+        bool=True, ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
+        float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
+        recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
+        "vector_entry_point"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
+        custom_resources_per_env_runner: Mapping[str, Any]=..., restart_failed_env_runners: bool | None=...,
+        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
+        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
-    rl_module = training
+    def rl_module(
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
+        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
+        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
+        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
+        Literal["auto", "numpy", "torch"]="auto", epsilon: float=...
+    ) -> C: ...
     def build(self, env: Any=None) -> Algorithm: ...
     build_algo = build
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig: ...

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from rllib.models.model_settings import activation_today
+
 logger = logging.getLogger("rllib")
 
 # Since Ray 2.10 rollout workers are called env runners.
@@ -29,6 +31,10 @@ RAY_2_10 = {
     "max_num_env_runner_restarts": "max_num_worker_restarts",
     "delay_between_env_runner_restarts_s": "delay_between_worker_restarts_s",
     "num_consecutive_env_runner_failures_tolerance": "num_consecutive_worker_failures_tolerance",
+    "model_config_dict": "model",
+    # IMPALA's and APPO's.
+    "num_aggregator_actors_per_learner": "num_aggregation_workers",
+    "max_requests_in_flight_per_env_runner": "max_requests_in_flight_per_sampler_worker",
 }
 
 # Spellings within Ray 2.0 - 2.9: attributes that differ from their arguments, and names of the first learner API.
@@ -45,6 +51,11 @@ RAY_2_6 = {
     "entropy_learning_rate": "alpha_lr",
     # IMPALA's; an algorithm with a setting of this name keeps it.
     "epsilon": "rmsprop_epsilon",
+    "enable_async_evaluation": "evaluation_parallel_to_training",
+    "max_sample_requests_in_flight_per_worker": "max_requests_in_flight_per_sampler_worker",
+    # Limits and modes of environments that gymnasium has taken over since.
+    "horizon": "env_wrappers",
+    "remote_worker_envs": "gym_env_vectorize_mode",
 }
 
 # Keys of the config dicts of Ray 0.6 - 1.x.
@@ -71,6 +82,11 @@ RAY_0_8 = {
     "prioritized_replay_alpha": "replay_buffer_config",
     "prioritized_replay_beta": "replay_buffer_config",
     "prioritized_replay_eps": "replay_buffer_config",
+    "worker_side_prioritization": "replay_buffer_config",
+    "grad_norm_clipping": "grad_clip",
+    "exploration_enabled": "explore",
+    "Q_model": "q_model_config",
+    "policy_model": "policy_model_config",
 }
 
 STABLE_BASELINES: Mapping[str, str] = {
@@ -80,6 +96,9 @@ STABLE_BASELINES: Mapping[str, str] = {
 }
 
 ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10, **STABLE_BASELINES}
+
+# What a changed value is when it asks for nothing: the setting is left as it is.
+NOTHING = object()
 
 # Where the old value means the same in another form; such names can be set, but not be read.
 VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
@@ -92,10 +111,14 @@ VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "prioritized_replay_alpha": lambda value: {"prioritized_replay_alpha": value},
     "prioritized_replay_beta": lambda value: {"prioritized_replay_beta": value},
     "prioritized_replay_eps": lambda value: {"prioritized_replay_eps": value},
+    "worker_side_prioritization": lambda value: {"worker_side_prioritization": value},
+    "horizon": lambda value: NOTHING if value is None else [{"TimeLimit": {"max_episode_steps": value}}],
+    "remote_worker_envs": lambda value: "async" if value else NOTHING,
 }
 
 # Values that another era has for what another value does here: (setting, value) -> (value here, why).
-VALUES_TODAY: Mapping[tuple[str, str], tuple[str, str]] = {
+VALUES_TODAY: Mapping[tuple[str, str | int], tuple[Any, str]] = {
+    ("evaluation_interval", 0): (None, "0 is no number of iterations"),
     ("observation_filter", "ConcurrentMeanStdFilter"): ("MeanStdFilter", "no threads share a filter here"),
     **{
         ("gym_env_vectorize_mode", mode.upper()): (mode, "modes are written in small letters")
@@ -112,6 +135,10 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     "optimizer": frozenset({"debug"}),
     **dict.fromkeys(("optimization", "optimization_config"), frozenset()),
 }
+
+_MULTI_AGENT = "multi-agent training is not available yet"
+_NO_COMPILE = "networks run uncompiled"
+_OFFLINE = "offline data is not available yet; samples come from the environment"
 
 # Accepted without effect, because what they switch is always so here; a line of logging says why.
 IGNORED: Mapping[str, str] = {
@@ -149,9 +176,57 @@ IGNORED: Mapping[str, str] = {
         ),
         "there is one stack, and nothing to switch",
     ),
+    "_fake_gpus": "where GPUs are only pretended, num_gpus is 0",
     "compress_observations": "observations travel through shared memory, uncompressed",
     "auto_wrap_old_gym_envs": "environments of the old gym API are always adapted",
-    "synchronize_filters": "the statistics of all workers are always merged",
+    **dict.fromkeys(
+        ("synchronize_filters", "synchronize_filter", "merge_env_runner_states", "broadcast_env_runner_states"),
+        "the statistics of all workers are always merged",
+    ),
+    **dict.fromkeys(
+        (
+            *("torch_compile_learner_dynamo_backend", "torch_compile_learner_what_to_compile"),
+            "torch_compile_worker_dynamo_backend",
+        ),
+        _NO_COMPILE,
+    ),
+    **dict.fromkeys(
+        (
+            *("final_prioritized_replay_beta", "beta_annealing_fraction"),
+            "prioritized_replay_beta_annealing_timesteps",
+        ),
+        "prioritized_replay_beta stays what it is, as in Ray since 1.0",
+    ),
+    "num_data_loader_buffers": "there is one GPU, with one batch on it",
+    "shuffle_batch_per_epoch": "minibatches are drawn anew in every epoch",
+    "is_atari": "Atari games are known by their id; see preprocessor_pref",
+    "log_gradients": "results always have the norm of the gradient, grad_gnorm",
+    "torch_skip_nan_gradients": "an update that is not finite ends the run, and the weights stay as they were before",
+    **dict.fromkeys(("episodes_to_numpy", "episode_lookback_horizon"), "rows are always arrays"),
+    "_use_msgpack_checkpoints": "checkpoints are never pickles",
+    "_validate_config": "settings are always checked",
+    "evaluation_force_reset_envs_before_iteration": "an evaluation always begins with a reset",
+    **dict.fromkeys(
+        (
+            "evaluation_auto_duration_min_env_steps_per_sample",
+            "evaluation_auto_duration_max_env_steps_per_sample",
+        ),
+        'evaluation_duration="auto" lasts as long as the training beside it',
+    ),
+    **dict.fromkeys(
+        (
+            *("offline_eval_runner_class", "offline_loss_for_module_fn", "offline_eval_batch_size_per_runner"),
+            *("dataset_num_iters_per_offline_eval_runner", "offline_eval_rl_module_inference_only"),
+            *("num_cpus_per_offline_eval_runner", "num_gpus_per_offline_eval_runner"),
+            *("custom_resources_per_offline_eval_runner", "offline_evaluation_timeout_s"),
+            *("max_requests_in_flight_per_offline_eval_runner", "broadcast_offline_eval_runner_states"),
+            *("validate_offline_eval_runners_after_construction", "restart_failed_offline_eval_runners"),
+            *("ignore_offline_eval_runner_failures", "max_num_offline_eval_runner_restarts"),
+            *("offline_eval_runner_restore_timeout_s", "offline_eval_runner_health_probe_timeout_s"),
+            *("offline_evaluation_duration", "offline_evaluation_parallel_to_training"),
+        ),
+        _OFFLINE,
+    ),
     **dict.fromkeys(
         (
             *("eager_tracing", "eager_max_retraces", "enable_tf1_exec_eagerly", "tf_single_threaded"),
@@ -182,10 +257,6 @@ class Unavailable(NamedTuple):
     sentence: str
 
 
-_MULTI_AGENT = "multi-agent training is not available yet"
-_NO_COMPILE = "networks run uncompiled"
-_OFFLINE = "offline data is not available yet; samples come from the environment"
-
 UNAVAILABLE: Mapping[str, Unavailable] = {
     "multiagent": Unavailable(({}, None), _MULTI_AGENT),
     "policies": Unavailable(({}, None), _MULTI_AGENT),
@@ -195,11 +266,9 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "input": Unavailable(("sampler",), _OFFLINE),
     "input_": Unavailable(("sampler",), _OFFLINE),
     "output": Unavailable((None,), _OFFLINE),
-    "horizon": Unavailable((None,), "use env_config={'max_episode_steps': ...}, or gymnasium.wrappers.TimeLimit"),
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
-    "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable(
         (False,), "leave it out: PQN and what learns from a replay take it, IMPALA, APPO and A3C always do so"
@@ -228,7 +297,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "torch_compile_worker_dynamo_mode": Unavailable((None,), _NO_COMPILE),
     # Settings of some algorithms that all of Ray's configs carry.
     "max_requests_in_flight_per_sampler_worker": Unavailable((2,), "each round asks every worker once"),
-    "max_sample_requests_in_flight_per_worker": Unavailable((2,), "use max_requests_in_flight_per_sampler_worker"),
     "max_requests_in_flight_per_aggregator_worker": Unavailable((2,), "an aggregator has one batch to join at a time"),
     "use_critic": Unavailable((True,), "V-trace needs the critic"),
     "use_gae": Unavailable((True,), "V-trace has its own advantages"),
@@ -238,8 +306,84 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "use_worker_filter_stats": Unavailable((True,), "the statistics of all workers are always merged"),
     "remote_env_batch_wait_ms": Unavailable((0,), "environments live in their worker's process; use more workers"),
     "_learner_class": Unavailable((None,), "override Algorithm.make_learner"),
+    "learner_class": Unavailable((None,), "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"),
+    "learner_config_dict": Unavailable(({}, None), "give these values to custom_loss and auxiliary_losses themselves"),
+    "worker_cls": Unavailable((None,), "workers are always RolloutWorkers"),
+    "sample_collector": Unavailable((None,), "workers write the rows of a batch as they come"),
+    "optimization_config": Unavailable((None,), "use actor_lr, critic_lr and alpha_lr"),
+    **dict.fromkeys(
+        ("env_to_module_connector", "module_to_env_connector", "learner_connector"),
+        Unavailable(
+            (None,),
+            "there are no connectors: observations are changed by env_wrappers and observation_filter, previous "
+            "actions and rewards come by model={'lstm_use_prev_action': True}, and auxiliary_losses are added",
+        ),
+    ),
+    **dict.fromkeys(
+        tuple(
+            f"add_default_connectors_to_{pipeline}_pipeline"
+            for pipeline in (
+                "env_to_module",
+                "module_to_env",
+                "learner",
+            )
+        ),
+        Unavailable((True,), "there are no connectors to leave out"),
+    ),
+    **dict.fromkeys(
+        (
+            *("on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end", "on_environment_created"),
+            *("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end"),
+            *("on_checkpoint_loaded", "on_env_runners_recreated", "on_evaluate_offline_start"),
+            *("on_evaluate_offline_end", "on_offline_eval_runners_recreated"),
+        ),
+        Unavailable(
+            (None,),
+            "make it a method of a class derived from DefaultCallbacks, and use "
+            ".callbacks(callbacks_class=MyCallbacks) (docs/callbacks.md)",
+        ),
+    ),
+    **dict.fromkeys(
+        ("num_sgd_iter", "sgd_minibatch_size"),
+        Unavailable((None, 1, "auto"), "a train batch makes one update here, whose rows are train_batch_size"),
+    ),
+    **dict.fromkeys(
+        ("max_requests_in_flight_per_learner", "max_requests_in_flight_per_aggregator_actor"),
+        Unavailable((2, 3, 10, 100), "a learner and an aggregator have one batch at a time"),
+    ),
+    "use_circular_buffer": Unavailable((True, False), "batches are replayed by replay_proportion"),
+    **{
+        name: Unavailable(defaults, "there is no circular buffer; use replay_proportion and replay_buffer_num_slots")
+        for name, defaults in (
+            ("circular_buffer_num_batches", (4, 8)),
+            ("circular_buffer_iterations_per_batch", (2, 20)),
+        )
+    },
+    "target_worker_clipping": Unavailable((2.0,), "ratios are clipped by clip_param alone"),
+    "simple_queue_size": Unavailable((32,), "use learner_queue_size"),
+    "torch_ddp_kwargs": Unavailable(({}, None), "gradients are summed by learner_collective"),
+    "_torch_grad_scaler_class": Unavailable((None,), "use torch_autocast, which needs no scaling of gradients"),
+    "_torch_lr_scheduler_classes": Unavailable((None,), "use a schedule: lr=[[0, 1e-3], [100_000, 1e-4]]"),
+    "custom_resources_per_learner": Unavailable(({}, None), "a learner claims num_cpus_per_learner and num_gpus"),
+    "custom_resources_for_main_process": Unavailable(({}, None), "this process claims CPUs alone"),
+    **dict.fromkeys(
+        ("offline_evaluation_interval", "num_offline_eval_runners", "offline_evaluation_type"),
+        Unavailable((None, 0), _OFFLINE),
+    ),
+    # Of Ray 0.8.
+    "soft_q": Unavailable((False,), "use exploration_config={'type': 'SoftQ', 'temperature': 1.0}"),
+    "softmax_temp": Unavailable((1.0,), "use exploration_config={'type': 'SoftQ', 'temperature': 1.0}"),
+    "parameter_noise": Unavailable((False,), "use exploration_config={'type': 'ParameterNoise'}"),
+    "exploration_should_anneal": Unavailable((True,), "equal initial_scale and final_scale in exploration_config"),
+    "_fake_sampler": Unavailable((False,), "samples come from the environment"),
+    "grads_per_step": Unavailable((100,), "use min_sample_timesteps_per_iteration"),
+    "eager": Unavailable((False,), "there is no TensorFlow"),
+    "input_evaluation": Unavailable((None, [], ["is", "wis"]), _OFFLINE),
+    **dict.fromkeys(
+        ("memory", "memory_per_worker", "object_store_memory", "object_store_memory_per_worker"),
+        Unavailable((0, None), "runtime.init(object_store_memory=...) bounds the store of the whole session"),
+    ),
     "rl_module_spec": Unavailable((None,), "use model, or override Algorithm.make_policy_spec"),
-    "enable_async_evaluation": Unavailable((False,), "use evaluation_parallel_to_training"),
     "logger_creator": Unavailable((None,), "use tune.run(callbacks=[...]), or on_train_result of your callbacks"),
     "logger_config": Unavailable((None,), "use tune.run(callbacks=[...]), or on_train_result of your callbacks"),
     "fake_sampler": Unavailable((False,), "samples come from the environment"),
@@ -255,46 +399,85 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "use_state_preprocessor": Unavailable(
         (False,), "networks read observations as they are; use more fcnet_hiddens in policy_model_config"
     ),
-    "_fake_gpus": Unavailable((False,), "set num_gpus=0 to do without one"),
+    # Of Stable-Baselines3.
+    "use_sde": Unavailable((False,), "use .training(model={'use_sde': True})"),
+    "use_sde_at_warmup": Unavailable((False,), "use exploration_config={'random_timesteps': 0}"),
+    "sde_sample_freq": Unavailable((-1,), "use .training(model={'sde_sample_freq': 4})"),
+    "rollout_buffer_class": Unavailable(
+        (None,), "a train batch is a SampleBatch; see postprocess in docs/callbacks.md"
+    ),
+    "rollout_buffer_kwargs": Unavailable((None, {}), "a train batch is a SampleBatch"),
+    "optimize_memory_usage": Unavailable(
+        (False,), "a replay stores every observation once; use replay_buffer_config={'frame_stack_axis': -1} for stacks"
+    ),
+    "zero_policy": Unavailable((True,), "directions start from the policy's initial weights"),
+    "alive_bonus_offset": Unavailable((0,), "use .environment(env_wrappers=[{'TransformReward': {'func': function}}])"),
 }
 
-# What other libraries call it: a hint in the error message, since the values do not always mean the same.
-ELSEWHERE: Mapping[str, str] = {
-    "learning_rate": "lr",
-    "n_envs": "num_envs_per_worker",
-    "num_envs": "num_envs_per_worker",
-    "n_steps": "rollout_fragment_length",
-    "num_steps": "rollout_fragment_length",
-    "batch_size": "sgd_minibatch_size",
-    "n_epochs": "num_sgd_iter",
-    "update_epochs": "num_sgd_iter",
-    "gae_lambda": "lambda_",
-    "clip_range": "clip_param",
-    "clip_coef": "clip_param",
-    "ent_coef": "entropy_coeff",
-    "vf_coef": "vf_loss_coeff",
-    "max_grad_norm": "grad_clip",
-    "policy_kwargs": "model",
-    "env_id": "env",
-    "wrapper_class": "env_wrappers",
+# What other libraries (and, where they say so, other algorithms of Ray) call it: a hint in the error message, since the
+# values do not always mean the same. The first hint counts whose settings, joined by +, the algorithm has.
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "learning_rate": ("lr",),
+    "n_envs": ("num_envs_per_worker",),
+    "num_envs": ("num_envs_per_worker",),
+    "n_steps": ("n_step", "rollout_fragment_length"),
+    "num_steps": ("rollout_fragment_length",),
+    "batch_size": ("sgd_minibatch_size", "train_batch_size"),
+    "n_epochs": ("num_sgd_iter",),
+    "update_epochs": ("num_sgd_iter",),
+    "gae_lambda": ("lambda_",),
+    "clip_range": ("clip_param",),
+    "clip_range_vf": ("vf_clip_param",),
+    "clip_coef": ("clip_param",),
+    "ent_coef": ("entropy_coeff", "initial_alpha+target_entropy"),
+    "vf_coef": ("vf_loss_coeff",),
+    "max_grad_norm": ("grad_clip",),
+    "normalize_advantage": ("standardize_advantages",),
+    "rms_prop_eps": ("rmsprop_epsilon",),
+    "use_rms_prop": ("opt_type",),
+    "optimizer_class": ("opt_type",),
+    "target_update_interval": ("target_network_update_freq",),
+    "target_network_update_freq": ("target_update_frequency",),
+    "target_policy_noise": ("target_noise",),
+    "train_freq": ("rollout_fragment_length+training_intensity", "rollout_fragment_length"),
+    "gradient_steps": ("training_intensity",),
+    "action_noise": ("exploration_config",),
+    "policy_kwargs": ("model",),
+    "tensorboard_log": ("log_dir",),
+    "verbose": ("log_level",),
+    "device": ("num_gpus",),
+    "stats_window_size": ("metrics_num_episodes_for_smoothing",),
+    "eval_freq": ("evaluation_interval",),
+    "n_eval_episodes": ("evaluation_duration",),
+    "n_delta": ("num_rollouts",),
+    "n_top": ("rollouts_used",),
+    "delta_std": ("noise_stdev",),
+    "env_id": ("env",),
+    "wrapper_class": ("env_wrappers",),
 }
 
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.
 SECTION_ALIASES: Mapping[str, str] = {"env_runners": "rollouts", "rl_module": "training"}
+_OF_FAULTS = frozenset(
+    {
+        "recreate_failed_workers",
+        "ignore_worker_failures",
+        "restart_failed_sub_environments",
+        "max_num_worker_restarts",
+        "delay_between_worker_restarts_s",
+        "num_consecutive_worker_failures_tolerance",
+    }
+)
 GUESTS: Mapping[str, frozenset[str]] = {
-    "rollouts": frozenset(
+    "rollouts": _OF_FAULTS,
+    "env_runners": frozenset(
         {
-            "recreate_failed_workers",
-            "ignore_worker_failures",
-            "restart_failed_sub_environments",
-            "max_num_worker_restarts",
-            "delay_between_worker_restarts_s",
-            "num_consecutive_worker_failures_tolerance",
+            *("explore", "exploration_config"),
+            *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
+            *_OF_FAULTS,
         }
     ),
-    "env_runners": frozenset(
-        {"explore", "exploration_config", "num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"}
-    ),
+    "training": frozenset({"clip_actions"}),
     "resources": frozenset({"num_learners", "num_cpus_per_learner"}),
     "learners": frozenset({"num_gpus"}),
 }
@@ -324,11 +507,16 @@ def translate(name: str, value) -> tuple[str, Any]:
 
 
 def value_today(name: str, value):
-    """What a setting's value of any era is called here; any other value as it is."""
-    today = VALUES_TODAY.get((name, value)) if isinstance(value, str) else None
+    """What a setting's value of any era is called here; any other value as it is.
+
+    A class of torch that stands for an activation becomes its name, which files and checkpoints can hold.
+    """
+    if isinstance(value, dict):
+        return {key: activation_today(item) for key, item in value.items()}
+    today = VALUES_TODAY.get((name, value)) if isinstance(value, str | int) else None
     if today is None:
         return value
-    tell_once(value, f"{name}={value!r} is {today[0]!r} here: {today[1]}")
+    tell_once(f"{name}={value}", f"{name}={value!r} is {today[0]!r} here: {today[1]}")
     return today[0]
 
 

@@ -22,8 +22,29 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
+        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
+        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
+        int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
+        learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000,
+        tau: float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
+        dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
+        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
+        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
+        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, epsilon: Any=...,
+        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., model_config:
+        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., max_requests_in_flight_per_env_runner:
+        int=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+    ) -> C: ...
+    def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
+    def rl_module(
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
+        Mapping[str, Any]=..., max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float |
+        OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by:
+        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
+        "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
+        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
         auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000, tau: float=1.0,
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
@@ -31,11 +52,10 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
         num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, epsilon: Any=..., train_batch_size_per_learner:
-        int=..., model_config: Mapping[str, Any]=..., exploration_final_eps: Any=...
+        int=2, max_requests_in_flight_per_replay_worker: int=2, epsilon: Any=...,
+        max_sample_requests_in_flight_per_worker: int=..., exploration_initial_eps: Any=..., exploration_final_eps:
+        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
-    def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
-    rl_module = training
     def build(self, env: Any=None) -> ApexDQN: ...
     build_algo = build
 

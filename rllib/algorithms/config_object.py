@@ -215,20 +215,23 @@ class ConfigObject(Settings):
         resolved: dict[str, Any] = {}
         refused = []
         for section_, name, value in self._flattened(given, section_name):
-            canonical, value = self._translated(name, value)
+            canonical, translated = self._translated(name, value)
+            translated = aliases.value_today(canonical, translated)
+            if translated is aliases.NOTHING:
+                continue
             setting = self.settings.get(canonical)
             if setting is None:
-                problem = self._without_setting(name, value)
+                problem = self._without_setting(name, canonical, value)
             elif canonical not in resolved:
-                resolved[canonical] = value
+                resolved[canonical] = translated
                 problem = self._misplaced(setting, name, section_)
-            elif setting.merged and isinstance(value, Mapping):
-                resolved[canonical] = {**resolved[canonical], **value}
+            elif isinstance(translated, Mapping) and (setting.merged or self._is_part(name)):
+                resolved[canonical] = {**resolved[canonical], **translated}
                 problem = None
-            elif _is_same(value, resolved[canonical]):
+            elif _is_same(translated, resolved[canonical]):
                 problem = None
             elif canonical in aliases.LARGER_OF_TWO:
-                resolved[canonical] = max(value, resolved[canonical])
+                resolved[canonical] = max(translated, resolved[canonical])
                 problem = None
             else:
                 problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
@@ -236,16 +239,26 @@ class ConfigObject(Settings):
                 refused.append(problem)
         if refused:
             raise TypeError("\n".join(refused))
+        if given.get("_fake_gpus"):
+            resolved["num_gpus"] = 0
         return resolved
 
     def _translated(self, name: str, value) -> tuple[str, Any]:
         if name in self.settings:
-            return name, aliases.value_today(name, value)
+            return name, value
         if name in self.own_aliases:
             canonical, changed = self.own_aliases[name]
             aliases.tell_once(name, f"the setting {name} is a part of {canonical} here")
             return canonical, changed(value)
         return aliases.translate(name, value)
+
+    def places(self, given: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
+        """Setting -> where a dict sets it: in which section's dict, and under which name of any era."""
+        today = {**aliases.ALIASES, **{name: alias[0] for name, alias in self.own_aliases.items()}}
+        return {
+            name if name in self.settings else today.get(name, name): (section_, name)
+            for section_, name, _ in self._flattened(given, None)
+        }
 
     def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
         """(section, name, value) of what was given; a section's dict is opened."""
@@ -262,17 +275,21 @@ class ConfigObject(Settings):
     def _misplaced(self, setting: Setting, name: str, section_name: str | None) -> str | None:
         own = aliases.SECTION_ALIASES.get(section_name, section_name)
         guests = aliases.GUESTS.get(section_name, frozenset())
-        if section_name is None or setting.section == own or setting.name in guests or name in self.own_aliases:
+        if section_name is None or setting.section == own or setting.name in guests or self._is_part(name):
             return None
         right = f".{setting.section}({setting.name}=...)"
         return f"{name} is a setting of .{setting.section}(), not of .{section_name}(). Use {right}."
 
-    def _without_setting(self, name: str, value) -> str | None:
+    def _is_part(self, name: str) -> bool:
+        """Whether the name is another era's for a part of a setting, or for its value in another form."""
+        return name in self.own_aliases or name in aliases.VALUE_CHANGES
+
+    def _without_setting(self, name: str, canonical: str, value) -> str | None:
         """Deals with a name that has no setting: None if it may be passed over, else the refusal."""
         if name in aliases.IGNORED:
             aliases.tell_once(name, f"{name} has no effect here: {aliases.IGNORED[name]}")
             return None
-        unavailable = aliases.UNAVAILABLE.get(name)
+        unavailable = aliases.UNAVAILABLE.get(name) or aliases.UNAVAILABLE.get(canonical)
         if unavailable is None:
             return self._unknown(name)
         if any(_is_same(value, harmless) for harmless in self.harmless.get(name, unavailable.harmless)):
@@ -280,22 +297,23 @@ class ConfigObject(Settings):
         return f"{name}={shortened(value)} cannot be used: {unavailable.sentence}."
 
     def _find(self, name: str) -> Setting | None:
-        if name in self.settings or name in aliases.VALUE_CHANGES or name in self.own_aliases:
+        if name in self.settings or self._is_part(name):
             return self.settings.get(name)
         return self.settings.get(aliases.ALIASES.get(name))
 
     def _unknown(self, name: str, with_sections: bool = False) -> str:
         known = [*self.settings, *(old for old, new in aliases.ALIASES.items() if new in self.settings)]
-        near = nearest(name, [*known, *self.sections] if with_sections else known)
-        elsewhere = aliases.ELSEWHERE.get(name)
-        if elsewhere in self.settings:
-            near = [elsewhere]
+        if name in aliases.ELSEWHERE:  # a word that is known means what it means, whatever it looks like
+            hints = (hint.split("+") for hint in aliases.ELSEWHERE[name])
+            near = next((hint for hint in hints if self.settings.keys() >= set(hint)), [])
+        else:
+            near = nearest(name, [*known, *self.sections] if with_sections else known)
         kind = "setting or section" if with_sections else "setting"
         hint = f" Did you mean {' or '.join(map(self._place, near))}?" if near else ""
         return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
 
     def _place(self, name: str) -> str:
-        setting = self._find(name)
+        setting = self.settings.get(name) or self.settings.get(aliases.ALIASES.get(name))
         return f".{name}()" if setting is None else f".{setting.section}({name}=...)"
 
     def _refuse_if_frozen(self, name: str) -> None:

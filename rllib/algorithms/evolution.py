@@ -36,7 +36,7 @@ _WITHOUT_EFFECT = {
     "lr": "the step size is stepsize (ES) or sgd_stepsize (ARS)",
     "lr_schedule": "the step size is stepsize (ES) or sgd_stepsize (ARS), a number or a schedule",
     "opt_type": "ES steps by Adam, ARS by plain gradient ascent",
-    "adam_epsilon": "leave it out",
+    **dict.fromkeys(("adam_epsilon", "weight_decay"), "leave it out"),
     **dict.fromkeys(("decay", "momentum", "rmsprop_epsilon"), "leave it out, it is RMSprop's"),
     **dict.fromkeys(("grad_clip", "grad_clip_by"), "leave it out, the returns are scaled before they move anything"),
     **dict.fromkeys(

@@ -54,10 +54,36 @@ def of_epsilon(value) -> dict:
     return {"type": "EpsilonGreedy", "initial_epsilon": initial, "final_epsilon": final, "epsilon_timesteps": end}
 
 
+def _of_key(key: str):
+    """An alias: a setting of its own in another era, a key of exploration_config here."""
+    return "exploration_config", lambda value: {key: value}
+
+
+# Ray 0.8 writes the length of a schedule as a product of two settings; see `exploration_settings`.
+_SCHEDULE_OF_0_8 = {name: _of_key(name) for name in ("exploration_fraction", "schedule_max_timesteps")}
 # Names of other eras that mean an exploration_config where actions are chosen by their values.
 EPSILON_ALIASES = {
     "epsilon": ("exploration_config", of_epsilon),
-    "exploration_final_eps": ("exploration_config", lambda value: {"final_epsilon": value}),
+    "exploration_initial_eps": _of_key("initial_epsilon"),
+    "exploration_final_eps": _of_key("final_epsilon"),
+    **_SCHEDULE_OF_0_8,
+    "per_worker_exploration": (
+        "exploration_config", lambda value: {"type": "PerWorkerEpsilonGreedy" if value else "EpsilonGreedy"}
+    ),
+}  # fmt: skip
+# The same for noise on continuous actions.
+NOISE_ALIASES = {
+    "pure_exploration_steps": _of_key("random_timesteps"),
+    "exploration_final_scale": _of_key("final_scale"),
+    "exploration_ou_noise_scale": _of_key("ou_base_scale"),
+    "exploration_ou_theta": _of_key("ou_theta"),
+    "exploration_ou_sigma": _of_key("ou_sigma"),
+    "exploration_gaussian_sigma": _of_key("stddev"),
+    **_SCHEDULE_OF_0_8,
+    "per_worker_exploration": (
+        "exploration_config",
+        lambda value: {"type": f"{'PerWorker' if value else ''}OrnsteinUhlenbeckNoise"},
+    ),
 }
 
 # Why a type does not go with an algorithm that has none of its group.
@@ -73,10 +99,22 @@ _REASONS = {
 def exploration_settings(config: Mapping, default: Mapping) -> dict:
     """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
     kind = config.get("type", default["type"])
-    kind = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
-    of_type = {field.name: field.default for field in msgspec.structs.fields(KINDS[kind])} if kind in KINDS else {}
+    if not (isinstance(kind, str) or _is_own(kind)):
+        kind = getattr(kind, "__name__", repr(kind))
+    described = KINDS.get(kind, kind)
+    fields = () if isinstance(described, str) else msgspec.structs.fields(described)
+    of_type = {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT}
     of_algorithm = default if kind == default["type"] else {}
-    return {**of_type, **of_algorithm, **config, "type": kind}
+    settings = {**of_type, **of_algorithm, **config, "type": kind}
+    if settings.keys() >= _SCHEDULE_OF_0_8.keys():
+        length = settings.pop("exploration_fraction") * settings.pop("schedule_max_timesteps")
+        settings["epsilon_timesteps" if "epsilon_timesteps" in of_type else "scale_timesteps"] = int(length)
+    return settings
+
+
+def _is_own(kind) -> bool:
+    """Whether a type is a class of the user's, derived from Exploration."""
+    return isinstance(kind, type) and issubclass(kind, ex.Exploration) and kind not in _TYPES
 
 
 def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
@@ -92,7 +130,7 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
             f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
             "Use StochasticSampling, or let the environment take all parts of an action in one array."
         )
-    return KINDS[kind](**settings).for_actions(action_space)
+    return KINDS.get(kind, kind)(**settings).for_actions(action_space)
 
 
 def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
@@ -100,11 +138,22 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
     advice = f"Use .exploration(exploration_config={dict(default)!r})."
+    if _is_own(kind):
+        try:
+            kind(**settings)
+        except (TypeError, ValueError) as error:
+            return f"exploration_config: {kind.__name__} cannot be made of {settings}: {error}"
+        return None
     if kind not in kinds:
         reason = f" ({kind}: {_REASONS[kind]})" if kind in _REASONS else ""
         return (
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
-            f"{' or '.join(kinds)}{reason}. {advice}"
+            f"{' or '.join(kinds)}{reason}, or by a class of your own derived from Exploration. {advice}"
+        )
+    if _SCHEDULE_OF_0_8.keys() & settings.keys():
+        return (
+            "exploration_config: exploration_fraction and schedule_max_timesteps are two factors of one number of "
+            "steps, and one is missing. Use epsilon_timesteps (or scale_timesteps, for noise on continuous actions)."
         )
     known = KINDS[kind].__struct_fields__
     unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)

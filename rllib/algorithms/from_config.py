@@ -18,11 +18,26 @@ from rllib.env.wrappers import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores
+from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores, tell_crowd
 from rllib.learners.learner_group import GroupSettings
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
 
 logger = logging.getLogger(__name__)
+
+
+# torch's AdamW has it by default.
+_DECAY_OF_ADAMW = 0.01
+
+
+def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
+    """Of the optimizers that move networks."""
+    decay = config.weight_decay
+    if decay is None:
+        decay = _DECAY_OF_ADAMW if config.opt_type == "adamw" else 0.0
+    return OptimizerSettings(
+        config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon, weight_decay=decay
+    )
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
@@ -259,6 +274,13 @@ def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
             "num_gpus_per_worker",
         ),
     ]
+
+
+def tell_crowds(config: AlgorithmConfig) -> None:
+    """Logs where more workers are asked for than there are CPUs."""
+    evaluation = config.get_evaluation_config_object()
+    tell_crowd("rollout workers", config.num_rollout_workers, config.num_cpus_per_worker)
+    tell_crowd("evaluation workers", config.evaluation_num_workers, evaluation.num_cpus_per_worker)
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from gymnasium import spaces
 
+from rllib.algorithms import from_config
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.algorithms.sections import Merged, at_least, section
@@ -204,10 +205,7 @@ class OffPolicyActorCritic(OffPolicy):
 
     def optimizer_settings(self) -> OptimizerSettings:
         """Of the actor's and the critics' optimizers."""
-        config = self.config
-        return OptimizerSettings(
-            config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
-        )
+        return from_config.optimizer_settings(self.config)
 
     def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         config, optimizer = self.config, self.optimizer_settings()

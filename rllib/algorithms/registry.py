@@ -30,6 +30,35 @@ ALGORITHMS = {
 # Other names that Ray has for them
 ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}
 
+_OFFLINE = "offline data is not available yet; algorithms learn from an environment"
+_MULTI_AGENT = "multi-agent training is not available yet; one policy learns in a single-agent environment"
+_MODEL_BASED = "no algorithm here learns a model of the environment. Use SAC or TD3, which need few steps"
+_BANDITS = "there are no bandits; a bandit is an environment whose episodes have one step, for PPO or DQN"
+# Algorithms of other libraries that are known and not here: why, or what to use instead.
+ABSENT = {
+    **dict.fromkeys(("BC", "MARWIL", "CQL", "CRR", "DT", "IQL", "AWR"), _OFFLINE),
+    **dict.fromkeys(("QMIX", "MADDPG", "AlphaStar", "MAPPO", "VDN"), _MULTI_AGENT),
+    **dict.fromkeys(("Dreamer", "DreamerV2", "DreamerV3", "MBMPO"), _MODEL_BASED),
+    **dict.fromkeys(("BanditLinUCB", "BanditLinTS"), _BANDITS),
+    **dict.fromkeys(("AlphaZero", "LeelaChessZero", "MuZero"), "no algorithm here plans by a search in a tree"),
+    "MAML": "no algorithm here learns to learn. Use PPO, and go on from its checkpoint on each task",
+    "SlateQ": "no algorithm here chooses slates. Use PPO with a MultiDiscrete action space",
+    "DDPPO": "use PPO with .learners(num_learners=2): each learner updates on a part of every minibatch",
+    "TRPO": "use PPO, whose clipped loss is its first-order form",
+    **dict.fromkeys(("ACKTR", "ACER"), "use A2C or PPO"),
+    "PPO2": "use PPO",
+    "QRDQN": "use DQN with .training(num_atoms=51), which learns the distribution of returns, or Rainbow",
+    "C51": "use DQN with .training(num_atoms=51, v_min=..., v_max=...)",
+    "IQN": "use DQN with .training(num_atoms=51), which learns the distribution of returns, or Rainbow",
+    "HER": "it is a replay: .training(replay_buffer_config={'type': 'HerReplayBuffer'}) of DQN, SAC, TD3 or DDPG",
+    "RecurrentPPO": "use PPO with .training(model={'use_lstm': True}) (docs/memory.md)",
+    "RNNSAC": "use R2D2, or PPO with .training(model={'use_lstm': True}) (docs/memory.md)",
+    "MaskablePPO": "use PPO, which reads masks from the observation (docs/masks.md)",
+    "RandomAgent": "use rllib check-env ENV, or .exploration(exploration_config={'type': 'Random'}) of DQN",
+}
+
+_typed: dict[str, type] = {}
+
 
 def algorithm_names() -> list[str]:
     """The algorithms that are built in."""
@@ -40,17 +69,72 @@ def get_algorithm_class(name: str) -> type:
     """The class of an algorithm: get_algorithm_class("PPO") is PPO. Upper and lower case are the same.
 
     Raises:
-        ValueError: if there is none of this name; tells which there are.
+        ValueError: if there is none of this name; tells which there are, or what to use instead.
     """
-    by_lower = {each.lower(): known for each, known in (*zip(ALGORITHMS, ALGORITHMS), *ALSO.items())}
-    known = by_lower.get(name.lower()) if isinstance(name, str) else None
+    if name in _typed:
+        return _typed[name]
+    known = _by_lower(name, {**dict(zip(ALGORITHMS, ALGORITHMS)), **ALSO})
     if known is None:
-        near = nearest(name, ALGORITHMS) if isinstance(name, str) else []
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise ValueError(f"there is no algorithm {name!r}.{hint} There are: {', '.join(ALGORITHMS)}.")
+        raise ValueError(f"there is no algorithm {name!r}{_why_not(name)}")
     return getattr(importlib.import_module(ALGORITHMS[known]), known)
 
 
 def get_algorithm_config(name: str):
     """A new config of that algorithm with its defaults: get_algorithm_config("PPO") is PPOConfig(); raises as above."""
     return get_algorithm_class(name).get_default_config()
+
+
+def register_typed_algorithm(name: str) -> None:
+    """Registers the class of algorithm that "module:Class" names, since the user has typed this name.
+
+    Names in files and checkpoints never import a module of the user's; one that was typed may. Does nothing for a name
+    without a colon; `get_algorithm_class` reports what is wrong with it.
+
+    Raises:
+        ValueError: if there is no such module, or no such class of algorithms in it.
+    """
+    module_name, _, class_name = name.rpartition(":")
+    if not module_name or name in _typed:
+        return
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not module_name.startswith(error.name or "?"):
+            raise  # the module is there, but something that it imports is not
+        raise ValueError(
+            f"algorithm {name!r} names the module {module_name!r}, which cannot be found ({error}). Install it, or "
+            "start from the directory it lies in."
+        ) from None
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and hasattr(found, "config_class")):
+        own = [key for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "config_class")]
+        has = f" It has {', '.join(own)}." if own else ""
+        raise ValueError(f"the module {module_name!r} has no class of algorithms {class_name!r}.{has}")
+    _typed[name] = found
+
+
+def absent(name: str) -> str | None:
+    """What to use instead of a known algorithm that is not here, or why there is none; None for any other name."""
+    known = _by_lower(name, dict(zip(ABSENT, ABSENT)))
+    return ABSENT.get(known)
+
+
+def _by_lower(name, table: dict[str, str]) -> str | None:
+    lower = {each.lower(): known for each, known in table.items()}
+    return lower.get(name.lower()) if isinstance(name, str) else None
+
+
+def _why_not(name) -> str:
+    """The end of the sentence that there is no algorithm of this name."""
+    if not isinstance(name, str):
+        name = ""
+    if instead := absent(name):
+        return f": {instead}."
+    if ":" in name:
+        return (
+            ": a class of your own is imported only where its name is typed on the command line, as in rllib train "
+            f"{name} ENV (with a file or a run, --algo {name}). In a program, give the class itself, or its config."
+        )
+    near = nearest(name, ALGORITHMS)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f".{hint} There are: {', '.join(ALGORITHMS)}."

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration_config import OF_ACTIONS
+from rllib.algorithms.exploration_config import NOISE_ALIASES, OF_ACTIONS
 from rllib.algorithms.off_policy_actor_critic import (
     CRITICS,
     REPLAY_OF_A_MILLION,
@@ -49,6 +49,7 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         "ou_sigma": 0.2, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000,
     }  # fmt: skip
     own_aliases: ClassVar[dict] = {
+        **NOISE_ALIASES,
         "actor_hiddens": _of_network("policy_model_config", "fcnet_hiddens"),
         "actor_hidden_activation": _of_network("policy_model_config", "fcnet_activation"),
         "critic_hiddens": _of_network("q_model_config", "fcnet_hiddens"),

@@ -1,5 +1,7 @@
 """The directory of a run of `rllib train`: what was asked for, results and checkpoints, from which it can go on."""
 
+import contextlib
+import math
 import re
 import shutil
 import time
@@ -17,9 +19,17 @@ from rllib.runs.files import UNREADABLE, numbered, read_regular, write_whole
 from rllib.runs.run_log import RunLog
 
 SPEC = "run.json"
+BEST = "best.json"
 # Where no number of iterations is given, the state is saved after the first iteration and when a run is twice as old as
 # at the last time, at these intervals: a run that fails has something to go back to, and loses half of it at most.
 MIN_SAVE_S, SAVE_EVERY_S = 5.0, 300.0
+
+
+class _Best(msgspec.Struct):
+    """The checkpoint that a run keeps as its best, and its return."""
+
+    checkpoint: str
+    episode_reward_mean: float
 
 
 class RunDirectory:
@@ -31,6 +41,7 @@ class RunDirectory:
     Attributes:
         log: what writes its files; it keeps other processes from training there.
         checkpoint: the newest one; None if there is none.
+        best: the one that `save_if_best` keeps; None if there is none.
 
     Raises:
         Mistake: if another process trains there.
@@ -44,6 +55,11 @@ class RunDirectory:
             raise Mistake(str(error)) from None
         self._began_at, self._passing = time.monotonic(), None
         self._saved_at = self._began_at
+        self.best, self.best_return = None, -math.inf
+        with contextlib.suppress(FileNotFoundError):
+            kept = msgspec.json.decode((path / BEST).read_bytes(), type=_Best)
+            if OF_ITERATION.fullmatch(kept.checkpoint) and (path / kept.checkpoint).is_dir():
+                self.best, self.best_return = path / kept.checkpoint, kept.episode_reward_mean
 
     @classmethod
     def new(cls, results: Path, spec: RunSpec) -> Self:
@@ -98,7 +114,7 @@ class RunDirectory:
     @property
     def iteration(self) -> int:
         """Of the newest checkpoint; 0 if there is none."""
-        return int(OF_ITERATION.fullmatch(self.checkpoint.name)[1]) if self.checkpoint else 0
+        return _iteration(self.checkpoint) if self.checkpoint else 0
 
     def read_spec(self) -> RunSpec:
         """What was asked for."""
@@ -124,6 +140,23 @@ class RunDirectory:
             self.save(algorithm, iteration)
             self._passing = self.checkpoint
 
+    def save_if_best(self, algorithm, iteration: int, result: Mapping, every: int) -> None:
+        """Saves if no return was as high: that of the evaluation, in an iteration with one; the earlier best goes.
+
+        Args:
+            algorithm, iteration, every: as for `save_if_due`, whose checkpoints of each `every` iterations stay.
+            result: of the iteration.
+        """
+        score = (result.get("evaluation") or result)["episode_reward_mean"]
+        if not score > self.best_return:
+            return
+        earlier = self.best
+        self.save(algorithm, iteration)
+        self.best, self.best_return = self.checkpoint, score
+        write_whole(self.path / BEST, msgspec.json.encode(_Best(self.best.name, score)) + b"\n")
+        if earlier is not None and earlier != self.best and not (every and _iteration(earlier) % every == 0):
+            shutil.rmtree(earlier, ignore_errors=True)
+
     def save(self, algorithm, iteration: int) -> None:
         """Writes the checkpoint of an iteration, unless it has been written."""
         path = self.path / f"checkpoint_{iteration:06}"
@@ -131,7 +164,8 @@ class RunDirectory:
             algorithm.save(path)
             self.checkpoint = path
             if self._passing is not None:
-                shutil.rmtree(self._passing)
+                if self._passing != self.best:
+                    shutil.rmtree(self._passing)
                 self._passing = None
         self._saved_at = time.monotonic()
 
@@ -141,6 +175,10 @@ def refuse_used_name(results: Path, spec: RunSpec) -> None:
     if spec.name and (path := results / _file_name(spec.name)).exists():
         go_on = f", or go on with it: rllib train --resume {path}" if (path / SPEC).exists() else ""
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")
+
+
+def _iteration(checkpoint: Path) -> int:
+    return int(OF_ITERATION.fullmatch(checkpoint.name)[1])
 
 
 def _file_name(name: str) -> str:

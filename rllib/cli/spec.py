@@ -1,5 +1,6 @@
 """The specification of a run: a YAML file, the command line, or the command line over the file."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 import rllib
+from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.values import merged, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
 from rllib.tune.search_space import holds_domains
@@ -64,7 +66,8 @@ def load_spec(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} holds {len(experiments)} experiments: {', '.join(experiments)}. Use a file for each.")
     if experiments and len(content) == 1:
         content = {"name": experiments[0], **content[experiments[0]]}
-    refuse_unknown(content, (*RunSpec.__struct_fields__, *SEARCH_KEYS), str(path))
+    content.pop("pass_criteria", None)  # of Ray's release tests
+    refuse_unknown(content, dict.fromkeys((*RunSpec.__struct_fields__, *SEARCH_KEYS)), str(path))
     for theirs, ours in (("run", "algorithm"), ("num_samples", "trials")):
         if theirs in content:
             content[ours] = content.pop(theirs)
@@ -79,19 +82,36 @@ def is_search(keys: Mapping[str, Any]) -> bool:
     return holds_domains([keys.get("env"), keys.get("config")])
 
 
+def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `below` with those of `above` over them; a setting stands over the same one under any of its names.
+
+    Raises:
+        TypeError: if a setting of both has two names on one side, too.
+    """
+    keys, name = merged(below, above), above.get("algorithm") or below.get("algorithm")
+    lower, upper = below.get("config"), above.get("config")
+    if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+        with contextlib.suppress(ValueError):  # whoever makes the config tells that there is no such algorithm
+            config = get_algorithm_config(name)
+            under, over = config.places(lower), config.places(upper)
+            if any(under[setting] != over[setting] for setting in under.keys() & over.keys()):
+                keys["config"] = merged(config.overrides(**lower), config.overrides(**upper))
+    return keys
+
+
 def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:
     """The file's keys with those of the command line over them.
 
     Raises:
         ValueError: naming the key whose value is missing or of the wrong type.
     """
-    keys = merged(below, above)
+    keys = merged_keys(below, above)
     _refuse_missing(keys, where)
     for key in ("trials", "checkpoint_at_end"):  # of a search of one run
         keys.pop(key, None)
     config = keys.get("config")
-    if "env" not in keys and isinstance(config, dict) and "env" in config:
-        keys["env"] = config["env"]
+    if isinstance(config, dict) and "env" in config:
+        keys.setdefault("env", config["env"])
         keys["config"] = {key: value for key, value in config.items() if key != "env"}
     stop = keys.get("stop")
     for key, value in stop.items() if isinstance(stop, dict) else ():

@@ -11,12 +11,17 @@ from pathlib import Path
 import click
 import msgspec
 
-from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.algorithms.registry import (
+    algorithm_names,
+    get_algorithm_class,
+    get_algorithm_config,
+    register_typed_algorithm,
+)
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
-from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
-from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
+from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec, merged_keys
+from rllib.cli.values import parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.metrics import Result
@@ -54,13 +59,17 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "
               "after the first, then ever more rarely, every five minutes at last, and only the newest is kept]; the "
               "last state is always saved.")  # fmt: skip
+@click.option("--keep-best", is_flag=True, help="Save whenever the return (of the evaluation, where there is one) is "
+              "the best so far, and keep that checkpoint beside the newest.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Ray's; it is always done.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
               "and what limits the run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
-def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoint_at_end, **options) -> None:
+def command(
+    words, file, resume, results_dir, quiet, verbose, profile, keep_best, checkpoint_at_end, **options
+) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
@@ -80,7 +89,9 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
                 run, spec, changed = _take_up(resume, words, {"file": file, **options})
         else:
             below, given = _keys(words, file, options)
-            if is_search(keys := merged(below, given)):
+            with user_input():
+                keys = merged_keys(below, given)
+            if is_search(keys):
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
                 importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
@@ -93,10 +104,11 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
         with shown_logs(display, verbose, quiet):
             algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
             try:
-                outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
+                run = run or RunDirectory.new(results_dir, spec)
+                outcome = _train(algorithm, spec, run, display, profile, keep_best or run.best is not None)
             finally:
                 algorithm.stop()
-        _tell(outcome)
+        _tell(outcome, spec.algorithm)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
@@ -110,16 +122,21 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         words = [word for word in words if "=" in word]
-        settings = merged(settings, parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]"))
+        typed = parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         given = {key: value for key, value in options.items() if value is not None}
-        given.update(config=settings, stop=parse_stop(options["stop"]))
+        given["stop"] = parse_stop(options["stop"])
         if names and not flags and len(names) == 2:
             given.update(algorithm=names[0], env=names[1])
-        elif names or not (file or {*flags, *settings} >= {"algorithm", "env"}):
+        elif names or not (file or {*flags, *settings, *typed} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
-        if typed := given.get("env"):
-            register_typed_function(typed)
-        return load_spec(find_file(file)) if file else {}, given
+        if env := given.get("env"):
+            register_typed_function(env)
+        if algorithm := given.get("algorithm"):
+            register_typed_algorithm(algorithm)
+        below = load_spec(find_file(file)) if file else {}
+        # What --config says stands below KEY=VALUE.
+        options = {"config": settings, "algorithm": given.get("algorithm") or below.get("algorithm")}
+        return below, {**given, "config": merged_keys(options, {"config": typed})["config"]}
 
 
 def _display(quiet: bool) -> QuietDisplay:
@@ -156,7 +173,7 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
     """
     if names := [word for word in words if "=" not in word]:
         raise Mistake(f"--resume goes on with the same algorithm and environment; leave out {' '.join(names)}")
-    fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq")]
+    fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq", "algorithm")]
     if fixed:
         flags = ", ".join(f"--{'num-samples' if name == 'trials' else name}" for name in fixed)
         raise Mistake(f"--resume goes on with what the run was begun with; leave out {flags}")
@@ -167,6 +184,10 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
         given["checkpoint_freq"] = options["checkpoint_freq"]
     run = RunDirectory.taken_up(path)
     before = msgspec.to_builtins(run.read_spec())
+    if algorithm := options["algorithm"]:
+        if algorithm != before["algorithm"]:
+            raise Mistake(f"--resume goes on with the same algorithm, {before['algorithm']}; leave out --algo")
+        register_typed_algorithm(algorithm)
     if stop:
         del before["stop"]
     return run, make_spec(before, given, "--resume"), given["config"]
@@ -191,6 +212,7 @@ class Outcome:
     Attributes:
         directory: where its files are.
         checkpoint: the last one; None if there is none.
+        best: the one with the best return, if it is kept.
         result: of the last iteration; None if there was none.
         reached: the threshold that ended it; None if something else did.
         signal: number of the one that interrupted it; None if none did.
@@ -200,6 +222,7 @@ class Outcome:
 
     directory: Path
     checkpoint: Path | None = None
+    best: Path | None = None
     result: dict | None = None
     reached: str | None = None
     signal: int | None = None
@@ -207,7 +230,9 @@ class Outcome:
     profile: str = ""
 
 
-def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, profiles: bool) -> Outcome:
+def _train(
+    algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, profiles: bool, keep_best: bool
+) -> Outcome:
     """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
 
     Raises:
@@ -236,6 +261,8 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
                         stop.check_keys(result)
                 outcome.reached = stop.reached("", result)
                 run.save_if_due(algorithm, iteration, spec.checkpoint_freq)
+                if keep_best:
+                    run.save_if_best(algorithm, iteration, result, spec.checkpoint_freq)
             log.finish()
             run.save(algorithm, iteration)
             if profiles:
@@ -257,10 +284,11 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
         display.close()
         log.close()
     outcome.signal, outcome.notices, outcome.checkpoint = interrupts.seen, log.notices, run.checkpoint
+    outcome.best = run.best
     return outcome
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, algorithm: str) -> None:
     """Where everything is, and what to do next."""
     for notice in outcome.notices:
         click.echo(notice, err=True)
@@ -279,7 +307,11 @@ def _tell(outcome: Outcome) -> None:
     if outcome.checkpoint is None:
         click.echo("checkpoint  none: the run was interrupted before the first")
         return
+    # A class of the user's is imported only where that is asked for.
+    own = ":" in algorithm
     click.echo(f"checkpoint  {outcome.checkpoint}")
-    click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}")
+    if outcome.best:
+        click.echo(f"best        {outcome.best}")
+    click.echo(f"evaluate    rllib evaluate {outcome.best or outcome.checkpoint}{' --load-user-code' if own else ''}")
     if outcome.signal:
-        click.echo(f"go on       rllib train --resume {outcome.directory}")
+        click.echo(f"go on       rllib train --resume {outcome.directory}{f' --algo {algorithm}' if own else ''}")

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.registry import get_algorithm_config, register_typed_algorithm
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import find_file, load_spec
-from rllib.cli.values import merged, nested, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.cli.spec import find_file, load_spec, merged_keys
+from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.env.registry import register_typed_function
 from rllib.progress import counted
 from rllib.tune import domains
@@ -103,12 +103,13 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
+        register_typed_algorithm(names[0])
         register_typed_function(names[1])
         given.update(algorithm=names[0], env=names[1])
     given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
-    return merged(below, given)
+    return merged_keys(below, given)
 
 
 def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
@@ -126,7 +127,8 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
     settings.pop("measured", None)
     search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
-    config = merged(settings.pop("config", {}), nested(search))
+    fixed = {"algorithm": algorithm, "config": settings.pop("config", {})}
+    config = merged_keys(fixed, {"config": nested(search)})["config"]
     if env is not None:
         config["env"] = env
     seed = settings.pop("seed", None)

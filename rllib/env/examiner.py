@@ -9,6 +9,9 @@ from rllib.env.spaces import Rounding, mismatch
 
 WITHOUT_THIS_CHECK = ".environment(disable_env_checking=True) trains without this check."
 
+RESET_RULE = "reset() must return (observation, info)"
+STEP_RULE = "step() must return (observation, reward, terminated, truncated, info)"
+
 
 class Examiner:
     """Checks the first results of one environment for a stream, and adapts it where it follows the old gym API.
@@ -43,7 +46,7 @@ class Examiner:
         observation = result if bare else result[0]
         self._check_observation(observation, "returned by reset()")
         if not bare and not isinstance(result[1], dict):
-            raise TypeError(f"reset() must return (observation, info) with a dict as info, but info is {result[1]!r}")
+            raise TypeError(f"{RESET_RULE} with a dict as info, but info is {result[1]!r}")
         if bare:
             self._adapt("reset() returns the observation alone")
         elif not takes_seed(self.env):
@@ -63,8 +66,7 @@ class Examiner:
         if not isinstance(result, tuple) or len(result) != 5:
             given = f"{len(result)} values" if isinstance(result, tuple) else f"{result!r} ({type(result).__name__})"
             raise TypeError(
-                f"step() must return (observation, reward, terminated, truncated, info), but {env_name(self.env)} "
-                f"returned {given}"
+                f"{STEP_RULE}, but {env_name(self.env)} returned {given}"
             )
         if self._checks:
             self._check_step(result)
@@ -77,8 +79,7 @@ class Examiner:
         if problem := reward_problem(reward):
             raise ValueError(f"{env_name(self.env)}: {problem}")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(flag, (bool, int, np.bool_, np.integer)):
-                raise TypeError(f"step() must return True or False as {name}, but it is {flag!r}")
+            is_end(name, flag)
         if not isinstance(info, dict):
             raise TypeError(f"step() must return a dict as info, but it is {info!r}")
 
@@ -100,6 +101,29 @@ class Examiner:
         if self._tells:
             tell_legacy(self.env, reason)
         self.env = LegacyEnvironment(self.env)
+
+
+def is_end(name: str, flag) -> bool:
+    """A flag of a step's result as a bool; an array of one element counts as its element, as for rewards.
+
+    Raises:
+        TypeError: if it is neither true nor false, such as None.
+    """
+    if isinstance(flag, np.ndarray) and flag.size == 1:
+        flag = flag.item()
+    if isinstance(flag, bool | int | np.bool_ | np.integer):
+        return bool(flag)
+    raise TypeError(f"step() must return True or False as {name}, but it is {flag!r:.80}")
+
+
+def form_error(error: BaseException, rule: str, file: str) -> TypeError | None:
+    """The error for an environment's result that the code of `file` could not take apart; None for any other error."""
+    frames = error.__traceback__
+    while frames.tb_next is not None:
+        frames = frames.tb_next
+    if frames.tb_frame.f_code.co_filename != file or "unpack" not in str(error):
+        return None
+    return TypeError(f"{rule}: {error}")
 
 
 def env_name(env) -> str:

@@ -114,12 +114,24 @@ def convert_space(space):
     return space
 
 
+def refuse_agents(env) -> None:
+    """Raises TypeError for an environment of several agents: PettingZoo's, in both its APIs, or a MultiAgentEnv."""
+    has_agents = any(hasattr(env, name) for name in ("possible_agents", "get_agent_ids"))
+    if has_agents or callable(getattr(env, "observation_space", None)):
+        raise TypeError(
+            f"{type(env).__name__} is an environment of several agents, and multi-agent training is not available yet: "
+            "one policy learns in a single-agent environment. A wrapper can let it act for one agent, or for all of "
+            "them in a Dict or Tuple of their actions (docs/action_spaces.md)."
+        )
+
+
 def adapt_spaces(env):
     """The environment, with gymnasium's spaces.
 
     Raises:
-        TypeError: if it is not an environment.
+        TypeError: if it is not an environment, or is one of several agents.
     """
+    refuse_agents(env)
     missing = [name for name in ("reset", "step", "observation_space", "action_space") if not hasattr(env, name)]
     if missing:
         raise TypeError(

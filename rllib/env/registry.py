@@ -16,6 +16,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -23,6 +24,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import nearest
+from rllib.env.legacy import refuse_agents
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import Registered
 
@@ -75,6 +77,16 @@ class EnvContext(dict):
         self.num_envs = num_envs
         self.remote = remote
         self.in_evaluation = in_evaluation
+
+    @property
+    def worker(self) -> str:
+        """The worker of the environment, for messages: "rollout worker 2"."""
+        return worker_name(self.worker_index, self.in_evaluation)
+
+
+def worker_name(worker_index: int, in_evaluation: bool) -> str:
+    """A worker, for messages: "rollout worker 2"."""
+    return f"{'evaluation' if in_evaluation else 'rollout'} worker {worker_index}"
 
 
 class EnvFactory(ABC):
@@ -140,7 +152,18 @@ class CreatorFactory(EnvFactory):
         return self.registered_name or getattr(self.creator, "__qualname__", None) or type(self.creator).__name__
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
-        return call_creator(self.creator, context, self.name)
+        try:
+            return call_creator(self.creator, context, self.name)
+        except TypeError as error:
+            frames = [error.__traceback__]
+            while frames[-1].tb_next is not None:
+                frames.append(frames[-1].tb_next)
+            if frames[-1].tb_frame.f_code is call_creator.__code__ and "argument" in str(error):
+                error.add_note(
+                    f"an environment is made as {self.name}(env_config): one parameter without a default gets the "
+                    "whole dict, and parameters that env_config names get its items. Give other values as its items"
+                )
+            raise
 
 
 @dataclass(frozen=True)
@@ -245,7 +268,13 @@ def resolve(env) -> EnvFactory:
         return _resolve_name(env)
     if env is None:
         raise ValueError('no environment was given. Use .environment("CartPole-v1"), or a class, or a function.')
+    if isinstance(env, ModuleType) and (hasattr(env, "parallel_env") or hasattr(env, "raw_env")):
+        raise TypeError(
+            f"{env.__name__} is a module of PettingZoo, whose environments have several agents, and multi-agent "
+            "training is not available yet: one policy learns in a single-agent environment"
+        )
     if isinstance(env, (gymnasium.Env, VectorEnv)) or (hasattr(env, "step") and not isinstance(env, type)):
+        refuse_agents(env)
         raise TypeError(
             f"an environment that is already made was given ({env}), but every rollout worker has to make its own. "
             "Give its class, its id, or a function: .environment(env=lambda config: MyEnv(config))."

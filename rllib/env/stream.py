@@ -83,7 +83,8 @@ class EnvironmentStream(ABC):
 
     Args:
         num_envs, observation_space, action_space: N, and the spaces of a single environment.
-        worker_index: for messages; 0 is the driver.
+        worker: whose environments they are, for messages, such as "rollout worker 2".
+        tells: whether warnings that are the same in every worker are logged.
         checked_steps: number of results of each environment that are checked against its spaces.
         remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
             replaced. None: its errors are raised.
@@ -118,14 +119,16 @@ class EnvironmentStream(ABC):
         observation_space,
         action_space,
         *,
-        worker_index: int = 0,
+        worker: str = "rollout worker 0",
+        tells: bool = True,
         checked_steps: int = 1,
         remake: Callable[[int], Any] | None = None,
         info_columns: Sequence[Column] = (),
     ):
         self.num_envs = num_envs
         self.info_columns = tuple(info_columns)
-        self._worker_index, self._checked_steps, self._remake = worker_index, checked_steps, remake
+        self._worker, self._tells = worker, tells
+        self._checked_steps, self._remake = checked_steps, remake
         self._clock = 0  # steps of the stream so far
         self.observation_space = observation_space
         self.action_space = action_space
@@ -228,7 +231,7 @@ class EnvironmentStream(ABC):
         try:
             write_rewards(given, out, first_index)
         except ValueError as error:
-            error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
+            error.add_note(f"in {self._worker}, at step {self._clock} of its environments")
             raise
 
     @abstractmethod

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rllib.env.actions import of_each
-from rllib.env.examiner import Examiner, env_name
+from rllib.env.examiner import RESET_RULE, STEP_RULE, Examiner, env_name, form_error, is_end
 from rllib.env.legacy import adapt_spaces
 from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
@@ -52,8 +52,7 @@ class SyncStream(EnvironmentStream):
         self._seeds: list[int | None] = []  # None once used; gymnasium takes no np.int64
         self._given_seeds: list[int] = []
         self.reseed(seeds)
-        tells = self._worker_index == 0
-        self._examiners = [Examiner(env, self._checked_steps, tells) for env in self._envs]
+        self._examiners = [Examiner(env, self._checked_steps, self._tells) for env in self._envs]
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
         if isinstance(first.action_space, spaces.Discrete):
             self._to_python = np.ndarray.tolist
@@ -114,18 +113,21 @@ class SyncStream(EnvironmentStream):
         try:
             for step, action in zip(self._steps, commands):
                 observation, reward, is_terminated, is_truncated, info = step(action)
+                if is_terminated is not False or is_truncated is not False:
+                    index = len(rows)
+                    terminated[index] = is_end("terminated", is_terminated)
+                    truncated[index] = is_end("truncated", is_truncated)
+                    if is_terminated or is_truncated:
+                        ended.append(index)
+                        if info.get("life_lost"):
+                            self.lives_lost.append(index)
                 rows.append(observation)
                 given_rewards.append(reward)
-                if is_terminated or is_truncated:
-                    index = len(rows) - 1
-                    terminated[index] = is_terminated
-                    truncated[index] = is_truncated
-                    ended.append(index)
-                    if info.get("life_lost"):
-                        self.lives_lost.append(index)
-        except (Exception, SystemExit) as error:
-            self._add_step_note(error, len(rows), actions)
-            raise
+        except (Exception, SystemExit) as raised:
+            error = self._step_error(raised, len(rows), actions)
+            if error is raised:
+                raise
+            raise error from None
         self._write_rewards(given_rewards, rewards)
         if self._clock >= self._next_deadline:
             ended = self._apply_time_limits(ended, truncated)
@@ -164,11 +166,14 @@ class SyncStream(EnvironmentStream):
                 self._step_infos[index] = None
                 continue
             try:
-                result = self._steps[index](action)
-            except (Exception, SystemExit) as error:
-                self._add_step_note(error, index, actions)
-                raise
-            rows[index], reward, terminated[index], truncated[index], info = result
+                rows[index], reward, is_terminated, is_truncated, info = self._steps[index](action)
+                terminated[index] = is_end("terminated", is_terminated)
+                truncated[index] = is_end("truncated", is_truncated)
+            except (Exception, SystemExit) as raised:
+                error = self._step_error(raised, index, actions)
+                if error is raised:
+                    raise
+                raise error from None
             self._write_rewards([reward], rewards[index : index + 1], index)
             if terminated[index] or truncated[index]:
                 ended.append(index)
@@ -190,7 +195,10 @@ class SyncStream(EnvironmentStream):
         try:
             self.column.write_rows(rows, out)
         except Exception as error:
-            raise (self._misfit(rows, first_index) or error) from None
+            if misfit := self._misfit(rows, first_index):
+                raise misfit from None
+            error.add_note(f"in {self._worker}, at step {self._clock} of its environments")
+            raise
 
     def _misfit(self, rows: list, first_index: int) -> ValueError | None:
         """The error that names the observation among `rows` that does not lie in its space."""
@@ -232,14 +240,16 @@ class SyncStream(EnvironmentStream):
             self._observer.created(index)
         try:
             observation, info = self._first_result(index)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as raised:
+            error = form_error(raised, RESET_RULE, __file__) or raised
             where = "in reset()" + (f" after an episode of {length} steps" if length else "")
             error.add_note(f"{self._place(index)} raised {where}")
             if isinstance(error, SystemExit):
                 tell_exit(error, self._place(index), where)
-                raise
-            if self._remake is None:
-                raise
+            if isinstance(error, SystemExit) or self._remake is None:
+                if error is raised:
+                    raise
+                raise error from None
             if self._observer is not None:
                 self._observer.failed(index)
             return self._replace(index, error, where)
@@ -273,7 +283,8 @@ class SyncStream(EnvironmentStream):
         if index in self.replaced:
             self._step_infos[index] = None
             return result
-        self._step_infos[index] = self._newest_infos[index] = result[4]
+        *_, self._step_infos[index] = result
+        self._newest_infos[index] = self._step_infos[index]
         if self._observer is not None:
             self._observer.stepped(index, action, result)
         return result
@@ -303,7 +314,7 @@ class SyncStream(EnvironmentStream):
         self._failures[index] += 1
         if self._failures[index] > MAX_FAILURES_IN_A_ROW:
             error.add_note(
-                f"environment {index} of rollout worker {self._worker_index} is not replaced again: it has failed "
+                f"environment {index} of {self._worker} is not replaced again: it has failed "
                 f"{self._failures[index]} times in a row"
             )
             raise error
@@ -326,9 +337,11 @@ class SyncStream(EnvironmentStream):
         return observation
 
     def _place(self, index: int) -> str:
-        return f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])})"
+        return f"environment {index} of {self._worker} ({env_name(self._envs[index])})"
 
-    def _add_step_note(self, error: BaseException, index: int, actions) -> None:
+    def _step_error(self, raised: BaseException, index: int, actions) -> BaseException:
+        """What a step of an environment raised, or the rule that its result breaks, with a note that says where."""
+        error = form_error(raised, STEP_RULE, __file__) or raised
         step = self._clock - self._starts[index]
         action = self._to_python(actions)[index]
         shown = action.tolist() if isinstance(action, np.ndarray) else action
@@ -336,6 +349,7 @@ class SyncStream(EnvironmentStream):
         error.add_note(f"{self._place(index)} raised {where}")
         if isinstance(error, SystemExit):
             tell_exit(error, self._place(index), where)
+        return error
 
 
 def _check_same_spaces(env, first, index: int) -> None:

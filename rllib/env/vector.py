@@ -8,7 +8,7 @@ from gymnasium.vector import VectorEnv
 from rllib.env.environment_process import EnvironmentProcess
 from rllib.env.examiner import env_name
 from rllib.env.process_stream import ProcessStream
-from rllib.env.registry import EnvContext, EnvFactory
+from rllib.env.registry import EnvContext, EnvFactory, worker_name
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
 from rllib.env.vector_stream import VectorEnvStream
@@ -39,7 +39,7 @@ def make_stream(
         factory: from `registry.resolve`.
         num_envs: number of environments.
         seeds: one int per environment, for its first reset; later resets continue its generator.
-        worker_index, num_workers: for the EnvContext and for messages; 0 is the driver.
+        worker_index, num_workers: for the EnvContext and for messages; the index of the driver is 0.
         env_config: the user's dict.
         check: number of first results of each environment that are checked against its spaces.
         in_evaluation: for the EnvContext.
@@ -63,7 +63,13 @@ def make_stream(
         return _tensor_stream(make(0), seeds, worker_index)
     remake = make if replace_failed else None
     return stream_over(
-        make, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake, info_columns=info_columns
+        make,
+        seeds,
+        worker=worker_name(worker_index, in_evaluation),
+        tells=worker_index == 0,
+        checked_steps=int(check),
+        remake=remake,
+        info_columns=info_columns,
     )
 
 
@@ -106,7 +112,7 @@ def make_environment(factory: EnvFactory, context: EnvContext):
         raise  # it says all, and is the same in every worker
     except Exception as error:
         error.add_note(
-            f"environment {context.vector_index} of rollout worker {context.worker_index} ({factory.name}) could not "
-            f"be made with env_config={dict(context)!r}"
+            f"environment {context.vector_index} of {context.worker} ({factory.name}) could not be "
+            f"made with env_config={dict(context)!r}"
         )
         raise

@@ -7,7 +7,7 @@ from operator import methodcaller
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from rllib.env.examiner import WITHOUT_THIS_CHECK, env_name
+from rllib.env.examiner import STEP_RULE, WITHOUT_THIS_CHECK, env_name, form_error
 from rllib.env.spaces import Rounding, check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, successor_seed, tell_exit
 from rllib.env.tensors import AsArrays, device_of
@@ -108,7 +108,10 @@ class VectorEnvStream(EnvironmentStream):
         given = self._to_env(actions)
         try:
             batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
-        except Exception as error:
+        except Exception as raised:
+            error = form_error(raised, STEP_RULE, __file__) or raised
+            if error is not raised:
+                error.add_note(f"{self._place} was at its step {self._clock}")
             self._replace(error, Row(*row))
             for column in (rewards, terminated, truncated):
                 column.fill(0)
@@ -118,8 +121,8 @@ class VectorEnvStream(EnvironmentStream):
         self._failures = 0
         self._check(batch)
         self._write_rewards(given_rewards, rewards)
-        terminated[:] = is_terminated
-        truncated[:] = is_truncated
+        terminated[:] = self._flags("terminated", is_terminated)
+        truncated[:] = self._flags("truncated", is_truncated)
         self._drop_reset_rows(rewards, terminated, truncated)
         self.column.write_batch(batch, observations)
         ended = np.flatnonzero(terminated | truncated)
@@ -271,6 +274,15 @@ class VectorEnvStream(EnvironmentStream):
             )
         return self.column.row(_at(infos["final_obs"], index))
 
+    def _flags(self, name: str, given) -> np.ndarray:
+        flags = np.asarray(given)
+        if flags.dtype.kind not in "biu" or flags.shape != (self.num_envs,):
+            raise TypeError(
+                f"{self._place}: step() must return {self.num_envs} bools as {name}, but it is {given!r:.80}, at its "
+                f"step {self._clock}"
+            )
+        return flags
+
     def _check(self, batch) -> None:
         if self._checked_steps <= 0:
             return
@@ -286,7 +298,7 @@ class VectorEnvStream(EnvironmentStream):
 
     @property
     def _place(self) -> str:
-        return f"vector environment {env_name(self._env)} of rollout worker {self._worker_index}"
+        return f"vector environment {env_name(self._env)} of {self._worker}"
 
     def _call(self, method: str, call):
         try:

@@ -52,7 +52,7 @@ class AsyncFactory(WrappingFactory):
     timeout_s: float | None = None
 
     def make(self, context: EnvContext) -> EnvironmentProcess:
-        place = f"environment {context.vector_index} of rollout worker {context.worker_index}"
+        place = f"environment {context.vector_index} of {context.worker}"
         return EnvironmentProcess(partial(self._make_one, context), place, self.name, self.timeout_s)
 
     def _make_one(self, context: EnvContext) -> gymnasium.Env:

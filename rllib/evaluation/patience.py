@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 # An environment that hangs is reported after sample_timeout_s, and its process ended after this many times as long.
 PATIENCE = 10
+# How such a process ends, so that the driver knows why.
+EXIT_HANGS = 75
 
 
 class Patience:
@@ -83,4 +85,4 @@ class Patience:
                 )
             if self._ends_process and stalled_s >= PATIENCE * self._timeout_s:
                 logger.error("%s ends its process after %.3g s in one step", self._what, stalled_s)
-                os._exit(1)  # the thread that hangs may never get to an exception
+                os._exit(EXIT_HANGS)  # the thread that hangs may never get to an exception

@@ -13,15 +13,16 @@ from rllib import spans
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
-from runtime.errors import UnschedulableError
+from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError, UnschedulableError
 from runtime.machine import cpu_count
 from runtime.session import engine
-from runtime.util.fleet import FaultTolerance, Fleet, Request
+from runtime.util.fleet import FaultTolerance, Fleet, Request, SilentActorError
 
 logger = logging.getLogger(__name__)
 
@@ -113,8 +114,27 @@ class WorkerSet:
             tolerance=fault_tolerance,
             hint=worker_class.if_silent,
             ready=lambda actor: actor.__ray_ready__.remote(),
+            explained=self._explained,
             logger=logger,
         )
+
+    def _explained(self, index: int, failure: Exception) -> Exception:
+        """A failure of a worker; where its process has died, with what may have ended it."""
+        worker, env = f"{self._worker_class.kind} {index}", self.settings.env.name
+        if not isinstance(failure, ActorDiedError) or isinstance(failure, ActorStartError | ActorOutOfMemoryError):
+            return failure
+        if f"exit code {EXIT_HANGS}" in str(failure):
+            timeout = f"sample_timeout_s={self.settings.sample_timeout_s:g} s"
+            return SilentActorError(
+                f"{worker} did not answer within {PATIENCE} x {timeout}; does an environment hang? ({env})"
+            )
+        if "SIGKILL" not in str(failure) and "SIGTERM" not in str(failure):  # these come from outside
+            failure.add_note(
+                f"{worker} steps environments of {env}: native code that crashes in step() or reset() ends the process "
+                "like this, as os._exit does. .rollouts(gym_env_vectorize_mode='async') gives each environment a "
+                "process of its own"
+            )
+        return failure
 
     def _start(self, index: int, incarnation: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
@@ -305,6 +325,26 @@ def check_gpus(claims: Sequence[GpuClaim]) -> None:
         "fractions of a GPU, such as .resources(num_gpus=0.5), or give the session more: "
         "runtime.init(num_gpus=...), or further nodes of a Ray cluster."
     )
+
+
+def tell_crowd(what: str, count: int, cpus_each: float) -> None:
+    """Logs that processes of one kind claim more CPUs than there are, and thus take turns.
+
+    Args:
+        what: the processes.
+        count: number of them.
+        cpus_each: CPUs that each claims, num_cpus_per_worker.
+    """
+    if not count:
+        return
+    ensure_runtime()
+    cpus, asked = runtime.cluster_resources().get("CPU", 0), count * cpus_each
+    if asked > cpus and not engine().can_grow():
+        logger.warning(
+            "%d %s with num_cpus_per_worker=%g claim %g CPUs, but this session has %g: they take turns, which is "
+            "seldom faster than %d of them with more num_envs_per_worker",
+            *(count, what, cpus_each, asked, cpus, max(1, int(cpus // max(cpus_each, 1)))),
+        )
 
 
 def ensure_runtime() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from rllib.models import kernels
 
-NAMES = ("adam", "radam", "rmsprop", "sgd")
+NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class OptimizerSettings:
         decay: of RMSprop's running mean of squared gradients (torch calls it alpha).
         momentum: of RMSprop's steps; 0 is without.
         rmsprop_epsilon: added to the root of that mean.
+        weight_decay: share of the learning rate by which AdamW shortens the weights in each step; the others take that
+            many times the weights as a part of the gradient, as torch does.
     """
 
     name: str = "adam"
@@ -29,14 +31,19 @@ class OptimizerSettings:
     momentum: float = 0.0
     rmsprop_epsilon: float = 1e-5
     adam_beta1: float = 0.9
+    weight_decay: float = 0.0
 
     def __post_init__(self):
         if self.name not in NAMES:
             raise ValueError(f"optimizer must be one of {NAMES}, but got {self.name!r}")
 
-    def make(self, size: int) -> "Adam | RAdam | RMSprop | SGD":
+    def make(self, size: int) -> "Adam | RAdam | RMSprop | SGD | WithDecay":
         """The optimizer in numpy, for a flat vector of this size."""
-        if self.name == "adam":
+        optimizer = self._without_decay(size)
+        return WithDecay(optimizer, size, self.weight_decay, self.name == "adamw") if self.weight_decay else optimizer
+
+    def _without_decay(self, size: int) -> "Adam | RAdam | RMSprop | SGD":
+        if self.name in ("adam", "adamw"):
             return Adam(size, beta1=self.adam_beta1, epsilon=self.adam_epsilon)
         if self.name == "radam":
             return RAdam(size, beta1=self.adam_beta1, epsilon=self.adam_epsilon)
@@ -159,6 +166,32 @@ class SGD:
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
         np.multiply(gradient, np.float32(lr), out=self._scratch)
         weights -= self._scratch
+
+
+class WithDecay:
+    """An optimizer that draws the weights towards zero as well.
+
+    Args:
+        optimizer: takes the steps; its state is this one's.
+        size: of the weights.
+        decay: see OptimizerSettings.weight_decay.
+        decoupled: shorten the weights themselves (Loshchilov and Hutter, arXiv:1711.05101, algorithm 2) instead of
+            adding decay * weights to the gradient.
+    """
+
+    def __init__(self, optimizer: Adam | RAdam | RMSprop | SGD, size: int, decay: float, decoupled: bool):
+        self.state = optimizer.state
+        self._optimizer, self._decay, self._decoupled = optimizer, decay, decoupled
+        self._scratch = np.empty(size, np.float32)
+
+    def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+        if self._decoupled:
+            weights *= np.float32(1 - lr * self._decay)
+        else:
+            np.multiply(weights, np.float32(self._decay), out=self._scratch)
+            self._scratch += gradient
+            gradient = self._scratch
+        self._optimizer.step(weights, gradient, lr)
 
 
 def global_norm(gradient: np.ndarray) -> float:

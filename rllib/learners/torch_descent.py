@@ -18,8 +18,10 @@ from rllib.models.torch_network import backward
 from rllib.sample_batch import OBS, PER_SEQUENCE
 
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
+_ADAMS = {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "step": "adam.step"}
 MEMORY = {
-    "adam": {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "step": "adam.step"},
+    "adam": _ADAMS,
+    "adamw": _ADAMS,
     "radam": {"exp_avg": "radam.m", "exp_avg_sq": "radam.v", "step": "radam.step"},
     "rmsprop": {"square_avg": "rmsprop.v", "momentum_buffer": "rmsprop.momentum"},
     "sgd": {},
@@ -244,17 +246,19 @@ def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
 
 
 def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.optim.Optimizer:
+    decay = {"weight_decay": settings.weight_decay}
     if settings.name == "sgd":
-        return torch.optim.SGD(flats, lr=0.0, foreach=False)
+        return torch.optim.SGD(flats, lr=0.0, foreach=False, **decay)
     if settings.name == "rmsprop":
-        constants = {"alpha": settings.decay, "eps": settings.rmsprop_epsilon, "momentum": settings.momentum}
+        constants = {"alpha": settings.decay, "eps": settings.rmsprop_epsilon, "momentum": settings.momentum, **decay}
         optimizer = torch.optim.RMSprop(flats, lr=0.0, foreach=False, **constants)
     else:
-        constants = {"eps": settings.adam_epsilon, "betas": (settings.adam_beta1, 0.999)}
+        constants = {"eps": settings.adam_epsilon, "betas": (settings.adam_beta1, 0.999), **decay}
         if settings.name == "radam":
             optimizer = torch.optim.RAdam(flats, lr=0.0, foreach=False, **constants)
         else:
-            optimizer = torch.optim.Adam(flats, lr=0.0, fused=True, **constants)
+            kind = torch.optim.AdamW if settings.name == "adamw" else torch.optim.Adam
+            optimizer = kind(flats, lr=0.0, fused=True, **constants)
     # A step of learning rate zero makes the memory exist, so that states have the same names from the start.
     optimizer.step()
     for flat in flats:

@@ -11,7 +11,7 @@ from rllib.models.torso import NATURE_HIDDENS, filters_from
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
-    "fcnet_activation": "tanh",  # "tanh", "relu", "swish" ("silu"), "linear" (None)
+    "fcnet_activation": "tanh",  # "tanh", "relu", "swish", "sigmoid", "elu", "leaky_relu", "gelu", "linear" (None)
     # Convolutions: a list with [channels, kernel, stride] for each layer, or "nature"; None chooses by the size of the
     # image, [] is for none. Images skip the layers of fcnet_hiddens.
     "conv_filters": None,
@@ -89,9 +89,20 @@ ACTIVATION_NAMES = {
     "relu": "relu",
     "swish": "swish",
     "silu": "swish",
-    "linear": "linear",
+    **{name: name for name in ("sigmoid", "elu", "leaky_relu", "gelu", "linear")},
     None: "linear",
 }
+# torch's modules of these functions, by their names.
+_OF_TORCH = {
+    "Tanh": "tanh", "ReLU": "relu", "SiLU": "swish", "Sigmoid": "sigmoid", "ELU": "elu",
+    "LeakyReLU": "leaky_relu", "GELU": "gelu", "Identity": "linear",
+}
+
+
+def activation_today(value):
+    """The name of an activation that is given as a class of torch, such as torch.nn.Tanh; any other value as it is."""
+    is_of_torch = isinstance(value, type) and value.__module__.startswith("torch.nn.")
+    return _OF_TORCH.get(value.__name__, value) if is_of_torch else value
 
 
 def check_model(model: Mapping) -> dict:
@@ -142,8 +153,12 @@ def _check_values(settings: dict) -> None:
     for key in ("fcnet_hiddens", "post_fcnet_hiddens", "post_lstm_hiddens"):
         _check_widths(key, settings[key])
     for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation", "post_lstm_activation"):
+        settings[key] = activation_today(settings[key])
         if settings[key] not in ACTIVATION_NAMES:
-            raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
+            raise ValueError(
+                f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, or their class in torch.nn, but got "
+                f"{settings[key]!r}"
+            )
     initializer = settings["fcnet_weights_initializer"]
     if initializer is not None and initializer not in INITIALIZERS:
         raise ValueError(

@@ -32,7 +32,7 @@ class FullyConnected:
         num_outputs: numbers that it computes for a row; None: one, and the results are [B] instead of [B, 1].
         copies: how many separate networks; all are computed by one product for each layer. With several (an ensemble
             of critics), the results are [copies, B] or [copies, B, num_outputs].
-        activation: of the hidden layers, "tanh", "relu", "swish" or "linear".
+        activation: of the hidden layers, one of activations.ACTIVATIONS.
         layer_norm: hidden layers are normalised before their activation.
         initializer: of the weights, a name in models/initializers.py.
         batch_renorm: what each layer reads is normalised before, without layer_norm. Calls then take `by_batch`: True

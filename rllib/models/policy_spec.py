@@ -40,7 +40,7 @@ class PolicySpec:
         encoder: turns stored observations into the network's input.
         distribution: of the actions.
         hiddens: widths of the hidden layers.
-        activations: of each hidden layer, "tanh", "relu", "swish" or "linear".
+        activations: of each hidden layer, one of activations.ACTIVATIONS.
         vf_share_layers: one tower for policy and value instead of two.
         free_log_std: a parameter instead of an output (DiagGaussian alone).
         observation_filter: "NoFilter" or "MeanStdFilter".

@@ -20,6 +20,10 @@ ACTIVATIONS = {
     "tanh": torch.tanh,
     "relu": torch.relu,
     "swish": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "elu": functional.elu,
+    "leaky_relu": functional.leaky_relu,
+    "gelu": functional.gelu,
     "linear": lambda z: z,
 }
 

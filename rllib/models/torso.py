@@ -157,7 +157,7 @@ class Torso:
     Attributes:
         images: those in a row; at least one.
         others: (start, stop, scale) of the numbers of a flattened row that go past the convolutions.
-        activation: of the convolutions, "tanh", "relu", "swish" or "linear".
+        activation: of the convolutions, one of activations.ACTIVATIONS.
         layer_norm: the channels of every place are normalised before the activation.
     """
 

@@ -2,6 +2,8 @@
 
 import importlib
 
+from rllib.did_you_mean import missing
+
 # Loaded on first use, so that the import stays quick.
 _NAMES = {
     "rllib.errors": ["TuneError"],
@@ -42,7 +44,7 @@ __all__ = sorted(_LAZY)  # noqa: PLE0605
 
 def __getattr__(name: str):
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing(__name__, name, __all__)
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value

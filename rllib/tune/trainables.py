@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.registry import algorithm_names, get_algorithm_class
+from rllib.algorithms.registry import absent, algorithm_names, get_algorithm_class
 from rllib.did_you_mean import nearest
 from rllib.tune.resources import Resources
 from rllib.tune.session import StatusReporter
@@ -85,6 +85,8 @@ def _by_name(name: str) -> Resolved:
     try:
         algorithm = get_algorithm_class(name)
     except ValueError:
+        if absent(name) or ":" in name:
+            raise
         known = [*_registered, *algorithm_names()]
         near = nearest(name, known)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -149,6 +149,7 @@ class Fleet:
         hint: ends the messages about an actor that does not answer: what may be the reason.
         ready: handle -> reference; a request to each actor at the start, whose answer is waited for without a limit.
         about: index -> what is said of an actor beside its index in messages about its silence; "": nothing.
+        explained: (index, failure) -> the failure to act on and to raise, which may say more than that of the runtime.
         on_lost: called with (index, member) when a failed actor is replaced or left out; the requests that it had
             pending are lost.
 
@@ -170,6 +171,7 @@ class Fleet:
         hint: str = "",
         ready: Callable[[ActorHandle], ObjectRef] | None = None,
         about: Callable[[int], str] = lambda index: "",
+        explained: Callable[[int, Exception], Exception] = lambda index, failure: failure,
         on_lost: Callable[[int, Member], None] | None = None,
         logger: logging.Logger = logger,
     ):
@@ -177,7 +179,7 @@ class Fleet:
         self.members: dict[int, Member] = {}
         self.num_restarts = 0
         self._start, self._kind, self._on_lost, self._logger = start, kind, on_lost, logger
-        self._about = about
+        self._about, self._explained = about, explained
         self._hint = f"; {hint}" if hint else ""
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
@@ -352,7 +354,7 @@ class Fleet:
         """Ends an actor that has failed, and replaces it, later or at once, if that is what follows."""
         member = self.members.pop(index)
         kill(member.handle)
-        is_replaced = self._is_replaced_after(index, failure)
+        is_replaced = self._is_replaced_after(index, self._explained(index, failure))
         if self._on_lost is not None:
             self._on_lost(index, member)
         if is_replaced:

@@ -257,7 +257,7 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
         (lambda c: c.learners(num_learners=-1), "num_learners=-1 must be an integer >= 0"),
         (lambda c: c.resources(num_gpus=2), "num_gpus=2.0 must be a number >= 0 and <= 1"),
         (lambda c: c.resources(num_gpus=1).training(learner="numpy"), "does not go with learner='numpy'"),
-        (lambda c: c.evaluation(evaluation_interval=0), "must be an integer >= 1 or None"),
+        (lambda c: c.evaluation(evaluation_interval=-1), "must be an integer >= 1 or None"),
         (lambda c: c.evaluation(evaluation_duration="auto"), "needs evaluation_parallel_to_training=True"),
         (
             lambda c: c.evaluation(evaluation_parallel_to_training=True),

@@ -3,14 +3,38 @@
 import inspect
 import logging
 
+import gymnasium as gym
 import pytest
 
 from rllib.algorithms import aliases
+from rllib.algorithms.a2c import A2CConfig
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.apex_dqn import ApexDQNConfig
+from rllib.algorithms.appo import APPOConfig
+from rllib.algorithms.ars import ARSConfig
+from rllib.algorithms.crossq import CrossQConfig
 from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.exploration_config import exploration_settings
+from rllib.algorithms.impala import IMPALAConfig
+from rllib.algorithms.pg import PGConfig
 from rllib.algorithms.ppo import PPOConfig
+from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.sac import SACConfig
+from rllib.algorithms.td3 import DDPGConfig, TD3Config
+
+
+class Endless(gym.Env):
+    """An environment without an end."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample() * 0, {}
+
+    def step(self, action):
+        return self.observation_space.sample() * 0, 1.0, False, False, {}
+
 
 # A right value for each canonical setting that has other names.
 VALUES = {
@@ -49,13 +73,20 @@ VALUES = {
     "min_train_timesteps_per_iteration": 100,
     "num_steps_sampled_before_learning_starts": 100,
     "env_wrappers": ["TimeAwareObservation"],
+    "num_aggregation_workers": 1,
+    "max_requests_in_flight_per_sampler_worker": 1,
+    "evaluation_parallel_to_training": True,
+    "grad_clip": 2.0,
+    "explore": False,
+    "q_model_config": {"fcnet_hiddens": [8]},
+    "policy_model_config": {"fcnet_hiddens": [8]},
 }
 SAME_VALUE = sorted(aliases.ALIASES.keys() - aliases.VALUE_CHANGES.keys())
 
 
 def config_with(canonical):
     """A config of an algorithm that has this setting."""
-    return next(config() for config in (PPOConfig, DQNConfig, SACConfig) if canonical in config.settings)
+    return next(config() for config in (PPOConfig, DQNConfig, SACConfig, IMPALAConfig) if canonical in config.settings)
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +109,9 @@ def test_an_old_name_sets_and_reads_the_canonical_setting(old):
 
 @pytest.mark.parametrize("new", sorted(aliases.RAY_2_10))
 def test_a_newer_name_works_in_the_section_of_its_setting(new):
-    section = PPOConfig.settings[aliases.RAY_2_10[new]].section
     value = VALUES[aliases.RAY_2_10[new]]
-    config = getattr(PPOConfig(), section)(**{new: value})
+    config = config_with(aliases.RAY_2_10[new])
+    getattr(config, config.settings[aliases.RAY_2_10[new]].section)(**{new: value})
     assert config[aliases.RAY_2_10[new]] == value
 
 
@@ -95,6 +126,9 @@ def test_a_newer_name_works_in_the_section_of_its_setting(new):
         ("prioritized_replay_alpha", 0.5, "replay_buffer_config", {"prioritized_replay_alpha": 0.5}),
         ("prioritized_replay_beta", 0.5, "replay_buffer_config", {"prioritized_replay_beta": 0.5}),
         ("prioritized_replay_eps", 0.5, "replay_buffer_config", {"prioritized_replay_eps": 0.5}),
+        ("worker_side_prioritization", True, "replay_buffer_config", {"worker_side_prioritization": True}),
+        ("horizon", 10, "env_wrappers", [{"TimeLimit": {"max_episode_steps": 10}}]),
+        ("remote_worker_envs", True, "gym_env_vectorize_mode", "async"),
     ],
 )
 def test_an_old_name_whose_value_changed_sets_the_new_value(old, value, canonical, expected):
@@ -113,9 +147,30 @@ def test_every_name_with_a_changed_value_is_among_these():
         "prioritized_replay_alpha",
         "prioritized_replay_beta",
         "prioritized_replay_eps",
+        "worker_side_prioritization",
+        "horizon",
+        "remote_worker_envs",
         "replay_buffer_class",
         "replay_buffer_kwargs",
     }
+
+
+@pytest.mark.parametrize(("name", "value"), [("horizon", None), ("remote_worker_envs", False)])
+def test_an_old_name_that_asks_for_nothing_leaves_the_setting(name, value):
+    config = PPOConfig().environment(env_wrappers=["TimeAwareObservation"]).rollouts(gym_env_vectorize_mode="async")
+    before = config.to_dict()
+    assert config.rollouts(**{name: value}).to_dict() == before
+
+
+def test_a_horizon_ends_the_episodes_of_a_class():
+    with PGConfig().environment(Endless).rollouts(horizon=10).build() as algo:
+        assert algo.train()["episode_len_mean"] == 10
+
+
+def test_zero_is_no_evaluation(caplog):
+    with caplog.at_level(logging.INFO, "rllib"):
+        assert PPOConfig().evaluation(evaluation_interval=0).evaluation_interval is None
+    assert "evaluation_interval=0 is None here" in caplog.text
 
 
 def test_an_old_name_for_a_part_of_the_model_leaves_the_rest_of_it():
@@ -145,12 +200,117 @@ def test_what_is_not_available_is_refused_unless_it_asks_for_nothing(name):
         config_class().update_from_dict({name: "something"})
 
 
+ALL = [get_algorithm_config(name) for name in algorithm_names()]
+
+
 @pytest.mark.parametrize("name", sorted(aliases.ELSEWHERE))
-def test_names_of_other_libraries_are_refused_with_ours(name):
-    canonical = aliases.ELSEWHERE[name]
-    section = PPOConfig.settings[canonical].section
-    with pytest.raises(TypeError, match=rf"no setting '{name}'. Did you mean \.{section}\({canonical}=...\)\?"):
-        PPOConfig().update_from_dict({name: 1})
+def test_names_of_other_libraries_are_refused_with_ours_in_every_algorithm(name):
+    """The word that is known goes before one that looks alike, whether or not the algorithm has its setting."""
+    used = set()
+    for config in ALL:
+        if name in config.settings or name in config:
+            continue
+        with pytest.raises(TypeError, match=f"no setting '{name}'") as raised:
+            config.update_from_dict({name: 1})
+        hints = [hint for hint in aliases.ELSEWHERE[name] if set(hint.split("+")) <= config.settings.keys()]
+        places = [f".{config.settings[each].section}({each}=...)" for each in hints[0].split("+")] if hints else []
+        used.update(hints[:1])
+        sentence = f"Did you mean {' or '.join(places)}?" if places else "Its describe() lists all settings."
+        assert str(raised.value).endswith(f"{name!r}. {sentence}")
+    assert used == set(aliases.ELSEWHERE[name])
+
+
+# What Stable-Baselines3, Ray 0.8, 2.6 and later call it, and what the message has to say.
+FOREIGN_WORDS = [
+    (DQNConfig, "n_steps", 3, "Did you mean .training(n_step=...)?"),
+    (SACConfig, "n_steps", 3, "Did you mean .training(n_step=...)?"),
+    (PPOConfig, "n_steps", 3, "Did you mean .rollouts(rollout_fragment_length=...)?"),
+    (PPOConfig, "clip_range_vf", 0.2, "Did you mean .training(vf_clip_param=...)?"),
+    (SACConfig, "ent_coef", "auto", "Did you mean .training(initial_alpha=...) or .training(target_entropy=...)?"),
+    (CrossQConfig, "ent_coef", "auto", "Did you mean .training(initial_alpha=...) or .training(target_entropy=...)?"),
+    (SACConfig, "tensorboard_log", "x", "Did you mean .reporting(log_dir=...)?"),
+    (PPOConfig, "use_sde", True, "use .training(model={'use_sde': True})"),
+    (SACConfig, "sde_sample_freq", 4, "use .training(model={'sde_sample_freq': 4})"),
+    (SACConfig, "use_sde_at_warmup", True, "use exploration_config={'random_timesteps': 0}"),
+    (SACConfig, "train_freq", 4, ".rollouts(rollout_fragment_length=...) or .training(training_intensity=...)?"),
+    (SACConfig, "gradient_steps", 4, "Did you mean .training(training_intensity=...)?"),
+    (SACConfig, "action_noise", None, "Did you mean .exploration(exploration_config=...)?"),
+    (PPOConfig, "verbose", 1, "Did you mean .debugging(log_level=...)?"),
+    (PPOConfig, "device", "cuda", "Did you mean .resources(num_gpus=...)?"),
+    (PPOConfig, "stats_window_size", 5, "Did you mean .reporting(metrics_num_episodes_for_smoothing=...)?"),
+    (PPOConfig, "rollout_buffer_class", int, "a train batch is a SampleBatch"),
+    (DQNConfig, "optimize_memory_usage", True, "a replay stores every observation once"),
+    (A2CConfig, "use_rms_prop", True, "Did you mean .training(opt_type=...)?"),
+    (ARSConfig, "n_delta", 8, "Did you mean .training(num_rollouts=...)?"),
+    (ARSConfig, "n_top", 8, "Did you mean .training(rollouts_used=...)?"),
+    (ARSConfig, "delta_std", 0.1, "Did you mean .training(noise_stdev=...)?"),
+    (ARSConfig, "zero_policy", False, "directions start from the policy's initial weights"),
+    (ARSConfig, "alive_bonus_offset", -1, "TransformReward"),
+    (PPOConfig, "env_to_module_connector", int, "there are no connectors"),
+    (PPOConfig, "learner_class", int, "custom_loss and auxiliary_losses"),
+    (PPOConfig, "on_episode_end", int, "derived from DefaultCallbacks"),
+    (DQNConfig, "num_epochs", 3, "a train batch makes one update here"),
+    (SACConfig, "minibatch_size", 64, "a train batch makes one update here"),
+    (APPOConfig, "target_network_update_freq", 2, "Did you mean .training(target_update_frequency=...)?"),
+    (APPOConfig, "circular_buffer_num_batches", 16, "use replay_proportion"),
+    (APPOConfig, "simple_queue_size", 3, "use learner_queue_size"),
+    (PPOConfig, "max_requests_in_flight_per_env_runner", 7, "each round asks every worker once"),
+    (PPOConfig, "max_sample_requests_in_flight_per_worker", 7, "each round asks every worker once"),
+    (PPOConfig, "_torch_lr_scheduler_classes", [int], "use a schedule"),
+    (PPOConfig, "offline_evaluation_interval", 3, "offline data is not available yet"),
+    (DQNConfig, "soft_q", True, "'type': 'SoftQ'"),
+    (DQNConfig, "final_prioritised_replay_beta", 1, "Did you mean .training(prioritized_replay_beta=...)"),
+]
+
+
+@pytest.mark.parametrize(("config_class", "name", "value", "says"), FOREIGN_WORDS)
+def test_a_foreign_word_is_refused_with_what_it_is_here(config_class, name, value, says):
+    with pytest.raises(TypeError) as raised:
+        config_class().update_from_dict({name: value})
+    assert says in str(raised.value)
+
+
+def test_the_exploration_of_a_dict_of_ray_0_8():
+    """Its schedule's length is a product, and each of its numbers has a name of its own."""
+    config = DQNConfig.from_dict(
+        {"env": "CartPole-v1", "exploration_fraction": 0.2, "schedule_max_timesteps": 50_000,
+         "exploration_initial_eps": 0.9, "exploration_final_eps": 0.1,
+         "per_worker_exploration": False, "final_prioritized_replay_beta": 1.0}
+    )  # fmt: skip
+    config.validate()
+    assert exploration_settings(config.exploration_config, config.default_exploration) == {
+        "type": "EpsilonGreedy", "initial_epsilon": 0.9, "final_epsilon": 0.1, "epsilon_timesteps": 10_000,
+        "warmup_timesteps": 0,
+    }  # fmt: skip
+    noise = TD3Config.from_dict({"env": "Pendulum-v1", "pure_exploration_steps": 5, "exploration_gaussian_sigma": 0.3})
+    noise.validate()
+    assert noise.exploration_config == {"random_timesteps": 5, "stddev": 0.3}
+    drifting = DDPGConfig.from_dict(
+        {"env": "Pendulum-v1", "exploration_ou_theta": 0.3, "exploration_ou_sigma": 0.4,
+         "exploration_ou_noise_scale": 0.5, "exploration_final_scale": 0.6,
+         "exploration_fraction": 0.5, "schedule_max_timesteps": 100}
+    )  # fmt: skip
+    drifting.validate()
+    settings = exploration_settings(drifting.exploration_config, drifting.default_exploration)
+    assert [settings[key] for key in ("ou_theta", "ou_sigma", "ou_base_scale", "final_scale", "scale_timesteps")] == [
+        0.3, 0.4, 0.5, 0.6, 50,
+    ]  # fmt: skip
+
+
+def test_one_factor_of_a_schedule_is_refused():
+    """Stable-Baselines3's exploration_fraction is one of the run, which a config does not know."""
+    with pytest.raises(ValueError, match="are two factors of one number of steps, and one is missing"):
+        DQNConfig().environment("CartPole-v1").training(exploration_fraction=0.1).validate()
+
+
+def test_pretended_gpus_are_none():
+    assert PPOConfig.from_dict({"num_gpus": 4, "_fake_gpus": True}).num_gpus == 0
+    assert PPOConfig.from_dict({"num_gpus": 1, "_fake_gpus": False}).num_gpus == 1
+
+
+def test_towers_of_ray_are_learners():
+    with pytest.raises(ValueError, match="four: num_learners=4 and num_gpus=1"):
+        PPOConfig().environment("CartPole-v1").resources(num_gpus=4).validate()
 
 
 def test_target_kl_and_kl_target_are_two_settings():

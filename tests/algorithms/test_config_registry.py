@@ -1,3 +1,4 @@
+import importlib
 import subprocess
 import sys
 
@@ -6,7 +7,8 @@ import pytest
 import rllib
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.ppo import PPO, PPOConfig
-from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.algorithms.registry import ABSENT, algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.tune.trainables import resolve_trainable
 
 
 def test_algorithms_are_found_by_name_in_any_case():
@@ -38,6 +40,46 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told(name):
 def test_a_misspelt_name_is_told_the_nearest():
     with pytest.raises(ValueError, match=r"Did you mean 'PPO'( or 'APPO')?\?"):
         get_algorithm_class("PPOO")
+
+
+@pytest.mark.parametrize("name", sorted(ABSENT))
+def test_a_known_algorithm_that_is_absent_is_told_with_what_to_use(name):
+    assert name.lower() not in map(str.lower, algorithm_names())
+    for ask in (get_algorithm_config, AlgorithmConfig, resolve_trainable):
+        with pytest.raises(ValueError, match="there is no algorithm") as raised:
+            ask(name.lower())
+        assert str(raised.value) == f"there is no algorithm {name.lower()!r}: {ABSENT[name]}."
+    for imported in (name, f"{name}Config", f"{name}Trainer"):
+        with pytest.raises(ImportError) as raised:
+            exec(f"from rllib import {imported}")
+        assert str(raised.value) == f"cannot import name {imported!r} from 'rllib': {ABSENT[name]}."
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "told"),
+    [
+        ("rllib", "MultiAgentEnv", ": multi-agent training is not available yet"),
+        ("rllib", "PPOTrainer", ": it is called PPO here, and its settings PPOConfig."),
+        ("rllib", "evaluate_policy", ": use algo.evaluate(10)."),
+        ("rllib", "PP0Config", ". Did you mean PPOConfig"),
+        ("rllib.tune", "Tunerr", ". Did you mean Tuner"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told_with_what_is(package, name, told):
+    module = importlib.import_module(package)
+    with pytest.raises(ImportError) as raised:
+        exec(f"from {package} import {name}")
+    assert f"cannot import name {name!r} from {package!r}{told}" in str(raised.value)
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert f"module {package!r} has no attribute {name!r}{told}" in str(raised.value)
+    assert not hasattr(module, name)
+
+
+def test_modules_are_imported_from_the_package():
+    from rllib import did_you_mean, tune
+
+    assert (did_you_mean.__name__, tune.__name__) == ("rllib.did_you_mean", "rllib.tune")
 
 
 def test_the_registry_loads_no_algorithm_by_itself():

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import logging
+import math
 import os
 import pty
 import re
@@ -20,6 +21,7 @@ from safetensors.numpy import load_file
 
 import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.cli.run_directory import RunDirectory
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed, number
 from rllib.runs.files import keep_failing_batch
@@ -81,6 +83,51 @@ def test_command_line_takes_precedence_over_the_file(rllib_command, behaviour, t
     assert config.settings["lr"] == 1e-3 and config.settings["model"] == model and config.settings["seed"] == 2
     checkpoints = sorted(path.name for path in (tmp_path / "results" / "filed").glob("checkpoint_*"))
     assert checkpoints == ["checkpoint_000002", "checkpoint_000003"]
+
+
+FOUR = {"fcnet_hiddens": [4]}
+
+
+@pytest.mark.parametrize(
+    ("filed", "typed", "becomes"),
+    [
+        ("num_workers: 2", "num_rollout_workers=1", {"num_rollout_workers": 1}),
+        ("num_rollout_workers: 2", "num_env_runners=1", {"num_rollout_workers": 1}),
+        ("sgd_stepsize: 0.5", "lr=0.01", {"lr": 0.01}),
+        ("timesteps_per_batch: 100", "train_batch_size=800", {"train_batch_size": 800}),
+        ("training: {lr: 0.5}", "lr=0.01", {"lr": 0.01}),
+        ("vf_share_layers: true", "model.fcnet_hiddens=[4]", {"model": {"vf_share_layers": True, **FOUR}}),
+        ("model: {vf_share_layers: true}", "vf_share_layers=false", {"model": {"vf_share_layers": False}}),
+        ("env: Pendulum-v1", "lr=0.01", {"lr": 0.01}),
+    ],
+)
+def test_command_line_goes_over_the_file_under_any_name(rllib_command, behaviour, tmp_path, filed, typed, becomes):
+    (tmp_path / "run.yaml").write_text(f"algorithm: PPO\nenv: CartPole-v1\nconfig: {{{filed}, gamma: 0.5}}\n")
+    result = rllib_command("train", "-f", "run.yaml", typed, "--stop", "iterations=1")
+    assert result.exit_code == 0, result.output
+    assert behaviour["configs"][0].settings == {
+        "num_rollout_workers": 2, "gamma": 0.5, "env": "CartPole-v1", **becomes
+    }  # fmt: skip
+
+
+def test_key_value_goes_over_config_under_any_name(rllib_command, behaviour):
+    result = rllib_command("train", "PPO", "CartPole-v1", "--config", '{"num_workers": 3}', "num_rollout_workers=1",
+                           "--stop", "iterations=1")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert behaviour["configs"][0].settings["num_rollout_workers"] == 1
+
+
+def test_a_file_that_sets_one_setting_twice_is_refused(rllib_command, behaviour, tmp_path):
+    (tmp_path / "run.yaml").write_text("algorithm: PPO\nenv: CartPole-v1\nconfig: {lr: 1, sgd_stepsize: 2}\n")
+    result = rllib_command("train", "-f", "run.yaml", "lr=3", "--stop", "iterations=1")
+    assert result.exit_code == 2 and "lr is given twice, by two of its names" in result.stderr
+
+
+def test_what_rays_release_tests_expect_is_passed_over(rllib_command, behaviour, tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        "x: {run: PPO, env: CartPole-v1, stop: {training_iteration: 1}, pass_criteria: {episode_reward_mean: 150}}"
+    )
+    assert rllib_command("train", "-f", "run.yaml").exit_code == 0
 
 
 def test_ray_style_files_are_understood(rllib_command, behaviour, tmp_path):
@@ -493,3 +540,38 @@ def test_numbers_are_readable():
 def test_a_single_run_does_not_import_the_search():
     code = "import sys, rllib.cli.train; sys.exit('rllib.cli.tune' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+class Scripted:
+    """Saves directories; the returns of its iterations are given."""
+
+    def save(self, path):
+        path.mkdir()
+
+
+@pytest.mark.parametrize("every", [0, 2])
+def test_the_best_and_the_newest_checkpoint_are_kept(tmp_path, every):
+    directory = RunDirectory(tmp_path)
+    returns = [math.nan, 5.0, 9.0, 3.0, 8.0, 2.0]
+    for iteration, value in enumerate(returns, 1):
+        directory.save_if_due(Scripted(), iteration, every)
+        directory.save_if_best(Scripted(), iteration, {"episode_reward_mean": value}, every)
+    directory.save(Scripted(), len(returns))
+    directory.log.close()
+    kept = {path.name for path in tmp_path.glob("checkpoint_*")}
+    assert kept == {f"checkpoint_{number:06}" for number in ((2, 3, 4, 6) if every else (3, 6))}
+    assert directory.best == tmp_path / "checkpoint_000003"
+
+    again = RunDirectory(tmp_path)
+    assert (again.best, again.best_return) == (directory.best, 9.0)
+    again.save_if_best(Scripted(), 7, {"episode_reward_mean": 100.0, "evaluation": {"episode_reward_mean": 8.5}}, 0)
+    assert again.best == directory.best, "the return of an evaluation goes before that of training"
+    again.save_if_best(Scripted(), 8, {"episode_reward_mean": 9.5}, 0)
+    again.log.close()
+    assert not directory.best.exists() and again.best.name == "checkpoint_000008"
+
+
+def test_keep_best_tells_where_it_is(rllib_command, behaviour, tmp_path):
+    result = rllib_command("train", "PPO", "CartPole-v1", "--keep-best", "--stop", "iterations=3", "--name", "x")
+    assert result.exit_code == 0 and "best        results/x/checkpoint_000003" in result.output, result.output
+    assert [path.name for path in (tmp_path / "results/x").glob("checkpoint_*")] == ["checkpoint_000003"]

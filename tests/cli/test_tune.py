@@ -152,3 +152,15 @@ def test_a_file_of_several_experiments_names_them(tmp_path):
     (tmp_path / "x.yaml").write_text("a: {run: PPO, env: E}\nb: {run: DQN, env: E}\n")
     with pytest.raises(ValueError, match=r"x\.yaml holds 2 experiments: a, b\. Use a file for each"):
         load_spec(tmp_path / "x.yaml")
+
+
+def test_command_line_goes_over_the_file_under_any_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.yaml").write_text(
+        "algorithm: PPO\nenv: CartPole-v1\nconfig: {num_workers: 2, sgd_stepsize: 0.5, gamma: 0.9}\n"
+    )
+    settings = _settings(("num_rollout_workers=0",), "x.yaml", False, {})
+    settings["search"] = {"lr": "0.1,0.2"}
+    config = _spec(settings, tmp_path, False, True).config
+    assert {key: config[key] for key in ("num_rollout_workers", "gamma")} == {"num_rollout_workers": 0, "gamma": 0.9}
+    assert holds_domains(config["lr"]) and "sgd_stepsize" not in config and "num_workers" not in config

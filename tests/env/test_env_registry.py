@@ -3,6 +3,7 @@
 import pickle
 import re
 import sys
+from types import ModuleType
 
 import cloudpickle
 import gymnasium
@@ -11,7 +12,9 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 import rllib
+from rllib import PPOConfig, check_env
 from rllib.env import EnvContext, register_env, registry, resolve
+from rllib.env.checkup.report import EnvironmentCheckError
 from rllib.env.registry import GymnasiumFactory
 from rllib.env.vector import make_environment
 from rllib.errors import EnvironmentPackageError
@@ -283,3 +286,73 @@ def test_functions_travel():
     length = 6
     factory = pickle.loads(cloudpickle.dumps(resolve(lambda config: SimpleCorridor({"corridor_length": length}))))
     assert factory.make(EnvContext()).end_pos == 6
+
+
+class Agents:
+    """The names that PettingZoo's environments have, in both APIs."""
+
+    possible_agents = ("a", "b")
+
+    def __init__(self, config=None):
+        pass
+
+    def observation_space(self, agent):
+        return gymnasium.spaces.Discrete(2)
+
+    action_space = observation_space
+
+    def reset(self, seed=None, options=None):
+        pass
+
+    def step(self, action):
+        pass
+
+
+class AEC(Agents):
+    def agent_iter(self):
+        return iter(self.possible_agents)
+
+    def last(self):
+        return None
+
+
+class RaysAgents(gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
+
+    def get_agent_ids(self):
+        return {"a"}
+
+
+@pytest.mark.parametrize("env", [Agents, AEC, RaysAgents, lambda config: Agents(), lambda config: AEC(), Agents()])
+def test_environments_of_several_agents_are_refused_as_such(env):
+    with pytest.raises(TypeError, match="environment of several agents, and multi-agent training is not available yet"):
+        PPOConfig().environment(env).build()
+    if isinstance(env, type):
+        with pytest.raises(EnvironmentCheckError, match="environment of several agents"):
+            check_env(env)
+
+
+def test_a_module_of_pettingzoo_is_refused_as_such():
+    module = ModuleType("pettingzoo.mpe.simple_v3")
+    module.parallel_env = Agents
+    with pytest.raises(TypeError, match=r"pettingzoo\.mpe\.simple_v3 is a module of PettingZoo, whose"):
+        resolve(module)
+
+
+class NeedsMore(gymnasium.Env):
+    def __init__(self, size, config):
+        pass
+
+
+def breaks(config):
+    raise TypeError("len() takes exactly one argument (2 given)")
+
+
+def test_a_constructor_with_other_parameters_is_told_the_contract():
+    for env, name in ((NeedsMore, "NeedsMore"), (lambda a, b: None, "<lambda>")):
+        with pytest.raises(TypeError, match="missing 1 required positional argument") as raised:
+            resolve(env).make(EnvContext({"x": 1}))
+        assert any(f"{name}(env_config): one parameter" in note for note in raised.value.__notes__)
+    with pytest.raises(TypeError) as raised:
+        resolve(breaks).make(EnvContext({}))
+    assert not hasattr(raised.value, "__notes__"), "an error of its own"

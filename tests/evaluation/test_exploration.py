@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from rllib import DQNConfig
 from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.registry import resolve
@@ -252,3 +253,49 @@ def test_parameter_noise_settles_where_it_changes_as_much_as_epsilon():
     worker.sample()
     np.testing.assert_allclose(worker.get_state()[0]["exploration"]["scale"], settled, rtol=0.4)
     assert settled < 4
+
+
+class AlwaysLast(ex.Explorer):
+    """Takes the last action in every `every`th step, the policy's own in between."""
+
+    def begin(self, num_steps, timesteps, active=None):
+        self.steps = timesteps
+        return super().begin(num_steps, timesteps, active)
+
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None):
+        super().act(observations, noise, dist_inputs, actions, values, state, next_state)
+        if self.steps % self.exploration.every == 0:
+            actions[:] = 1
+        self.steps += 1
+
+
+class Own(ex.Exploration):
+    every: int
+    shift: float = 0.0
+    explorer = AlwaysLast
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_exploration_of_ones_own(workers):
+    """A class, as RLlib takes it; its fields are settings, and its explorer acts in the workers."""
+    config = (
+        DQNConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=workers, rollout_fragment_length=30)
+        .training(train_batch_size=4, num_steps_sampled_before_learning_starts=10_000)
+        .exploration(exploration_config={"type": Own, "every": 1})
+        .reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=60)
+    )
+    with config.build() as algo:
+        algo.train()
+        assert algo.train()["episode_len_mean"] < 12, "always to one side"
+
+
+def test_settings_of_an_exploration_of_ones_own_are_checked():
+    config = DQNConfig().environment("CartPole-v1")
+    with pytest.raises(ValueError, match=r"Own cannot be made of \{'shift': 0.0\}: Missing required argument 'every'"):
+        config.exploration(exploration_config={"type": Own}).validate()
+    with pytest.raises(ValueError, match=r"Own cannot be made of .*: Unexpected keyword argument 'evry'"):
+        config.exploration(exploration_config={"type": Own, "every": 1, "evry": 2}).validate()
+    with pytest.raises(ValueError, match="or by a class of your own derived from Exploration"):
+        config.exploration(exploration_config={"type": AlwaysLast}).validate()

@@ -14,12 +14,14 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
+from rllib.algorithms.from_config import tell_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, ensure_runtime, num_cores
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
 from runtime.machine import cpu_count
 from runtime.session import engine
+from runtime.util.fleet import SilentActorError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
 
@@ -173,6 +175,7 @@ def test_a_worker_that_dies_in_every_first_fragment_ends_the_run(how, caplog):
             algo.train()
         assert time.monotonic() - started < 20
         assert any("num_consecutive_worker_failures_tolerance=3" in note for note in caught.value.__notes__)
+        assert any("steps environments of Deadly: native code that crashes" in note for note in caught.value.__notes__)
         assert 3 <= len([record for record in caplog.records if "is replaced" in record.message]) <= 6
 
 
@@ -314,6 +317,11 @@ class SlowOrHanging(CountingEnv):
         return super().step(action)
 
 
+class AlwaysHanging(CountingEnv):
+    def step(self, action):
+        time.sleep(60)
+
+
 def evaluated(tolerance_s, made) -> tuple[int, int]:
     """Episodes of an evaluation by one remote worker, and how often that was replaced."""
     tolerance = FaultTolerance(silence_s=tolerance_s, patience=2, delay_s=0.0)
@@ -336,6 +344,13 @@ def test_an_evaluation_worker_whose_environment_hangs_is_replaced(caplog, tmp_pa
     assert evaluated(60.0, settings(SlowOrHanging, env_config=config, num_envs=2, sample_timeout_s=0.2)) == (2, 1)
     assert time.monotonic() - started < 30
     assert "evaluation worker 1 is replaced" in caplog.text
+
+
+def test_an_evaluation_worker_that_hangs_again_is_silent_not_dead():
+    made = settings(AlwaysHanging, num_envs=2, sample_timeout_s=0.1)
+    sentence = r"evaluation worker 1 did not answer within 10 x sample_timeout_s=0.1 s; does an environment hang\?"
+    with pytest.raises(SilentActorError, match=sentence):
+        evaluated(60.0, made)
 
 
 def test_evaluation_on_its_own_workers():
@@ -439,3 +454,19 @@ def test_a_function_for_remote_workers_alone_leaves_the_local_one_out():
     with config(num_workers=0).build() as algo:
         assert algo.workers.foreach_worker(lambda worker: worker.worker_index) == [0]
         assert algo.workers.foreach_worker(lambda worker: worker.worker_index, local_worker=False) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "cpus", "evaluation", "told"),
+    [
+        (1, cpu_count() + 97, 0, f"1 rollout workers with num_cpus_per_worker={cpu_count() + 97} claim"),
+        (1, 1, cpu_count() + 1, f"{cpu_count() + 1} evaluation workers with num_cpus_per_worker=1 claim"),
+        (1, 1, 1, ""),
+        (0, 99, 0, ""),
+    ],
+)
+def test_more_workers_than_cpus_are_worth_a_line(workers, cpus, evaluation, told, caplog):
+    asked = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=workers)
+    tell_crowds(asked.resources(num_cpus_per_worker=cpus).evaluation(evaluation_num_workers=evaluation))
+    lines = [record.getMessage() for record in caplog.records if "claim" in record.getMessage()]
+    assert [told in line for line in lines] == [True] * bool(told)

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.learners.optimizers import SGD, Adam, RAdam, RMSprop, clip_gradient, global_norm
+from rllib.algorithms.from_config import optimizer_settings
+from rllib.algorithms.ppo import PPOConfig
+from rllib.algorithms.sac import SACConfig
+from rllib.learners.optimizers import NAMES, SGD, Adam, OptimizerSettings, RAdam, RMSprop, clip_gradient, global_norm
+from rllib.learners.torch_descent import MEMORY, _make_optimizer
 from rllib.models.kernels import CHUNK
 
 
@@ -120,3 +124,52 @@ def test_moments_of_a_dead_unit_do_not_become_denormal(kind):
             kept = abs(optimizer.state[f"{kind.name}.{name}"])
             assert ((kept >= least) | (kept == 0)).all(), kept
     assert weights[3] == 1.0
+
+
+IN_TORCH = {
+    "adam": lambda p, decay: torch.optim.Adam(p, lr=1e-2, weight_decay=decay),
+    "adamw": lambda p, decay: torch.optim.AdamW(p, lr=1e-2, weight_decay=decay),
+    "radam": lambda p, decay: torch.optim.RAdam(p, lr=1e-2, weight_decay=decay),
+    "rmsprop": lambda p, decay: torch.optim.RMSprop(p, lr=1e-2, alpha=0.9, momentum=0.5, eps=1e-3, weight_decay=decay),
+    "sgd": lambda p, decay: torch.optim.SGD(p, lr=1e-2, weight_decay=decay),
+}
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+@pytest.mark.parametrize("name", NAMES)
+def test_weight_decay_is_torch_s_in_both_learners(name, decay):
+    """AdamW shortens the weights, the others add to the gradient; the numpy learner, the torch learner and torch."""
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal(50, dtype=np.float32)
+    settings = OptimizerSettings(name, decay=0.9, momentum=0.5, rmsprop_epsilon=1e-3, weight_decay=decay)
+    ours, in_numpy = start.copy(), settings.make(50)
+    flat, theirs = (torch.from_numpy(start.copy()) for _ in range(2))
+    flat.grad = torch.zeros(50)
+    in_learner, reference = _make_optimizer(settings, [flat]), IN_TORCH[name]([theirs], decay)
+    for group in in_learner.param_groups:
+        group["lr"] = 1e-2
+    assert set(in_numpy.state) == {MEMORY[name][key] for key in in_learner.state[flat] if key in MEMORY[name]}
+    for _ in range(20):
+        gradient = rng.standard_normal(50, dtype=np.float32)
+        in_numpy.step(ours, given := gradient.copy(), 1e-2)
+        np.testing.assert_array_equal(given, gradient, "the gradient is not the optimizer's to change")
+        for tensor, optimizer in ((flat, in_learner), (theirs, reference)):
+            tensor.grad = torch.from_numpy(gradient.copy())
+            optimizer.step()
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    np.testing.assert_allclose(flat, theirs, atol=2e-6)
+    assert (np.abs(ours).sum() < np.abs(start).sum()) or not decay
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "decay"),
+    [
+        (PPOConfig, {}, 0.0),
+        (PPOConfig, {"opt_type": "adamw"}, 0.01),
+        (SACConfig, {"opt_type": "adamw", "weight_decay": 0.2}, 0.2),
+        (SACConfig, {"weight_decay": 0.1}, 0.1),
+    ],
+)
+def test_an_algorithm_has_the_weight_decay_of_its_settings(algorithm, settings, decay):
+    config = algorithm().environment("Pendulum-v1").training(model={"fcnet_hiddens": [4]}, **settings)
+    assert optimizer_settings(config).weight_decay == decay

@@ -6,7 +6,9 @@ import pickle
 import gymnasium as gym
 import numpy as np
 import pytest
+from torch import nn
 
+from rllib import PPOConfig, SACConfig
 from rllib.models.attention import Attention
 from rllib.models.catalog import policy_spec
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
@@ -87,9 +89,25 @@ def test_defaults_are_those_of_the_ecosystem():
     assert {"fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std"} <= set(MODEL_DEFAULTS)
 
 
-@pytest.mark.parametrize(("given", "used"), [(None, "linear"), ("silu", "swish"), ("relu", "relu")])
+@pytest.mark.parametrize(("given", "used"), [
+    *((None, "linear"), ("silu", "swish"), ("relu", "relu"), ("elu", "elu"), (nn.Tanh, "tanh"), (nn.ReLU, "relu")),
+    *((nn.SiLU, "swish"), (nn.GELU, "gelu"), (nn.ELU, "elu"), (nn.LeakyReLU, "leaky_relu"), (nn.Sigmoid, "sigmoid")),
+    (nn.Identity, "linear"),
+])  # fmt: skip
 def test_names_of_activations(given, used):
     assert policy_spec(BOX, DISCRETE, {"fcnet_activation": given}).activations == (used, used)
+
+
+def test_a_class_of_torch_is_a_name_in_the_settings():
+    """So that files and checkpoints hold no code."""
+    config = PPOConfig().training(model={"fcnet_activation": nn.GELU})
+    assert config.rl_module(model_config={"conv_activation": nn.ELU}).model == {
+        "vf_share_layers": False, "fcnet_activation": "gelu", "conv_activation": "elu"
+    }  # fmt: skip
+    actor = SACConfig().training(policy_model_config={"fcnet_activation": nn.Tanh}).policy_model_config
+    assert actor["fcnet_activation"] == "tanh"
+    with pytest.raises(ValueError, match=r"or their class in torch\.nn, but got <class 'torch\.nn"):
+        policy_spec(BOX, DISCRETE, {"fcnet_activation": nn.Mish})
 
 
 def test_layers_behind_others_come_last():
@@ -178,7 +196,7 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"fcnet_hiddens": 64}, "list of positive integers"),
         ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),
         ({"fcnet_hiddens": [64.0]}, "list of positive integers"),
-        ({"fcnet_activation": "gelu"}, "'tanh', 'relu'"),
+        ({"fcnet_activation": "mish"}, "'tanh', 'relu'"),
         ({"vf_share_layers": "yes"}, "must be True or False"),
         ({"layer_norm": 1}, "must be True or False"),
         ({"free_log_std": True}, "needs continuous actions"),

@@ -1,22 +1,34 @@
 """The numpy network against the textbook formula in float64, and its gradients against finite differences."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
+from rllib.models import activations
 from rllib.models.initializers import orthogonal
 from rllib.models.layout import LayersLayout
 from rllib.models.numpy_network import NumpyNetwork
+from rllib.models.torch_network import ACTIVATIONS as torch_activations
 
 ACTIVATIONS = {
     "tanh": np.tanh,
     "relu": lambda z: np.maximum(z, 0),
     "swish": lambda z: z / (1 + np.exp(-z)),
     "linear": lambda z: z,
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+    "elu": lambda z: np.where(z > 0, z, np.exp(np.minimum(z, 0)) - 1),
+    "leaky_relu": lambda z: np.maximum(z, 0.01 * z),
+    "gelu": lambda z: z * 0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2))),
 }
 # Layers take them in turn: each kind comes first, and beside another one.
-PAIRS = [("tanh", "relu"), ("relu", "linear"), ("swish", "tanh"), ("linear", "swish")]
+PAIRS = [
+    *(("tanh", "relu"), ("relu", "linear"), ("swish", "tanh"), ("linear", "swish")),
+    *(("sigmoid", "elu"), ("leaky_relu", "gelu"), ("gelu", "sigmoid"), ("elu", "leaky_relu")),
+]
 HEADS = {"policy": 2, "value": 1}
 CASES = [
     (
@@ -159,3 +171,35 @@ def test_equal_seeds_give_equal_weights():
         orthogonal(layout, vector, np.random.default_rng(seed))
     assert np.array_equal(vectors[0], vectors[1])
     assert not np.array_equal(vectors[0], vectors[2])
+
+
+REFERENCES = {
+    "tanh": torch.tanh,
+    "relu": functional.relu,
+    "swish": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "elu": functional.elu,
+    "leaky_relu": functional.leaky_relu,
+    "gelu": functional.gelu,
+    "linear": lambda z: z,
+}
+
+
+@pytest.mark.parametrize("name", sorted(activations.ACTIVATIONS))
+def test_activations_and_their_derivatives_are_torch_s_in_both_forms(name):
+    """Against float64, far beyond what exp can take; a derivative that reads h alone may find its gradient in z."""
+    z = np.concatenate([np.linspace(-12, 12, 4001), [-1e30, -100, -0.0, 0.0, 100, 1e30]]).astype(np.float32)
+    exact = torch.from_numpy(z).double().requires_grad_()
+    expected = REFERENCES[name](exact)
+    (slopes,) = torch.autograd.grad(expected.sum(), exact)
+    np.testing.assert_array_equal(torch_activations[name](torch.from_numpy(z)), REFERENCES[name](torch.from_numpy(z)))
+
+    h, scratch, gradient = np.empty_like(z), np.empty_like(z), np.full_like(z, 3.0)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        activations.ACTIVATIONS[name].apply(z, h)
+        if activations.ACTIVATIONS[name].keeps_input:
+            activations.ACTIVATIONS[name].multiply_derivative(gradient, h, z, scratch)
+        else:
+            activations.ACTIVATIONS[name].multiply_derivative(gradient, h, gradient, scratch)
+    np.testing.assert_allclose(h, expected.detach(), rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(gradient, 3 * slopes, rtol=2e-6, atol=6e-6)

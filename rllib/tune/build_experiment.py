@@ -7,8 +7,9 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
+from rllib.foreign_files import inside
 from rllib.tune.checks import check, check_mode, seconds
-from rllib.tune.experiment import ExperimentDirectory, for_header, inside, open_directory
+from rllib.tune.experiment import ExperimentDirectory, for_header, open_directory
 from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
 from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback

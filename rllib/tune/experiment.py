@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from rllib.foreign_files import inside
 from rllib.runs.files import encode, numbered, write_whole
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
@@ -37,7 +38,6 @@ _JOURNALS = "experiment_state-*.json"
 _SYNC_INTERVAL_S = 1.0
 # Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
-_LONGEST_NAME_BYTES = 255
 
 
 class Journal:
@@ -244,23 +244,6 @@ def for_header(value) -> str | None:
 
 
 # ---------------------------------------------------------------------- names
-
-
-def inside(directory: Path, name: str, what: str) -> Path:
-    """DIRECTORY/NAME.
-
-    Raises:
-        ValueError: if that lies elsewhere, since the name is absolute or has "..", or if a part of it is too long.
-    """
-    path = Path(os.path.normpath(directory / name))
-    if path == directory or not path.is_relative_to(directory):
-        raise ValueError(f"{what} {name!r} would lie outside of {directory}. Use a plain name, without '..'.")
-    longest = max(len(os.fsencode(part)) for part in path.relative_to(directory).parts)
-    if longest > _LONGEST_NAME_BYTES:
-        raise ValueError(
-            f"{what} {name!r:.40} has {longest} bytes, and file systems take {_LONGEST_NAME_BYTES}. Use a shorter name."
-        )
-    return path
 
 
 def _new_path(results: Path, name: str) -> Path:

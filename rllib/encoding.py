@@ -197,7 +197,7 @@ def import_path(path: str):
         for part in qualname.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it can be.") from error
+        raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it lies.") from error
     return found
 
 

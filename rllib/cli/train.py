@@ -1,5 +1,6 @@
 """`rllib train`."""
 
+import contextlib
 import importlib
 import signal
 import sys
@@ -15,8 +16,8 @@ from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_log
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
+from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
-from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed
 from rllib.runs.files import keep_failing_batch
@@ -56,9 +57,12 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
               "and what limits the run.")  # fmt: skip
+@load_user_code_option("RUN or FILE")
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
-def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoint_at_end, **options) -> None:
+def command(
+    words, file, resume, results_dir, quiet, verbose, profile, load_user_code, checkpoint_at_end, **options
+) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
@@ -77,7 +81,7 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
             with user_input():
                 run, spec, changed = _take_up(resume, words, {"file": file, **options})
         else:
-            below, given = _keys(words, file, options)
+            below, given = _keys(words, file, options, load_user_code)
             if is_search(keys := merged(below, given)):
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
@@ -89,7 +93,7 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
         profile = profile or bool(spec.config.get("profile"))
         display = _display(quiet)
         with shown_logs(display, verbose):
-            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
+            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile, load_user_code)
             try:
                 outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
             finally:
@@ -99,7 +103,7 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
 
-def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict, dict]:
+def _keys(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool) -> tuple[dict, dict]:
     """The file's keys, and those of the command line, which stand over them."""
     names = [word for word in words if "=" not in word]
     if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
@@ -115,9 +119,9 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
             given.update(algorithm=names[0], env=names[1])
         elif names or not (file or {*flags, *settings} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
-        if typed := given.get("env"):
-            register_typed_function(typed)
-        return load_spec(find_file(file)) if file else {}, given
+        below = load_spec(find_file(file)) if file else {}
+        typed(given, settings, *((below, below.get("config")) if load_user_code else ()))
+        return below, given
 
 
 def _display(quiet: bool) -> QuietDisplay:
@@ -170,16 +174,20 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
     return run, make_spec(before, given, "--resume"), given["config"]
 
 
-def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool):
+def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool, load_user_code: bool):
     """The algorithm as it was at the run's newest checkpoint.
 
     Raises:
         Mistake: for settings that are unknown or do not fit together, and for a damaged checkpoint.
     """
-    with user_input():
+    with user_input(), contextlib.ExitStack() as unless_restored:
+        unless_restored.callback(run.log.close)
         _refuse_log_dir(changed)
-        register_typed_function(spec.env)
-        return get_algorithm_class(spec.algorithm).from_checkpoint(run.checkpoint, {**changed, "profile": profile})
+        algorithm = get_algorithm_class(spec.algorithm).from_checkpoint(
+            run.checkpoint, {**changed, "profile": profile}, load_user_code=load_user_code
+        )
+        unless_restored.pop_all()
+        return algorithm
 
 
 @dataclass
@@ -194,6 +202,7 @@ class Outcome:
         signal: number of the one that interrupted it; None if none did.
         notices: what could not be written.
         profile: where the time went, and where the timeline is; empty: it was not recorded.
+        flag: what the commands that go on from here need, since the environment is code of the user's.
     """
 
     directory: Path
@@ -203,6 +212,7 @@ class Outcome:
     signal: int | None = None
     notices: list[str] = field(default_factory=list)
     profile: str = ""
+    flag: str = ""
 
 
 def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, profiles: bool) -> Outcome:
@@ -212,7 +222,7 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
         Mistake: if the results have no such key as the stop criterion names.
     """
     directory, iteration, log = run.path, run.iteration, run.log
-    outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
+    outcome, stop = Outcome(directory, flag=flag_for(spec.env)), ThresholdStopper(spec.stop)
     title, is_first = f"{spec.algorithm} on {spec.env}", True
     algorithm.directory = directory
     run.write_spec(spec)  # now, since settings that --resume changes may have been refused until here
@@ -242,7 +252,7 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
         if isinstance(error, NotFiniteError):
             keep_failing_batch(directory, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
-            error.add_note(f"Go on from there: rllib train --resume {directory}")
+            error.add_note(f"Go on from there: rllib train --resume {directory}{outcome.flag}")
         (directory / "error.txt").write_text(traceback.format_exc())
         raise
     finally:
@@ -269,6 +279,6 @@ def _tell(outcome: Outcome) -> None:
     if (curve := outcome.directory / "curve.png").exists():
         click.echo(f"curve       {curve}")
     click.echo(f"checkpoint  {outcome.checkpoint}")
-    click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}")
+    click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}{outcome.flag}")
     if outcome.signal:
-        click.echo(f"go on       rllib train --resume {outcome.directory}")
+        click.echo(f"go on       rllib train --resume {outcome.directory}{outcome.flag}")

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from rllib.errors import DamagedFileError
 
-__all__ = ["WRONG_FORM", "inside", "json_object", "open_inside", "printable", "read_inside", "real_directory"]
+__all__ = ["WRONG_FORM", "inside", "json_object", "open_inside", "printable", "read_inside", "refuse_links"]
 
 # What code that reads a value raises where the value has another form than it expects.
 WRONG_FORM = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -98,22 +98,18 @@ def json_object(content: bytes) -> dict[str, Any]:
     return value
 
 
-def real_directory(path: Path) -> Path:
-    """The path of a directory into which files are to be written, once it is known that these stay there.
+def refuse_links(directory: Path) -> None:
+    """Checks a directory into whose files is to be written.
 
     Raises:
-        DamagedFileError: if it is a link itself, or holds links to files, or pipes, which would be written through.
+        DamagedFileError: if a file in it is a link, or none, so that what is written would go elsewhere.
     """
-    strange = [path] if path.is_symlink() else []
-    if not strange and path.exists():
-        entries = os.scandir(path)
-        strange = [Path(entry) for entry in entries if not (entry.is_dir() or entry.is_file(follow_symlinks=False))]
-    if strange:
-        raise DamagedFileError(
-            f"{str(strange[0])!r} is a link or no regular file, and what is written to it would go elsewhere. Remove "
-            "it, or copy what it points to: cp -rL"
-        )
-    return path
+    for entry in os.scandir(directory) if directory.exists() else ():
+        if not (entry.is_dir() or entry.is_file(follow_symlinks=False)):
+            raise DamagedFileError(
+                f"{entry.path!r} is a link or no regular file, and what is written to it would go elsewhere. Remove "
+                "it, or copy what it points to: cp -rL"
+            )
 
 
 def printable(text: str) -> str:

@@ -23,13 +23,15 @@ from typing import Any
 
 import msgspec
 
-from rllib.foreign_files import inside
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.runs.files import encode, numbered, write_whole
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.journal_values import written
 from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import sync
-from rllib.tune.trial_records import apply_record, as_text
+from rllib.tune.trial_records import apply_record
 
 logger = logging.getLogger(__name__)
 
@@ -128,19 +130,22 @@ class ExperimentDirectory:
         """An experiment to continue.
 
         Raises:
-            ValueError: if there is none, or another process runs it.
+            ValueError: if there is none, it is damaged, or another process runs it.
         """
         file = journal_file(path)
+        refuse_links(path)
         journal = Journal(file)
         try:
             header, *records = read_records(file)
+            for trial in _trials_of(records, file):
+                refuse_links(Path(trial.logdir))
         except BaseException:
             journal.close()
             raise
         return cls(path, journal, header, records)
 
     def write_text(self, name: str, text: str, append: bool = False) -> None:
-        with open(self.path / name, "a" if append else "w") as file:
+        with open(inside(self.path, name, "a file of the experiment"), "a" if append else "w") as file:
             file.write(text)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
@@ -158,9 +163,11 @@ class ExperimentDirectory:
     def read_snapshot(self) -> dict[str, Any]:
         """What `snapshot` wrote; {} if it did not."""
         try:
-            return msgspec.json.decode((self.path / "search_state.json").read_bytes())
+            return json_object(read_inside(self.path, "search_state.json"))
         except FileNotFoundError:
             return {}
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{self.path / 'search_state.json'} is damaged: {error}") from None
 
 
 # ---------------------------------------------------------------------- reading
@@ -198,21 +205,14 @@ def journal_file(path: Path) -> Path:
     return files[-1]
 
 
-def read_journal(file: Path, load_objects: bool = True) -> tuple[dict[str, Any], list[Trial]]:
-    """Header and trials.
-
-    Args:
-        file: the journal.
-        load_objects: unpickle what JSON cannot hold of the configurations; it runs code, so only for one's own files.
+def read_journal(file: Path) -> tuple[dict[str, Any], list[Trial]]:
+    """Header and trials, whose configurations are as people read them: no code is run.
 
     Raises:
-        ValueError: if it is not a journal, or of a newer format.
+        ValueError: if it is not a journal, damaged, or of a newer format.
     """
     header, *records = read_records(file)
-    trials: dict[str, Trial] = {}
-    for record in records:
-        apply_record(record, trials, file.parent, load_objects)
-    return header, list(trials.values())
+    return header, _trials_of(records, file)
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:
@@ -221,24 +221,42 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: if it is not a journal, or of a newer format.
     """
-    content = file.read_bytes()
-    content = content[: content.rfind(b"\n") + 1]
     try:
-        records = msgspec.json.Decoder().decode_lines(content)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{file} is damaged: {error}") from error
+        content = read_inside(file.parent, file.name)
+        records = msgspec.json.Decoder(dict).decode_lines(content[: content.rfind(b"\n") + 1])
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise DamagedFileError(f"{file} is damaged: {error}") from error
     if not records or records[0].get("type") != "experiment":
         raise ValueError(f"{file} is not the journal of an experiment")
     header = records[0]
-    if header["format"] > FORMAT:
-        raise ValueError(f"{file} is of format {header['format']}, and this version reads {FORMAT}")
+    if not isinstance(header.get("format"), int) or header["format"] > FORMAT:
+        raise ValueError(f"{file} is of format {header.get('format')}, and this version reads {FORMAT}")
     return records
 
 
-def for_header(value) -> str | None:
-    """A value pickled, for the header; None if it cannot be."""
+def _trials_of(records: list[dict[str, Any]], file: Path) -> list[Trial]:
+    """The trials that the records of a journal tell of.
+
+    Raises:
+        DamagedFileError: naming the first record of another form than is written, or of a trial that there is not.
+    """
+    trials: dict[str, Trial] = {}
+    for number, record in enumerate(records, 2):
+        try:
+            apply_record(record, trials, file.parent)
+            for name in ("id", "source"):
+                if name in record:
+                    trials[record[name]]
+        except WRONG_FORM as error:
+            what = error if type(error) in (ValueError, DamagedFileError) else f"{type(error).__name__}: {error}"
+            raise DamagedFileError(f"{file} is damaged: record {number}: {what}") from error
+    return list(trials.values())
+
+
+def for_header(value) -> dict[str, Any] | None:
+    """A value as the header holds it; None if it cannot be pickled."""
     try:
-        return as_text(value)
+        return written(value)
     except Exception:  # whatever a user's object does when it is pickled
         return None
 
@@ -270,7 +288,7 @@ def _experiments(results: Path, pattern: str) -> list[Path]:
 
 
 def open_directory(
-    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, str | None]
+    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, dict | None]
 ) -> ExperimentDirectory:
     """The experiment's directory, opened: a new one, or the one to continue.
 
@@ -278,7 +296,7 @@ def open_directory(
         spec: the experiment's settings.
         trainable: name of what it runs.
         space: the search space.
-        settings: name -> pickled value, for `Tuner.restore`; written into a new directory.
+        settings: name -> value as `for_header` gives it, for `Tuner.restore`; written into a new directory.
 
     Raises:
         ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.

@@ -39,6 +39,7 @@ __all__ = [
     "FORMAT_VERSION",
     "CheckpointError",
     "UserCode",
+    "naming_damage",
     "newest_checkpoint",
     "read_checkpoint",
     "read_manifest",
@@ -304,6 +305,17 @@ def read_checkpoint(
         except (*WRONG_FORM, MemoryError) as error:
             raise CheckpointError(_damaged(path, name, _told(error))) from error
     return tree
+
+
+@contextlib.contextmanager
+def naming_damage(path: str | os.PathLike) -> Iterator[None]:
+    """Errors that content of another form than is written leads to, inside, become a CheckpointError with the path."""
+    try:
+        yield
+    except ValueError:  # says what is wrong
+        raise
+    except (*WRONG_FORM, MemoryError) as error:
+        raise CheckpointError(_damaged(Path(path), "its content", _told(error))) from error
 
 
 class _UserCodeLoader:

@@ -9,7 +9,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
-from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint
+from rllib.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
 from rllib.env.wrappers import named_class
@@ -38,7 +38,8 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
             f"{os.fspath(path)} is a checkpoint, but not one of an algorithm: {what}. Give what Algorithm.save() or "
             "`rllib train` wrote; rllib.load_policy() reads a policy alone."
         )
-    _modernise(state)
+    with naming_damage(path):
+        _modernise(state)
     return state
 
 

@@ -10,8 +10,10 @@ from typing import Self
 import msgspec
 
 from rllib.checkpoint import OF_ITERATION, newest_checkpoint
-from rllib.cli.failures import Mistake
+from rllib.cli.failures import Mistake, user_input
 from rllib.cli.spec import RunSpec
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import json_object, read_inside, refuse_links
 from rllib.runs.files import numbered, write_whole
 from rllib.runs.run_log import RunLog
 
@@ -75,6 +77,8 @@ class RunDirectory:
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")
+        with user_input():
+            refuse_links(path)
         directory = cls(path)
         if directory.checkpoint is None:
             raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")
@@ -89,9 +93,9 @@ class RunDirectory:
     def read_spec(self) -> RunSpec:
         """What was asked for."""
         try:
-            return msgspec.json.decode((self.path / SPEC).read_bytes(), type=RunSpec)
-        except msgspec.DecodeError as error:
-            raise Mistake(f"{self.path / SPEC}: {error}") from error
+            return msgspec.convert(json_object(read_inside(self.path, SPEC)), RunSpec)
+        except (msgspec.ValidationError, DamagedFileError) as error:
+            raise Mistake(f"{self.path / SPEC} is damaged: {error}") from error
 
     def write_spec(self, spec: RunSpec) -> None:
         """Keeps what was asked for, for `taken_up`."""

@@ -28,6 +28,7 @@ import msgspec
 
 from rllib.checkpoint import newest_checkpoint
 from rllib.errors import NotFiniteError
+from rllib.foreign_files import read_inside
 from rllib.tensor_file import TensorFile
 
 # Path of a video in the run's directory, a GIF, where an iteration has one.
@@ -160,7 +161,7 @@ class JsonLogger:
 def read_results(directory: Path) -> list[dict]:
     """The results in a directory's result.json; half a line at its end is left out."""
     try:
-        content = (directory / "result.json").read_bytes()
+        content = read_inside(directory, "result.json")
     except FileNotFoundError:
         return []
     return msgspec.json.Decoder().decode_lines(content[: content.rfind(b"\n") + 1])

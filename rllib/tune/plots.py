@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import json_object, read_inside
 from rllib.runs.drawing import LOWEST_AND_HIGHEST, RETURN, Axis, Curve, Figures, finite_part, rendered, with_band
 from rllib.runs.files import flatten, is_number, lookup, read_results, settings_by_path, write_whole
 from rllib.tune.checks import check_mode
@@ -130,10 +132,9 @@ def _in_order(file: Path) -> list:
 
 
 def _read_run(file: Path) -> Run:
-    params_file = file.with_name("params.json")
     try:
-        params = json.loads(params_file.read_text()) if params_file.exists() else {}
-    except ValueError:
+        params = json_object(read_inside(file.parent, "params.json"))
+    except (OSError, DamagedFileError):
         params = {}
     return Run(file.parent.name, read_results(file.parent), dict(settings_by_path(params)))
 

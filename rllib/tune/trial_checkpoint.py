@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import cloudpickle
 import msgspec
@@ -30,6 +30,16 @@ METADATA = ".tune.json"
 _DATA, _PICKLED = "checkpoint.json", "checkpoint.pkl"
 # In bytes. Larger arrays would take long as text.
 _LARGEST_AS_TEXT = 2**16
+
+
+class _Metadata(TypedDict, total=False):
+    """Counters of a trial, and whether its trainable saved a "dict" or what lies at a "path" in the directory."""
+
+    iteration: int
+    time_total_s: float
+    totals: dict[str, float]
+    kind: str
+    path: str
 
 
 class Checkpoint:
@@ -115,10 +125,10 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """What `.tune.json` holds; {} where there is none."""
     try:
-        return json_object(read_inside(path, METADATA))
+        return msgspec.convert(json_object(read_inside(path, METADATA)), _Metadata)
     except FileNotFoundError:
         return {}
-    except DamagedFileError as error:
+    except (DamagedFileError, msgspec.ValidationError) as error:
         raise DamagedFileError(f"the checkpoint {path} is damaged: {METADATA}: {error}") from None
 
 

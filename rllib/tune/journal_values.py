@@ -11,7 +11,7 @@ The library's own domains, schedulers, searchers and stoppers are data: their cl
 
 import base64
 import pickle
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +28,8 @@ from rllib.tune.search_space import is_grid
 
 _PLAIN = (str, int, float, bool, type(None))
 _OWN, _STATE = "rllib.tune", "attributes"
+# Collections in their attributes, and what gives the items.
+_COLLECTIONS = {set: iter, Counter: Counter.items}
 # By the names under which they are written; nothing else is made of what a journal says.
 _CLASSES = {
     cls.__name__: cls
@@ -146,10 +148,12 @@ def _name(value) -> str:
 
 def _as_data(value):
     """The value with the library's own objects as dicts."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and type(value) not in _COLLECTIONS:
         return {key: _as_data(item) for key, item in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(_as_data, value))
+    if type(value) in _COLLECTIONS and _is_exact(value):
+        return {_OWN: type(value).__name__, _STATE: [_as_data(item) for item in _COLLECTIONS[type(value)](value)]}
     if _is_own(value) and _is_exact(vars(value)):
         return {_OWN: type(value).__name__, _STATE: _as_data(vars(value))}
     return value
@@ -163,8 +167,8 @@ def _is_exact(value) -> bool:
     """Whether an attribute is the same after it was written and read: a random generator, say, is not."""
     if type(value) is dict:
         return all(map(_is_exact, (*value.keys(), *value.values())))
-    if type(value) in (list, tuple):
-        return all(map(_is_exact, value))
+    if type(value) in (list, tuple, *_COLLECTIONS):
+        return all(map(_is_exact, _COLLECTIONS.get(type(value), iter)(value)))
     return type(value) in _PLAIN or callable(value) or (_is_own(value) and _is_exact(vars(value)))
 
 
@@ -174,8 +178,12 @@ def _from_data(value):
         value = {key: _from_data(item) for key, item in value.items()}
         if value.keys() != {_OWN, _STATE}:
             return value
-        made = object.__new__(_CLASSES[value[_OWN]])
-        vars(made).update(value[_STATE])
+        name, state = value[_OWN], value[_STATE]
+        for collection in _COLLECTIONS:
+            if name == collection.__name__:
+                return collection(dict(state) if issubclass(collection, dict) else state)
+        made = object.__new__(_CLASSES[name])
+        vars(made).update(state)
         return made
     return type(value)(map(_from_data, value)) if type(value) in (list, tuple) else value
 

@@ -118,6 +118,25 @@ def test_a_run_that_is_taken_up_calls_no_function_that_its_files_name(own_run, r
     assert not Path("owned").exists()
 
 
+@pytest.mark.parametrize("name", ["result.json", "params.json", "run.json", "error.txt"])
+def test_a_run_that_is_taken_up_writes_through_no_link(own_run, rllib_command, tmp_path, name):
+    target = tmp_path / "target"
+    target.write_text((own_run / name).read_text() if (own_run / name).exists() else "")
+    (own_run / name).unlink(missing_ok=True)
+    (own_run / name).symlink_to(target)
+    before = target.read_text()
+    refused = rllib_command("train", "--resume", own_run, "--load-user-code", "--stop", "iterations=2")
+    assert refused.exit_code == 2 and "is a link or no regular file" in refused.output
+    assert target.read_text() == before
+
+
+def test_what_a_file_says_does_nothing_to_the_terminal(own_run, rllib_command):
+    spec = json.loads((own_run / "run.json").read_text()) | {"\x1b]0;title\x07": 1}
+    (own_run / "run.json").write_text(json.dumps(spec))
+    refused = rllib_command("train", "--resume", own_run)
+    assert refused.exit_code == 2 and r"\x1b]0;title\x07" in refused.output and "\x1b" not in refused.output
+
+
 def test_an_error_of_the_environment_in_a_worker_is_shown_once_and_from_its_own_lines_on(tmp_path):
     step = "    def step(self, action):\n        raise RuntimeError('the motor is off')\n"
     (tmp_path / "my_module.py").write_text(f"{MODULE}\n{step}")

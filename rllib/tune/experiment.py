@@ -31,7 +31,7 @@ from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.journal_values import written
 from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import sync
-from rllib.tune.trial_records import apply_record
+from rllib.tune.trial_records import apply_record, check_record
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,8 @@ class ExperimentDirectory:
         journal = Journal(file)
         try:
             header, *records = read_records(file)
+            if not (isinstance(header.get("id"), str) and isinstance(header.get("trainable"), str)):
+                raise DamagedFileError(f"{file} is damaged: its first record does not say what the experiment is")
             for trial in _trials_of(records, file):
                 refuse_links(Path(trial.logdir))
         except BaseException:
@@ -243,13 +245,10 @@ def _trials_of(records: list[dict[str, Any]], file: Path) -> list[Trial]:
     trials: dict[str, Trial] = {}
     for number, record in enumerate(records, 2):
         try:
+            check_record(record, trials)
             apply_record(record, trials, file.parent)
-            for name in ("id", "source"):
-                if name in record:
-                    trials[record[name]]
         except WRONG_FORM as error:
-            what = error if type(error) in (ValueError, DamagedFileError) else f"{type(error).__name__}: {error}"
-            raise DamagedFileError(f"{file} is damaged: record {number}: {what}") from error
+            raise DamagedFileError(f"{file} is damaged: record {number}: {error}") from error
     return list(trials.values())
 
 

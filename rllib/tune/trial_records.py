@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
+
+import msgspec
 
 from rllib.errors import DamagedFileError
 from rllib.foreign_files import inside, printable
 from rllib.tune.journal_values import written
 from rllib.tune.resources import Resources
-from rllib.tune.trial import PENDING, RUNNING, MetricAnalysis, Trial, TrialCheckpoint
+from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, MetricAnalysis, Trial, TrialCheckpoint
 
 
 def trial_record(trial: Trial) -> dict[str, Any]:
@@ -60,6 +62,41 @@ def status_record(trial: Trial) -> dict[str, Any]:
     if trial.is_finished:
         record["metric_analysis"] = trial.metric_analysis
     return record
+
+
+# What the records of each kind hold at least.
+_FIELDS: dict[str, dict[str, Any]] = {
+    "trial": {
+        "index": int, "trainable": str, "config": Any, "params": dict[str, Any], "name": str | None, "dir": str,
+        "tag": str, "resources": tuple[dict[str, float], dict[str, float]],
+    },
+    "config": {"config": Any, "iteration": NotRequired[float]},
+    "exploit": {"config": Any, "source": str},
+    "result": {"iteration": float},
+    "checkpoint": {"name": str, "iteration": float, "metrics": dict[str, Any]},
+    "removed": {"name": str},
+    "status": {
+        "status": Literal[PENDING, RUNNING, PAUSED, TERMINATED, ERROR], "failures": int,
+        "error": NotRequired[str | None], "stopped_by": NotRequired[str | None],
+        "last_result": NotRequired[dict[str, Any]], "metric_analysis": NotRequired[dict[str, dict[str, Any]]],
+    },
+}  # fmt: skip
+_SCHEMAS = {kind: TypedDict(f"{kind} record", {"id": str, **fields}) for kind, fields in _FIELDS.items()}
+
+
+def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None:
+    """Checks the form of a record, and that it is of a trial that there is.
+
+    Raises:
+        ValueError: saying what is wrong.
+    """
+    kind = record.get("type")
+    if kind not in _SCHEMAS:  # of a newer version
+        return
+    msgspec.convert(record, _SCHEMAS[kind])
+    for name in ("id", "source") if kind != "trial" else ():
+        if record.get(name, record["id"]) not in trials:
+            raise ValueError(f"there is no trial {record[name]!r}")
 
 
 def shown_config(record: Mapping[str, Any]):

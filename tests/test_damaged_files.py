@@ -192,7 +192,7 @@ SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=25, derandomize=True, database=None, **SETTINGS)
+@settings(max_examples=15, derandomize=True, database=None, **SETTINGS)
 @given(data=st.data())
 def test_changed_files_are_read_or_refused(originals, tmp_path_factory, case, data):
     fuzz(originals, tmp_path_factory, data, *CASES[case])

@@ -31,13 +31,15 @@ import cloudpickle
 
 from rllib import __version__
 from rllib.encoding import UserCode, decode, encode, import_path
-from rllib.errors import CheckpointError
+from rllib.errors import CheckpointError, DamagedFileError
+from rllib.foreign_files import WRONG_FORM, json_object, open_inside, read_inside
 from rllib.tensor_file import TensorFile, tensors_of
 
 __all__ = [
     "FORMAT_VERSION",
     "CheckpointError",
     "UserCode",
+    "naming_damage",
     "newest_checkpoint",
     "read_checkpoint",
     "read_manifest",
@@ -308,12 +310,30 @@ def read_checkpoint(
     for name, content in files.items():
         if name.startswith("user_code/"):
             continue
-        if name.endswith(".safetensors"):
-            tree[name] = tensors_of(content)
-        else:
-            loader = _UserCodeLoader(name, files) if load_user_code else None
-            tree[name] = decode(json.loads(content), loader)
+        try:
+            if name.endswith(".safetensors"):
+                tree[name] = tensors_of(content)
+            else:
+                loader = _UserCodeLoader(name, files) if load_user_code else None
+                tree[name] = decode(json_object(content), loader)
+                if not isinstance(tree[name], dict):
+                    raise DamagedFileError(f"it holds {tree[name]!r:.40} instead of values by name")
+        except CheckpointError:
+            raise
+        except (*WRONG_FORM, MemoryError) as error:
+            raise CheckpointError(_damaged(path, name, _told(error))) from error
     return tree
+
+
+@contextlib.contextmanager
+def naming_damage(path: str | os.PathLike) -> Iterator[None]:
+    """Errors that content of another form than is written leads to, inside, become a CheckpointError with the path."""
+    try:
+        yield
+    except ValueError:  # says what is wrong
+        raise
+    except (*WRONG_FORM, MemoryError) as error:
+        raise CheckpointError(_damaged(Path(path), "its content", _told(error))) from error
 
 
 class _UserCodeLoader:
@@ -326,7 +346,10 @@ class _UserCodeLoader:
 
     def __call__(self, kind: str, reference: str):
         if kind == "import":
-            return import_path(reference)
+            try:
+                return import_path(reference)
+            except ValueError as error:
+                raise CheckpointError(f"the checkpoint's {self._name} names code: {error}") from error
         entry = self._index[f"{self._name}#{reference}"]
         try:
             return cloudpickle.loads(self._files[entry["file"]])
@@ -347,14 +370,14 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CheckpointError(_missing(path))
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = json_object(read_inside(path, MANIFEST))
     except FileNotFoundError:
         raise CheckpointError(
             f"{path} is no checkpoint of this library: it has no {MANIFEST}. {_checkpoints_within(path)}"
         ) from None
-    except ValueError as error:
-        raise CheckpointError(_damaged(path, MANIFEST, f"it is not JSON ({error})")) from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    except DamagedFileError as error:
+        raise CheckpointError(_damaged(path, MANIFEST, str(error))) from error
+    if manifest.get("format") != FORMAT:
         raise CheckpointError(f"{path} is no checkpoint of this library: its {MANIFEST} belongs to something else.")
     if not isinstance(manifest.get("files"), dict):
         raise CheckpointError(_damaged(path, MANIFEST, "it lists no files"))
@@ -385,24 +408,39 @@ def _checked_content(path: Path, name: str, entry: Mapping) -> bytes | mmap.mmap
     The mapping is private: arrays in it can be changed, and the file stays as it is.
     """
     try:
-        with (path / name).open("rb") as file:
-            if name.endswith(".safetensors") and os.fstat(file.fileno()).st_size >= MAPPED:
+        size_bytes, digest = entry["size_bytes"], entry["sha256"]
+    except (KeyError, TypeError):
+        raise CheckpointError(_damaged(path, MANIFEST, f"its entry of {name!r} is {entry!r:.60}")) from None
+    try:
+        with open_inside(path, name) as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != size_bytes:
+                raise DamagedFileError(f"it has {found} bytes instead of {size_bytes!r:.20}, as if cut off")
+            if name.endswith(".safetensors") and found >= MAPPED:
                 content: bytes | mmap.mmap = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             else:
-                content = file.read()
+                content = file.read(found)
+    except DamagedFileError as error:
+        raise CheckpointError(_damaged(path, name, str(error))) from None
     except OSError as error:
         raise CheckpointError(_damaged(path, name, f"it cannot be read ({error.strerror})")) from error
-    if len(content) != entry["size_bytes"]:
-        raise CheckpointError(
-            _damaged(path, name, f"it has {len(content)} bytes instead of {entry['size_bytes']}, as if cut off")
-        )
-    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+    if hashlib.sha256(content).hexdigest() != digest:
         raise CheckpointError(_damaged(path, name, "its content has changed since it was written"))
     return content
 
 
+def _told(error: BaseException) -> str:
+    """What was wrong with the content of a file, in words."""
+    if isinstance(error, ValueError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return f"its content has another form than it should ({type(error).__name__}: {error})"
+
+
 def _damaged(path: Path, name: str, what: str) -> str:
-    return f"the checkpoint {path} is damaged: {name}: {what}. Use another checkpoint, or copy this one anew."
+    shown = name if name.isprintable() else repr(name)
+    return f"the checkpoint {path} is damaged: {shown}: {what}. Use another checkpoint, or copy this one anew."
 
 
 def _missing(path: Path) -> str:

@@ -22,6 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from rllib.tensor_file import DTYPES
+
+# Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
+MOST_NUMBERS = 2**24
+
 
 @dataclass(frozen=True)
 class UserCode:
@@ -80,21 +85,10 @@ def decode(data, load: Callable[[str, str], Any] | None = None):
         load: load("import" or "pickle", reference) returns the class, function or object.
 
     Raises:
-        ValueError: for a kind of value that this version does not know.
+        ValueError: for a kind of value that this version does not know, and for spaces of more than MOST_NUMBERS.
+        another error: for data that `encode` has not returned.
     """
-    if isinstance(data, list):
-        return [decode(item, load) for item in data]
-    if not isinstance(data, dict):
-        return data
-    kind = next(iter(data), "")
-    if len(data) != 1 or not kind.startswith("$"):
-        return {key: decode(item, load) for key, item in data.items()}
-    content = data[kind]
-    if kind in ("$import", "$pickle"):
-        return load(kind[1:], content) if load else UserCode(content)
-    if kind not in _DECODERS:
-        raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
-    return _DECODERS[kind](content, load)
+    return _Decoder(load).value(data)
 
 
 def _encode_dict(value: dict, place: str, pickled) -> dict:
@@ -120,19 +114,61 @@ def _encode_array(value) -> dict:
     }
 
 
-def _decode_array(content: Mapping, load=None):
-    dtype = np.dtype(content["dtype"])
-    flat = np.array([decode(number) for number in content["data"]], dtype)
-    return dtype.type(flat[0]) if content["shape"] is None else flat.reshape(content["shape"])
+class _Decoder:
+    """Decodes the values of one file, which take memory in proportion to its size, and spaces of MOST_NUMBERS."""
+
+    def __init__(self, load: Callable[[str, str], Any] | None):
+        self._load, self._left = load, MOST_NUMBERS
+
+    def value(self, data):
+        if isinstance(data, list):
+            return [self.value(item) for item in data]
+        if not isinstance(data, dict):
+            return data
+        kind = next(iter(data), "")
+        if len(data) != 1 or not kind.startswith("$"):
+            return {key: self.value(item) for key, item in data.items()}
+        content = data[kind]
+        match kind:
+            case "$import" | "$pickle":
+                return self._load(kind[1:], content) if self._load else UserCode(content)
+            case "$float":
+                return float(content)
+            case "$tuple":
+                return tuple(map(self.value, content))
+            case "$dict":
+                return {self.value(key): self.value(item) for key, item in content}
+            case "$array":
+                return self._array(**content)
+            case "$space":
+                self._left -= _bounds_of(content)
+                if self._left < 0:
+                    raise ValueError(f"its spaces have more than {MOST_NUMBERS:,} numbers")
+                return space_from_json(content)
+        raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
+
+    def _array(self, dtype: str, shape: list[int] | None, data: list):
+        flat = np.array([self.value(number) for number in data], _dtype(dtype))
+        return flat.dtype.type(flat[0]) if shape is None else flat.reshape(shape)
 
 
-_DECODERS: dict[str, Callable] = {
-    "$float": lambda content, load: float(content),
-    "$tuple": lambda content, load: tuple(decode(item, load) for item in content),
-    "$dict": lambda content, load: {decode(key): decode(item, load) for key, item in content},
-    "$array": _decode_array,
-    "$space": lambda content, load: space_from_json(content),
-}
+def _dtype(name: str) -> np.dtype:
+    """Of the name that numbers are written with; numpy itself would take a text of any length and meaning."""
+    if name not in DTYPES:
+        raise ValueError(f"{name!r:.40} is no type of numbers that are written")
+    return np.dtype(name)
+
+
+def _bounds_of(data: Mapping) -> int:
+    """Number of numbers that each bound of a space in JSON has, its parts together."""
+    if data["type"] in ("Dict", "Tuple"):
+        parts = (part[1] for part in data["spaces"]) if data["type"] == "Dict" else data["spaces"]
+        return sum(map(_bounds_of, parts))
+    shape = {"Box": data.get("shape", ()), "MultiBinary": data.get("n", ())}.get(data["type"], ())
+    sizes = [shape] if isinstance(shape, int) else shape
+    if any(type(size) is not int or size < 0 for size in sizes):
+        raise ValueError(f"{shape!r:.40} is no shape of a space")
+    return math.prod(sizes)
 
 
 # ---------------------------------------------------------------------- classes and functions
@@ -161,7 +197,7 @@ def import_path(path: str):
         for part in qualname.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it can be.") from error
+        raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it lies.") from error
     return found
 
 
@@ -182,6 +218,8 @@ def space_to_json(space) -> dict:
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
+        if math.prod(space.shape) > MOST_NUMBERS:
+            raise ValueError(f"a space of shape {space.shape} cannot be written: more than {MOST_NUMBERS:,} numbers")
         return {
             "type": "Box",
             "shape": list(space.shape),
@@ -219,10 +257,10 @@ def space_from_json(data: Mapping):
         return _box_from_json(spaces.Box, data)
     if kind == "Discrete":
         # Discrete spaces have a dtype only in newer versions of gymnasium; int64 was and is the usual one.
-        dtype = {} if data["dtype"] == "int64" else {"dtype": np.dtype(data["dtype"]).type}
+        dtype = {} if data["dtype"] == "int64" else {"dtype": _dtype(data["dtype"]).type}
         return spaces.Discrete(data["n"], start=data["start"], **dtype)
     if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(data["nvec"], dtype=np.dtype(data["dtype"]).type, start=data["start"])
+        return spaces.MultiDiscrete(data["nvec"], dtype=_dtype(data["dtype"]).type, start=data["start"])
     if kind == "MultiBinary":
         return spaces.MultiBinary(data["n"])
     if kind == "Dict":
@@ -243,18 +281,16 @@ def _bound_to_json(bound: np.ndarray, bounded: np.ndarray, infinity: float):
 
 
 def _box_from_json(box_class, data: Mapping):
-    shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
-    size = math.prod(shape)
+    shape, dtype = tuple(data["shape"]), _dtype(data["dtype"])
     bounds, bounded = [], []
     for name in ("low", "high"):
-        numbers = data[name] if isinstance(data[name], list) else [data[name]] * size
-        numbers = [decode(number) for number in numbers]
+        numbers = [decode(number) for number in (data[name] if isinstance(data[name], list) else [data[name]])]
         is_bounded = [number not in (-math.inf, math.inf) for number in numbers]
         if dtype.kind == "i":
             limit = np.iinfo(dtype).min if name == "low" else np.iinfo(dtype).max
             numbers = [number if finite else limit for number, finite in zip(numbers, is_bounded)]
-        bounds.append(np.array(numbers, dtype).reshape(shape))
-        bounded.append(np.array(is_bounded, bool).reshape(shape))
+        for found, written in ((bounds, np.array(numbers, dtype)), (bounded, np.array(is_bounded))):
+            found.append(written.reshape(shape) if isinstance(data[name], list) else np.full(shape, written[0]))
     box = box_class(*bounds, shape, dtype.type)
     box.bounded_below, box.bounded_above = bounded
     return box

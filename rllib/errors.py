@@ -35,6 +35,10 @@ class CheckpointError(RLlibError, ValueError):
     """A checkpoint is missing, truncated, modified, not of this library, or of a newer format than it reads."""
 
 
+class DamagedFileError(RLlibError, ValueError):
+    """A file has other content than the library writes, or is no file that lies where its name says."""
+
+
 class SampleTimeoutError(RLlibError, TimeoutError):
     """No rollout worker has answered within the time that the settings allow."""
 

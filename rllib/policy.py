@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
+from rllib.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint, read_manifest
 from rllib.losses.returns import gae
 from rllib.models.buffers import BuffersByRows
 from rllib.models.cuda import memory_of, why_no_cuda
@@ -136,7 +136,8 @@ class Policy:
         for name, description in files.items():
             if name.endswith("policy.json"):
                 directory = name.removesuffix("policy.json")
-                state = files[directory + "weights.safetensors"]
+                with naming_damage(checkpoint_path):
+                    state = files[directory + "weights.safetensors"]
                 policies[directory] = cls.from_files(description, state, checkpoint_path)
         if not policies:
             raise CheckpointError(f"{os.fspath(checkpoint_path)} is a checkpoint, but not one of a policy")
@@ -149,10 +150,18 @@ class Policy:
         """The policy of a checkpoint's policy.json and weights.safetensors, which have been read.
 
         Raises:
-            CheckpointError: if it is made by code of the user's that was not loaded; it names the path.
+            CheckpointError: if it is made by code of the user's that was not loaded, or the files do not belong
+                together; it names the path.
         """
-        policy = cls(_spec(description, path))
-        policy.set_state(state)
+        with naming_damage(path):
+            spec, size = _spec(description, path), state[WEIGHTS].size
+            # A few characters may describe a network of any size, so it is measured before it is made.
+            if getattr(spec.memory, "num_units", 0) > size or spec.layout().size != size:
+                raise CheckpointError(
+                    f"the checkpoint {os.fspath(path)} is damaged: the policy's {size} weights are not of its network"
+                )
+            policy = cls(spec)
+            policy.set_state(state)
         # Those of earlier versions do not say them.
         policy.observation_space, policy.action_space = map(description.get, ("observation_space", "action_space"))
         return policy

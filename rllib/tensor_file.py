@@ -84,12 +84,15 @@ def tensors_of(content: bytes | mmap.mmap) -> dict[str, np.ndarray]:
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):
         raise ValueError("this is no file of tensors: its header is longer than the file")
-    arrays = {}
+    arrays, left = {}, len(content) - start
     for name, entry in json.loads(content[8:start]).items():
         if name == "__metadata__":  # of other writers
             continue
-        dtype = np.dtype(_NAMES[entry["dtype"]]).newbyteorder("<")
-        array = np.frombuffer(content, dtype, math.prod(entry["shape"]), start + entry["data_offsets"][0])
-        array = array.astype(dtype.newbyteorder("="), copy=not array.flags.writeable)
-        arrays[name] = array.reshape(entry["shape"])
+        dtype, shape, (begin, end) = np.dtype(_NAMES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+        count, left = math.prod(shape), left - (end - begin)
+        # Together no more than the file: arrays that lie upon one another would take any multiple of its size.
+        if min([begin, *shape]) < 0 or end - begin != count * dtype.itemsize or left < 0:
+            raise ValueError(f"the array {name!r} does not fit into the file")
+        array = np.frombuffer(content, dtype.newbyteorder("<"), count, start + begin)
+        arrays[name] = array.astype(dtype, copy=not array.flags.writeable).reshape(shape)
     return arrays

@@ -1,6 +1,7 @@
 """Checkpoints: whole or not at all, and everything comes back."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -21,10 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rllib import checkpoint
+from rllib import PPOConfig, checkpoint
 from rllib.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
 from rllib.errors import CheckpointError
+from rllib.serving.loaded_policy import load_policy
 from rllib.tensor_file import TensorFile, tensors_of
+from tests.damage import rewrite
 
 GOLDEN = Path(__file__).parent / "checkpoints" / "format_1"
 WEIGHTS = "policies/default_policy/weights.safetensors"
@@ -454,3 +457,127 @@ def test_checkpoints_need_no_torch_and_no_gymnasium():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------------- of others
+
+
+def with_entry(path: Path, name: str, entry) -> Path:
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"][name] = entry
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return path
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../outside.json", "x/../../outside.json", "a\0b", "x" * 300, ".", ""])
+def test_a_manifest_names_no_file_that_lies_elsewhere(tmp_path, name):
+    (tmp_path / "outside.json").write_text("{}")
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    entry = {"size_bytes": 2, "sha256": hashlib.sha256(b"{}").hexdigest()}
+    with pytest.raises(CheckpointError, match="is damaged"):
+        read_checkpoint(with_entry(path, name, entry))
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS, "manifest.json"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "linked directory"])
+def test_neither_links_are_followed_nor_pipes_waited_for(tmp_path, name, kind):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    file = path / name
+    if kind == "linked directory":
+        directory = path / "policies"
+        directory.rename(tmp_path / "policies")
+        directory.symlink_to(tmp_path / "policies")
+    else:
+        file.rename(tmp_path / "elsewhere")
+        file.symlink_to(tmp_path / "elsewhere") if kind == "link" else os.mkfifo(file)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        read_checkpoint(path)
+
+
+def test_sizes_are_compared_before_anything_is_read(tmp_path):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    with open(path / "config.json", "r+b") as file:
+        file.truncate(2**40)  # takes no place on the disk
+    with pytest.raises(CheckpointError, match="1099511627776 bytes instead of"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("entry", [5, None, [], {}, {"size_bytes": 3}, {"size_bytes": "3", "sha256": 1}])
+def test_an_entry_of_another_form_is_said_to_be_damaged(tmp_path, entry):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    with pytest.raises(CheckpointError, match=r"is damaged: (manifest|config)\.json"):
+        read_checkpoint(with_entry(path, "config.json", entry))
+
+
+def tensors(**entry) -> bytes:
+    header = json.dumps({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **entry}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(8)
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("config.json", b"[" * 200_000),
+        ("config.json", b'{"a":' * 900 + b"1" + b"}" * 900),
+        ("config.json", b"[]"),
+        ("config.json", b'{"$tuple": []}'),
+        ("config.json", b'{"a": {"$array": {"dtype": "f4,,", "shape": [1], "data": [0]}}}'),
+        ("config.json", b'{"a": {"$array": {"dtype": "S1000000000", "shape": [1], "data": [""]}}}'),
+        ("config.json", b'{"a": {"$space": {"type": "Box"}}}'),
+        (WEIGHTS, tensors(dtype="F99")),
+        (WEIGHTS, tensors(shape=[-1])),
+        (WEIGHTS, tensors(shape=[10**12])),
+        (WEIGHTS, tensors(data_offsets=[4, 12])),
+        (WEIGHTS, tensors(data_offsets="x")),
+        (WEIGHTS, b"\xff" * 16),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_content_of_another_form_is_said_to_be_damaged(tmp_path, name, content):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    rewrite(path, name, content)
+    with pytest.raises(CheckpointError, match=f"is damaged: {name}"):
+        read_checkpoint(path)
+
+
+def test_arrays_that_share_their_place_take_no_more_memory_than_the_file(tmp_path):
+    size = 2**20
+    entry = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+    header = json.dumps({str(number): entry for number in range(100)}).encode()
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    rewrite(path, WEIGHTS, len(header).to_bytes(8, "little") + header + bytes(size))
+    with pytest.raises(CheckpointError, match="does not fit into the file"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("number", [1, 1000])
+def test_spaces_take_memory_in_proportion_to_the_file(tmp_path, number):
+    box = {"type": "Box", "shape": [3_000_000_000 // number], "dtype": "float32", "low": 0.0, "high": 1.0}
+    space = {"type": "Tuple", "spaces": [box] * number}
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    tracemalloc.start()
+    try:
+        for content in ({"space": {"$space": space}}, {"spaces": [{"$space": box}] * number}):
+            rewrite(path, "config.json", json.dumps(content).encode())
+            with pytest.raises(CheckpointError, match=r"config.json: its spaces have more than 16,777,216 numbers"):
+                read_checkpoint(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**29
+    finally:
+        tracemalloc.stop()
+
+
+def test_names_in_messages_do_nothing_to_a_terminal(tmp_path):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    with pytest.raises(CheckpointError) as caught:
+        read_checkpoint(with_entry(path, "\x1b]0;title\x07", {"size_bytes": 0, "sha256": ""}))
+    assert r"\x1b]0;title\x07" in str(caught.value) and str(caught.value).isprintable()
+
+
+def test_a_network_that_its_weights_do_not_fit_is_not_made(tmp_path):
+    with PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).build() as algo:
+        path = algo.export_policy_model(tmp_path / "policy")
+    description = json.loads((path / "policy.json").read_text())
+    description["spec"]["hiddens"] = [10**7, 10**7]
+    rewrite(path, "policy.json", json.dumps(description).encode())
+    with pytest.raises(CheckpointError, match=r"is damaged: the policy's .* weights are not of its network"):
+        load_policy(path)

@@ -16,6 +16,7 @@ FLOORS = [
     [
         "rllib.did_you_mean",
         "rllib.errors",
+        "rllib.foreign_files",
         "rllib.registered",
         "rllib.sample_batch",
         "rllib.schedules",

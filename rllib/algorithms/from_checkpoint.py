@@ -9,11 +9,12 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
-from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint
+from rllib.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
 from rllib.env.wrappers import named_class
 from rllib.evaluation.transitions import n_step_returns
+from rllib.foreign_files import WRONG_FORM
 from rllib.sample_batch import DEFAULT_POLICY
 
 State = Mapping[str, Mapping[str, Any]]
@@ -38,7 +39,8 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
             f"{os.fspath(path)} is a checkpoint, but not one of an algorithm: {what}. Give what Algorithm.save() or "
             "`rllib train` wrote; rllib.load_policy() reads a policy alone."
         )
-    _modernise(state)
+    with naming_damage(path):
+        _modernise(state)
     return state
 
 
@@ -137,7 +139,10 @@ def saved_config(
     Raises:
         CheckpointError: if it still names code of the user's that was not loaded.
     """
-    config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
+    try:
+        config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
+    except WRONG_FORM as error:
+        raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
     config.update_from_dict(overrides)
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)

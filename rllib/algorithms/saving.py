@@ -17,7 +17,7 @@ from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.from_checkpoint import read_state, saved_class, saved_config
 from rllib.algorithms.from_config import environment_name
 from rllib.algorithms.inference import Inference, under_plain_names
-from rllib.checkpoint import write_checkpoint
+from rllib.checkpoint import naming_damage, write_checkpoint
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation import seeding
 from rllib.evaluation.return_scale import ReturnScale
@@ -151,14 +151,16 @@ class Saving:
                 of this class, or holds code of yours that is not loaded.
         """
         state = read_state(checkpoint_path, load_user_code)
-        algorithm_class = saved_class(state, checkpoint_path, base=cls)
+        with naming_damage(checkpoint_path):
+            algorithm_class = saved_class(state, checkpoint_path, base=cls)
         config_class = algorithm_class.config_class
         if isinstance(config, AlgorithmConfig):
             config = config.changes()
         changes = {**(config or {}), **(overrides or {})}
         algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))
         try:
-            algorithm.set_state(state)
+            with naming_damage(checkpoint_path):
+                algorithm.set_state(state)
         except BaseException:
             algorithm.stop()
             raise

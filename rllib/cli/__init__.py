@@ -7,6 +7,7 @@ import sys
 
 import click
 
+import rllib
 from rllib import __version__
 
 _COMMANDS = {
@@ -64,7 +65,10 @@ def command() -> None:
 
 
 def main() -> None:
-    # As `python -m rllib` has it: "module:Class" finds a file of the user's in the directory where they are.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    # `python -m rllib` puts the current directory before the standard library, so that a file there that is called
+    # csv.py would run. What a user's code is imported for, and from where, is decided in user_code.py.
+    if not sys.flags.safe_path and sys.path[0] == os.getcwd():
+        here = sys.path.pop(0)
+        if here == os.path.dirname(os.path.dirname(rllib.__file__)):  # a source tree that is not installed
+            sys.path.append(here)
     command(prog_name="rllib")

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rllib.cli.failures import reported, user_input
+from rllib.cli.user_code import typed
 from rllib.cli.values import parse_assignments, parse_value
 from rllib.env.checkup.check_env import check_env
 from rllib.env.checkup.report import EnvReport
-from rllib.env.registry import register_typed_function
 from rllib.video import draw_without_display
 
 EXIT_CHECK_FAILED = 3
@@ -44,7 +44,7 @@ def command(env, config, vector, steps, wrappers, strict, as_json, verbose) -> N
     with reported(verbose):
         with user_input():
             draw_without_display()
-            register_typed_function(env)
+            typed({"env": env})
             report = check_env(
                 env,
                 parse_assignments(config, "size=5"),

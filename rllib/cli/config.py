@@ -8,8 +8,9 @@ import click
 
 from rllib.algorithms.aliases import other_names
 from rllib.algorithms.departures import departures
-from rllib.algorithms.registry import get_algorithm_config, register_typed_algorithm
+from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.user_code import typed
 
 _INDENT = 4
 _NARROWEST, _WIDEST = 80, 120
@@ -25,7 +26,7 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
     """
     with reported(verbose=False):
         with user_input():
-            register_typed_algorithm(algorithm)
+            typed({"algorithm": algorithm})
             config = get_algorithm_config(algorithm)
         rows = [row for row in config.describe() if _matches(row, words)]
         if not rows:

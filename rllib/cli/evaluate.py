@@ -9,6 +9,7 @@ import click
 
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import reported, user_input
+from rllib.cli.user_code import load_user_code_option
 from rllib.progress import counted
 
 # What of the result is printed as JSON.
@@ -21,7 +22,7 @@ _IN_JSON = "episode_reward_mean", "episode_reward_min", "episode_reward_max", "e
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
-@click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds.")
+@load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(
     checkpoint: Path,

@@ -6,6 +6,7 @@ import click
 
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
+from rllib.cli.user_code import load_user_code_option
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.export import SUFFIXES, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
 from rllib.serving.exported_policy import Port
@@ -29,7 +30,7 @@ class DiffersError(click.ClickException):
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
 @click.option("--policy", default=DEFAULT_POLICY, show_default=True, help="Id of the policy.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
-@click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds.")
+@load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(checkpoint, format_, output, policy, no_verify, load_user_code, verbose) -> None:
     """Write the policy of CHECKPOINT, or of the last checkpoint of a run's directory, as one file: a torch program

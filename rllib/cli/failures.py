@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from rllib.foreign_files import printable
+
 EXIT_FAILURE = 1
 EXIT_MISTAKE = 2
 EXIT_SIGNAL = 128  # plus the signal's number, as shells do
@@ -62,6 +64,7 @@ def reported(verbose: bool) -> Iterator[None]:
     except click.ClickException as error:
         if verbose:
             traceback.print_exc()
+        error.message = printable(error.message)
         error.show()
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
@@ -81,9 +84,9 @@ def _show(error: Exception, verbose: bool) -> None:
         told = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__))
         # The traceback that comes from another process ends with the notes.
         told.__notes__ = [note for note in told.__notes__ if str(note) not in str(error)]
-        click.echo(_FRAME.sub(_unless_own, "".join(told.format())).rstrip(), err=True)
+        click.echo(printable(_FRAME.sub(_unless_own, "".join(told.format()))).rstrip(), err=True)
     else:
-        click.echo(f"Error: {type(error).__name__}: {error}", err=True)
+        click.echo(printable(f"Error: {type(error).__name__}: {error}"), err=True)
 
 
 def _unless_own(frame: re.Match) -> str:

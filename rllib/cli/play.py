@@ -11,6 +11,7 @@ import gymnasium
 from rllib.algorithms.playing import drawn_environment, fps_of, play_episode
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
+from rllib.cli.user_code import load_user_code_option
 from rllib.video import VideoFile, draw_without_display, has_display
 
 
@@ -18,7 +19,7 @@ def options(command: Callable) -> Callable:
     """What both commands can be given."""
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors."),
-        click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds."),
+        load_user_code_option("CHECKPOINT"),
         click.option("--fps", type=click.FloatRange(min=0.1), help="Frames a second [default: the environment's]."),
         click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the environment."),

@@ -13,9 +13,11 @@ from typing import Self
 import msgspec
 
 from rllib.checkpoint import OF_ITERATION, newest_checkpoint
-from rllib.cli.failures import Mistake
+from rllib.cli.failures import Mistake, user_input
 from rllib.cli.spec import RunSpec
-from rllib.runs.files import UNREADABLE, numbered, read_regular, write_whole
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import json_object, read_inside, refuse_links
+from rllib.runs.files import UNREADABLE, numbered, write_whole
 from rllib.runs.run_log import RunLog
 
 SPEC = "run.json"
@@ -56,8 +58,8 @@ class RunDirectory:
         self._began_at, self._passing = time.monotonic(), None
         self._saved_at = self._began_at
         self.best, self.best_return = None, -math.inf
-        with contextlib.suppress(FileNotFoundError):
-            kept = msgspec.json.decode((path / BEST).read_bytes(), type=_Best)
+        with contextlib.suppress(OSError, *UNREADABLE):
+            kept = msgspec.json.decode(read_inside(path, BEST), type=_Best)
             if OF_ITERATION.fullmatch(kept.checkpoint) and (path / kept.checkpoint).is_dir():
                 self.best, self.best_return = path / kept.checkpoint, kept.episode_reward_mean
 
@@ -92,6 +94,8 @@ class RunDirectory:
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")
+        with user_input():
+            refuse_links(path)
         directory = cls(path)
         if directory.checkpoint is None:
             raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")
@@ -119,9 +123,9 @@ class RunDirectory:
     def read_spec(self) -> RunSpec:
         """What was asked for."""
         try:
-            return msgspec.json.decode(read_regular(self.path / SPEC), type=RunSpec)
-        except UNREADABLE as error:
-            raise Mistake(f"{self.path / SPEC}: {error}") from error
+            return msgspec.convert(json_object(read_inside(self.path, SPEC)), RunSpec)
+        except (msgspec.ValidationError, DamagedFileError) as error:
+            raise Mistake(f"{self.path / SPEC} is damaged: {error}") from error
 
     def write_spec(self, spec: RunSpec) -> None:
         """Keeps what was asked for, for `taken_up`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import Mistake, reported
+from rllib.cli.user_code import load_user_code_option
 from rllib.serving.settings import ServingSettings, is_loopback
 from rllib.serving.supervisor import ServingError, Supervisor, listen
 
@@ -25,7 +26,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--token", envvar=TOKEN_VARIABLE, help=f"That requests carry [default: ${TOKEN_VARIABLE}].")
 @click.option("--watch", is_flag=True, help="Take up newer checkpoints of the run as they appear.")
 @click.option("--policy", "policy_id", help="Which one, where CHECKPOINT holds several.")
-@click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds.")
+@load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(checkpoint, host, port, workers, token, verbose, **settings) -> None:
     """Answer POST /act with the actions of CHECKPOINT: a checkpoint directory, or the directory of a run, whose newest

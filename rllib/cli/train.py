@@ -1,5 +1,6 @@
 """`rllib train`."""
 
+import contextlib
 import importlib
 import signal
 import sys
@@ -11,18 +12,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from rllib.algorithms.registry import (
-    algorithm_names,
-    get_algorithm_class,
-    get_algorithm_config,
-    register_typed_algorithm,
-)
+from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec, merged_keys
+from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import parse_assignments, parse_mapping, parse_stop
-from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.metrics import Result
 from rllib.progress import counted, elapsed, mean_rate, number
@@ -65,10 +61,11 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
               "and what limits the run.")  # fmt: skip
+@load_user_code_option("RUN or FILE")
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
 def command(
-    words, file, resume, results_dir, quiet, verbose, profile, keep_best, checkpoint_at_end, **options
+    words, file, resume, results_dir, quiet, verbose, profile, keep_best, load_user_code, checkpoint_at_end, **options
 ) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
@@ -86,9 +83,9 @@ def command(
         run, changed = None, {}
         if resume is not None:
             with user_input():
-                run, spec, changed = _take_up(resume, words, {"file": file, **options})
+                run, spec, changed = _take_up(resume, words, {"file": file, **options}, load_user_code)
         else:
-            below, given = _keys(words, file, options)
+            below, given = _keys(words, file, options, load_user_code)
             with user_input():
                 keys = merged_keys(below, given)
             if is_search(keys):
@@ -102,18 +99,18 @@ def command(
         profile = profile or bool(spec.config.get("profile"))
         display = _display(quiet)
         with shown_logs(display, verbose, quiet):
-            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
+            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile, load_user_code)
             try:
                 run = run or RunDirectory.new(results_dir, spec)
                 outcome = _train(algorithm, spec, run, display, profile, keep_best or run.best is not None)
             finally:
                 algorithm.stop()
-        _tell(outcome, spec.algorithm)
+        _tell(outcome)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
 
-def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict, dict]:
+def _keys(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool) -> tuple[dict, dict]:
     """The file's keys, and those of the command line, which stand over them."""
     names = [word for word in words if "=" not in word]
     if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
@@ -122,21 +119,18 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         words = [word for word in words if "=" in word]
-        typed = parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]")
+        words_given = parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         given = {key: value for key, value in options.items() if value is not None}
         given["stop"] = parse_stop(options["stop"])
         if names and not flags and len(names) == 2:
             given.update(algorithm=names[0], env=names[1])
-        elif names or not (file or {*flags, *settings, *typed} >= {"algorithm", "env"}):
+        elif names or not (file or {*flags, *settings, *words_given} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
-        if env := given.get("env"):
-            register_typed_function(env)
-        if algorithm := given.get("algorithm"):
-            register_typed_algorithm(algorithm)
         below = load_spec(find_file(file)) if file else {}
+        typed(given, settings, words_given, *((below, below.get("config")) if load_user_code else ()))
         # What --config says stands below KEY=VALUE.
         options = {"config": settings, "algorithm": given.get("algorithm") or below.get("algorithm")}
-        return below, {**given, "config": merged_keys(options, {"config": typed})["config"]}
+        return below, {**given, "config": merged_keys(options, {"config": words_given})["config"]}
 
 
 def _display(quiet: bool) -> QuietDisplay:
@@ -165,7 +159,9 @@ def _refuse_log_dir(settings: dict) -> None:
         raise Mistake("rllib train makes a directory below --results-dir; leave out log_dir, and give --name")
 
 
-def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDirectory, RunSpec, dict]:
+def _take_up(
+    path: Path, words: tuple[str, ...], options: dict, load_user_code: bool
+) -> tuple[RunDirectory, RunSpec, dict]:
     """An earlier run: its directory, the arguments of this call, and the settings that change.
 
     Raises:
@@ -187,22 +183,28 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
     if algorithm := options["algorithm"]:
         if algorithm != before["algorithm"]:
             raise Mistake(f"--resume goes on with the same algorithm, {before['algorithm']}; leave out --algo")
-        register_typed_algorithm(algorithm)
+        typed(options)
+    if load_user_code:
+        typed(before)
     if stop:
         del before["stop"]
     return run, make_spec(before, given, "--resume"), given["config"]
 
 
-def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool):
+def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool, load_user_code: bool):
     """The algorithm as it was at the run's newest checkpoint.
 
     Raises:
         Mistake: for settings that are unknown or do not fit together, and for a damaged checkpoint.
     """
-    with user_input():
+    with user_input(), contextlib.ExitStack() as unless_restored:
+        unless_restored.callback(run.log.close)
         _refuse_log_dir(changed)
-        register_typed_function(spec.env)
-        return get_algorithm_class(spec.algorithm).from_checkpoint(run.checkpoint, {**changed, "profile": profile})
+        algorithm = get_algorithm_class(spec.algorithm).from_checkpoint(
+            run.checkpoint, {**changed, "profile": profile}, load_user_code=load_user_code
+        )
+        unless_restored.pop_all()
+        return algorithm
 
 
 @dataclass
@@ -218,6 +220,7 @@ class Outcome:
         signal: number of the one that interrupted it; None if none did.
         notices: what could not be written.
         profile: where the time went, and where the timeline is; empty: it was not recorded.
+        flag: what the commands that go on from here need, since environment or algorithm are code of the user's.
     """
 
     directory: Path
@@ -228,6 +231,7 @@ class Outcome:
     signal: int | None = None
     notices: list[str] = field(default_factory=list)
     profile: str = ""
+    flag: str = ""
 
 
 def _train(
@@ -239,7 +243,7 @@ def _train(
         Mistake: if the results have no such key as the stop criterion names.
     """
     directory, iteration, log = run.path, run.iteration, run.log
-    outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
+    outcome, stop = Outcome(directory, flag=flag_for(spec.env, spec.algorithm)), ThresholdStopper(spec.stop)
     title, is_first = f"{spec.algorithm} on {spec.env}", True
     algorithm.directory = directory
     interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT))
@@ -276,7 +280,7 @@ def _train(
         if isinstance(error, NotFiniteError):
             keep_failing_batch(directory, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
-            error.add_note(f"Go on from there: rllib train --resume {directory}")
+            error.add_note(f"Go on from there: rllib train --resume {directory}{outcome.flag}")
         with suppress(OSError):  # the disk is full, which is what has ended the run
             (directory / "error.txt").write_text(traceback.format_exc())
         raise
@@ -288,7 +292,7 @@ def _train(
     return outcome
 
 
-def _tell(outcome: Outcome, algorithm: str) -> None:
+def _tell(outcome: Outcome) -> None:
     """Where everything is, and what to do next."""
     for notice in outcome.notices:
         click.echo(notice, err=True)
@@ -307,11 +311,9 @@ def _tell(outcome: Outcome, algorithm: str) -> None:
     if outcome.checkpoint is None:
         click.echo("checkpoint  none: the run was interrupted before the first")
         return
-    # A class of the user's is imported only where that is asked for.
-    own = ":" in algorithm
     click.echo(f"checkpoint  {outcome.checkpoint}")
     if outcome.best:
         click.echo(f"best        {outcome.best}")
-    click.echo(f"evaluate    rllib evaluate {outcome.best or outcome.checkpoint}{' --load-user-code' if own else ''}")
+    click.echo(f"evaluate    rllib evaluate {outcome.best or outcome.checkpoint}{outcome.flag}")
     if outcome.signal:
-        click.echo(f"go on       rllib train --resume {outcome.directory}{f' --algo {algorithm}' if own else ''}")
+        click.echo(f"go on       rllib train --resume {outcome.directory}{outcome.flag}")

@@ -5,16 +5,17 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_config, register_typed_algorithm
+from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.spec import find_file, load_spec, merged_keys
+from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
-from rllib.env.registry import register_typed_function
 from rllib.progress import counted
 from rllib.tune import domains
 from rllib.tune.analysis import ExperimentAnalysis
@@ -55,9 +56,10 @@ _RANGES = {
 @click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")
 @click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
               help="Where experiments get their directories.")  # fmt: skip
+@load_user_code_option("FILE, or the experiment that goes on,")
 @click.option("-q", "--quiet", is_flag=True, help="Show the best trial, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
-def command(words, file, is_search, results_dir, quiet, verbose, resume, **options) -> None:
+def command(words, file, is_search, results_dir, quiet, verbose, resume, load_user_code, **options) -> None:
     """Search for settings of ALGO on ENV, or as a YAML file says. KEY=VALUE are settings that all trials have; after
     --search, KEY=A,B,C tries each (a grid), and KEY=KIND:LOW:HIGH draws from a range: uniform, log, int, logint.
 
@@ -70,31 +72,42 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, **optio
     """
     with reported(verbose):
         with user_input():
-            settings = _settings(words, file, is_search, options)
-        search(settings, results_dir, quiet, resume)
+            settings = _settings(words, file, is_search, options, load_user_code)
+        search(settings, results_dir, quiet, resume, load_user_code)
 
 
-def search(settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False) -> None:
+def search(
+    settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False, load_user_code: bool = False
+) -> None:
     """Runs a search, and prints its results.
 
     Args:
         settings: the keys of its file, with those of the command line over them.
+        results_dir: where experiments get their directories.
+        quiet: whether only the best trial is shown.
+        resume: whether to go on with the experiment of this name.
+        load_user_code: as for `tune.run`.
 
     Raises:
         Mistake: for settings that are unknown or do not fit together.
         TuneError: if a trial has failed.
     """
     with user_input():
-        runner, spec = prepare(_spec(settings, results_dir, resume, quiet))
+        spec = _spec(settings, results_dir, resume, quiet)
+        names = spec.config.get("env"), spec.trainable
+        flag = flag_for(*(name if isinstance(name, str) else "" for name in names))
+        runner, spec = prepare(replace(spec, load_user_code=load_user_code))
     try:
         runner.run()
     finally:
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
-        _tell(analysis)
+        _tell(analysis, flag)
     raise_for_failures(analysis)
 
 
-def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options: dict) -> dict[str, Any]:
+def _settings(
+    words: tuple[str, ...], file: str | None, is_search: bool, options: dict, load_user_code: bool
+) -> dict[str, Any]:
     """The file's keys, with those of the command line over them."""
     names = [word for word in words if "=" not in word]
     if len(names) not in (0, 2) or not (names or file):
@@ -103,12 +116,11 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
-        register_typed_algorithm(names[0])
-        register_typed_function(names[1])
         given.update(algorithm=names[0], env=names[1])
     given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
+    typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
     return merged_keys(below, given)
 
 
@@ -187,15 +199,15 @@ def parse_range(text) -> Any:
     return domains.grid_search(values) if len(values) > 1 else values[0]
 
 
-def _tell(analysis: ExperimentAnalysis) -> None:
-    """The best trial, and what to do next."""
+def _tell(analysis: ExperimentAnalysis, flag: str) -> None:
+    """The best trial, and what to do next, with this flag where user code is loaded."""
     directory = _short(analysis.experiment_path)
     click.echo(f"results     {directory}")
     unfinished = sum(not trial.is_finished for trial in analysis.trials)
     if unfinished:
         name = shlex.quote(Path(analysis.experiment_path).name)
         click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; the same command with "
-                   f"--name {name} --resume goes on")  # fmt: skip
+                   f"--name {name} --resume{flag} goes on")  # fmt: skip
     try:
         best = analysis.best_trial
     except ValueError as error:
@@ -210,7 +222,7 @@ def _tell(analysis: ExperimentAnalysis) -> None:
     if chosen:
         click.echo(f"settings    {chosen}")
     if checkpoint := analysis.get_best_checkpoint(best):
-        click.echo(f"evaluate    rllib evaluate {_short(checkpoint.path)}")
+        click.echo(f"evaluate    rllib evaluate {_short(checkpoint.path)}{flag}")
     click.echo(f"plot        rllib plot {directory}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from rllib.did_you_mean import nearest
+from rllib.foreign_files import WRONG_FORM
 from rllib.metrics import LATER_RESULT_KEYS, RESULT_KEYS
 
 
@@ -31,7 +32,7 @@ def read_file(path: Path) -> Any:
     """
     try:
         return yaml.load(path.read_text(), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, *WRONG_FORM) as error:  # "2001-99-99", or brackets without end
         raise ValueError(f"{path} is not YAML: {error}") from error
 
 
@@ -39,7 +40,7 @@ def parse_value(text: str) -> Any:
     """A value as in a YAML file: 1e-4, true, null, [64, 64], {a: 1}, or a string."""
     try:
         return yaml.load(text, _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, *WRONG_FORM) as error:
         raise ValueError(f"{text!r:.200} is not a YAML value: {getattr(error, 'problem', error)}") from error
 
 

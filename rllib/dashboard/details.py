@@ -12,8 +12,10 @@ from rllib.algorithms.registry import get_algorithm_config
 from rllib.checkpoint import checkpoints_in
 from rllib.cli.run_directory import SPEC
 from rllib.dashboard.index import Run
-from rllib.dashboard.result_file import UNREADABLE, open_regular, read_regular
-from rllib.runs.files import encode, flatten, is_number, settings_by_path
+from rllib.dashboard.result_file import read_object
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import open_inside
+from rllib.runs.files import UNREADABLE, encode, flatten, is_number, settings_by_path
 
 _LOGS = {"error.txt", "stdout", "stderr"}
 _LOG_ENDINGS = (".log", ".out", ".err", ".txt")
@@ -61,7 +63,7 @@ def logs(run: Run) -> list[Path]:
 
 def tail(path: Path) -> tuple[str, int]:
     """The last 64 KiB of a text file, from the beginning of a line, and the number of bytes before them."""
-    with open_regular(path) as file:
+    with open_inside(path.parent, path.name) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(size - TAIL_BYTES, 0))
         content = file.read(TAIL_BYTES)
@@ -124,14 +126,14 @@ def _size(path: Path) -> dict[str, float | None]:
 
 def _csv_columns(path: Path) -> list[str]:
     try:
-        with open_regular(path / "progress.csv") as file:
+        with open_inside(path, "progress.csv") as file:
             return next(csv.reader([file.readline(TAIL_BYTES).decode(errors="replace")]), [])
-    except (OSError, csv.Error):
+    except (OSError, DamagedFileError, csv.Error):
         return []
 
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(read_regular(path), type=dict)
+        return read_object(path)
     except (OSError, *UNREADABLE):
         return {}

@@ -31,10 +31,10 @@ from rllib.checkpoint import checkpoints_in
 from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
-from rllib.dashboard.result_file import UNREADABLE, ResultFile, read_last, read_regular
+from rllib.dashboard.result_file import ResultFile, read_last, read_object
 from rllib.dashboard.series import Sparkline
 from rllib.progress import mean_rate
-from rllib.runs.files import is_number, lookup
+from rllib.runs.files import UNREADABLE, is_number, lookup
 from rllib.tune.experiment import lock_held
 from rllib.tune.stoppers import threshold_reached
 from rllib.tune.trial import ERROR, RUNNING, TERMINATED, Trial
@@ -236,7 +236,7 @@ class Run:
 
     def _spec(self, problems: list[str]) -> RunSpec | None:
         try:
-            return msgspec.json.decode(read_regular(self.path / SPEC), type=RunSpec)
+            return msgspec.convert(read_object(self.path / SPEC), RunSpec)
         except (OSError, *UNREADABLE) as error:
             problems.append(f"{SPEC}: {error}")
             return None
@@ -458,7 +458,7 @@ def _stat(path: Path) -> os.stat_result | None:
 def _object(path: Path, problems: list[str]) -> dict[str, Any]:
     """The JSON object in a file; {} with what is wrong added to `problems`."""
     try:
-        return msgspec.json.decode(read_regular(path), type=dict)
+        return read_object(path)
     except (OSError, *UNREADABLE) as error:
         problems.append(f"{path.name}: {error}")
         return {}

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from rllib.dashboard.result_file import open_regular
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import open_inside
 from rllib.runs.follower import complete_lines
 from rllib.tune.experiment import FORMAT, journal_file, lock_held
 from rllib.tune.trial import Trial
@@ -62,13 +63,13 @@ class Experiment:
 
     def _read(self, path: Path) -> None:
         try:
-            with open_regular(path) as file:
+            with open_inside(path.parent, path.name) as file:
                 file.seek(self._position)
                 while not self._took_all(file):
                     pass
                 self._position = file.tell()
-        except OSError as error:
-            self.problem = f"{path.name}: {error.strerror or error}"
+        except (OSError, DamagedFileError) as error:
+            self.problem = f"{path.name}: {getattr(error, 'strerror', None) or error}"
 
     def _took_all(self, file) -> bool:
         """Takes records up to the end of the file, or to the next that is broken."""
@@ -82,7 +83,7 @@ class Experiment:
 
     def _take(self, record: dict) -> None:
         if record["type"] != "experiment":
-            apply_record(record, self.trials, self.path, load_objects=False)
+            apply_record(record, self.trials, self.path)
         elif record["format"] > FORMAT:
             raise ValueError(f"it is of format {record['format']}, and this version reads {FORMAT}")
         else:

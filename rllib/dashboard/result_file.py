@@ -2,48 +2,32 @@
 
 import math
 import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from rllib.runs.files import lookup
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import open_inside, read_inside
+from rllib.runs.files import UNREADABLE, lookup
 
 _CHUNK_BYTES = 4 << 20
 # Bytes before the position that must still be the same: a file that was made anew has others there.
 _FINGERPRINT_BYTES = 64
 _TAIL_BYTES = 1 << 16
 _LONGEST_TAIL_BYTES = 1 << 24
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Opens a file of a run for reading. Whatever else bears its name, a pipe or a device, would keep everyone waiting.
-
-    Raises:
-        OSError: if there is none, or it is no regular file; a link is none.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError("it is no regular file")
-    return open(descriptor, "rb")
-
-
-def read_regular(path: Path) -> bytes:
-    """The bytes of a small file of a run.
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a small file of a run.
 
     Raises:
-        OSError: see open_regular; and if it is larger than such a file is.
+        OSError: if there is none.
+        one of UNREADABLE: if it is damaged, no regular file, or larger than such a file is.
     """
-    with open_regular(path) as file:
-        content = file.read(_LONGEST_TAIL_BYTES + 1)
-    if len(content) > _LONGEST_TAIL_BYTES:
-        raise OSError(f"it is larger than {_LONGEST_TAIL_BYTES} bytes")
-    return content
+    return msgspec.json.decode(read_inside(path.parent, path.name, _LONGEST_TAIL_BYTES), type=dict)
 
 
 class ResultFile:
@@ -84,8 +68,8 @@ class ResultFile:
             are the first results of the new file.
         """
         try:
-            file = open_regular(self._path)
-        except OSError:
+            file = open_inside(self._path.parent, self._path.name)
+        except (OSError, DamagedFileError):
             if self._position:
                 self._begin()
                 self.restarts += 1
@@ -178,7 +162,7 @@ def read_last(path: Path) -> dict[str, Any]:
     """The last whole result in a result.json, without reading what is before it; {} if there is none."""
     length = _TAIL_BYTES
     try:
-        with open_regular(path) as file:
+        with open_inside(path.parent, path.name) as file:
             size = os.fstat(file.fileno()).st_size
             while True:
                 length = min(length, size)
@@ -191,7 +175,7 @@ def read_last(path: Path) -> dict[str, Any]:
                 if length in (size, _LONGEST_TAIL_BYTES):
                     return {}
                 length = min(4 * length, _LONGEST_TAIL_BYTES)
-    except OSError:
+    except (OSError, DamagedFileError):
         return {}
 
 

@@ -362,6 +362,16 @@ def is_environment_class(found) -> bool:
     )
 
 
+def module_of(name: str) -> str:
+    """The module that the name of an environment begins with; "" if it has none."""
+    return _module_and_id(name)[0]
+
+
+def is_registered(name: str) -> bool:
+    """Whether `register_env` was given this name."""
+    return name in _creators
+
+
 def register_typed_function(name: str) -> None:
     """Registers the function that "module:function" names, since the user has typed this name on a command line.
 
@@ -395,7 +405,8 @@ def _import_module(module_name: str, name: str):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
         remedy = f"Use pip install 'rllib[{extra}]'." if extra else (
-            "Install it, or start from the directory it lies in."
+            "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
+            "only for names that you type, and with --load-user-code."
         )
         raise ValueError(
             f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"

@@ -21,7 +21,6 @@ import math
 import mmap
 import os
 import socket
-import stat
 import struct
 import sys
 import time
@@ -33,7 +32,8 @@ from typing import Any
 import msgspec
 
 from rllib.checkpoint import newest_checkpoint
-from rllib.errors import NotFiniteError
+from rllib.errors import DamagedFileError, NotFiniteError
+from rllib.foreign_files import read_inside
 from rllib.tensor_file import TensorFile
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ FAILING_BATCH = "failing_batch.safetensors"
 _VIDEOS, _LARGEST_VIDEO_BYTES = "videos", 2**26
 # The settings are in params.json; here they would be most of every line.
 _LEFT_OUT = ("config",)
-# What decoding a damaged file raises; JSON that is nested deeply is a RecursionError.
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What reading and decoding a damaged file raises; JSON that is nested deeply is a RecursionError.
+UNREADABLE = (DamagedFileError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def plain(value):
@@ -186,27 +186,6 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
         raise
 
 
-def read_regular(path: str | Path, within: int | None = None, most_bytes: int = sys.maxsize) -> bytes:
-    """The content of a file whose name may come from others: never waits for a pipe, nor reads a device without end.
-
-    Args:
-        path: of the file.
-        within: descriptor of a directory, to which the path is relative and in which it may not be a link.
-        most_bytes: that it may have.
-
-    Raises:
-        ValueError: if it is anything but a file, or larger.
-    """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)
-    with open(os.open(path, flags, dir_fd=within), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is not a file but a directory, a pipe or a device")
-        if status.st_size > most_bytes:
-            raise ValueError(f"{path} has {status.st_size} bytes, and {most_bytes} are read at most")
-        return file.read(status.st_size)
-
-
 def read_params(directory: Path) -> dict[str, Any]:
     """The settings in params.json by "a/b" path; {} if there is none, or, with a warning, none that can be read."""
     return dict(settings_by_path(_read_object(directory / "params.json")))
@@ -220,7 +199,7 @@ def read_goals(directory: Path) -> dict[str, float]:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(read_regular(path), type=dict)
+        return msgspec.json.decode(read_inside(path.parent, path.name), type=dict)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, *UNREADABLE) as error:
@@ -321,7 +300,7 @@ def read_results(directory: Path) -> list[dict]:
 def _read_lines(path: Path) -> list[tuple[dict, int]]:
     """Each result with the position at which its line ends, in bytes."""
     try:
-        lines = read_regular(path).split(b"\n")
+        lines = read_inside(path.parent, path.name).split(b"\n")
     except FileNotFoundError:
         return []
     decoder = msgspec.json.Decoder(dict)
@@ -561,11 +540,7 @@ def read_video(directory: Path, name: str) -> bytes:
     folder, _, plain_name = str(name).partition("/")
     if folder != _VIDEOS or not plain_name or "/" in plain_name or plain_name == "..":
         raise ValueError(f"{name!r:.200} is no file in {directory / _VIDEOS}")
-    within = os.open(directory / _VIDEOS, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        content = read_regular(plain_name, within, _LARGEST_VIDEO_BYTES)
-    finally:
-        os.close(within)
+    content = read_inside(directory, str(name), _LARGEST_VIDEO_BYTES)
     if len(content) < 10 or content[:6] not in (b"GIF87a", b"GIF89a"):
         raise ValueError(f"{name!r:.200} is no GIF")
     return content

@@ -34,7 +34,7 @@ class Sidecar:
 
     def __init__(self, module: str, arguments: list[str], what: str, locked: Path | None = None):
         self.notices: list[str] = []
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = [sys.executable, "-P", "-m", module, *arguments]
         self._what, self._locked = what, locked
         self._process: subprocess.Popen | None = None
 

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from rllib.algorithms.inference import Acting, ActingSettings, Inference
-from rllib.checkpoint import MANIFEST, CheckpointError, UserCode, newest_checkpoint, read_checkpoint, read_manifest
+from rllib.checkpoint import (
+    MANIFEST,
+    CheckpointError,
+    UserCode,
+    naming_damage,
+    newest_checkpoint,
+    read_checkpoint,
+    read_manifest,
+)
 from rllib.env.augmented import Augmentation
 from rllib.env.previous_steps import PreviousStep
 from rllib.models.masks import num_choices
@@ -35,13 +43,15 @@ def load_policy(
             format, has no such policy, or holds code of yours that is not loaded.
     """
     path = checkpoint_at(path)
-    directory = _directory_of(path, policy_id)
-    name = directory + _DESCRIPTION
-    description = read_checkpoint(path, only=name, load_user_code=load_user_code)[name]
-    files = read_checkpoint(path, only=(directory + _WEIGHTS, "algorithm.json", "config.json"))
-    policy = Policy.from_files(description, files[directory + _WEIGHTS], path)
-    description = _with_what_was_elsewhere(description, files, path)
-    return LoadedPolicy(policy, description, path, directory.removeprefix("policies/").rstrip("/") or DEFAULT_POLICY)
+    with naming_damage(path):
+        directory = _directory_of(path, policy_id)
+        name = directory + _DESCRIPTION
+        description = read_checkpoint(path, only=name, load_user_code=load_user_code)[name]
+        files = read_checkpoint(path, only=(directory + _WEIGHTS, "algorithm.json", "config.json"))
+        policy = Policy.from_files(description, files[directory + _WEIGHTS], path)
+        description = _with_what_was_elsewhere(description, files, path)
+        policy_id = directory.removeprefix("policies/").rstrip("/") or DEFAULT_POLICY
+        return LoadedPolicy(policy, description, path, policy_id)
 
 
 def checkpoint_at(path: str | os.PathLike) -> Path:

@@ -3,6 +3,7 @@
 import contextlib
 import heapq
 import itertools
+import os
 import selectors
 import signal
 import socket
@@ -46,7 +47,8 @@ class _Worker:
         descriptors = listening.fileno(), theirs.fileno(), counts.descriptor
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rllib.serving.worker", *map(str, descriptors)],
+                [sys.executable, "-P", "-m", "rllib.serving.worker", *map(str, descriptors)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is the supervisor's

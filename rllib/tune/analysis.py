@@ -43,7 +43,7 @@ class ExperimentAnalysis:
         if trials is None:
             file = path if path.is_file() else journal_file(path)
             path = file.parent
-            header, trials = read_journal(file, load_objects=False)
+            header, trials = read_journal(file)
             default_metric, default_mode = default_metric or header.get("metric"), default_mode or header.get("mode")
         self.trials: list[Trial] = list(trials)
         self.default_metric, self.default_mode = default_metric, check_mode(default_mode)

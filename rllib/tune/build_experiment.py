@@ -7,10 +7,12 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
+from rllib.foreign_files import inside
 from rllib.tune.checks import check, check_mode, seconds
-from rllib.tune.experiment import ExperimentDirectory, for_header, inside, open_directory
+from rllib.tune.experiment import ExperimentDirectory, for_header, open_directory
 from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
+from rllib.tune.journal_values import ValueReader
 from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
@@ -62,7 +64,8 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         decided = Trials(
             spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function
         )
-        take_up(decided, directory, spec.resume, resolved.is_function)
+        reader = ValueReader(spec.load_user_code, space)
+        take_up(decided, directory, spec.resume, resolved.is_function, reader)
         pool = TrialPool(resolved.cls, directory.path.name, spec)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
     except BaseException:

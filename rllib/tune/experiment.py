@@ -23,12 +23,15 @@ from typing import Any
 
 import msgspec
 
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.runs.files import AppendedFile, encode, numbered, settings_by_path, write_whole
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.journal_values import written
 from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import sync
-from rllib.tune.trial_records import apply_record, as_text
+from rllib.tune.trial_records import apply_record, check_record
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,6 @@ _JOURNALS = "experiment_state-*.json"
 _SYNC_INTERVAL_S = 1.0
 # Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
-_LONGEST_NAME_BYTES = 255
 # A range of numbers as a search space describes it (domains.py).
 _RANGE = re.compile(r"q?(?P<log>log)?(uniform|randint)\(")
 
@@ -120,19 +122,24 @@ class ExperimentDirectory:
         """An experiment to continue.
 
         Raises:
-            ValueError: if there is none, or another process runs it.
+            ValueError: if there is none, it is damaged, or another process runs it.
         """
         file = journal_file(path)
+        refuse_links(path)
         journal = Journal(file)
         try:
             header, *records = read_records(file)
+            if not (isinstance(header.get("id"), str) and isinstance(header.get("trainable"), str)):
+                raise DamagedFileError(f"{file} is damaged: its first record does not say what the experiment is")
+            for trial in _trials_of(records, file):
+                refuse_links(Path(trial.logdir))
         except BaseException:
             journal.close()
             raise
         return cls(path, journal, header, records)
 
     def write_text(self, name: str, text: str, append: bool = False) -> None:
-        with open(self.path / name, "a" if append else "w") as file:
+        with open(inside(self.path, name, "a file of the experiment"), "a" if append else "w") as file:
             file.write(text)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
@@ -150,9 +157,11 @@ class ExperimentDirectory:
     def read_snapshot(self) -> dict[str, Any]:
         """What `snapshot` wrote; {} if it did not."""
         try:
-            return msgspec.json.decode((self.path / "search_state.json").read_bytes())
+            return json_object(read_inside(self.path, "search_state.json"))
         except FileNotFoundError:
             return {}
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{self.path / 'search_state.json'} is damaged: {error}") from None
 
 
 # ---------------------------------------------------------------------- reading
@@ -190,21 +199,14 @@ def journal_file(path: Path) -> Path:
     return files[-1]
 
 
-def read_journal(file: Path, load_objects: bool = True) -> tuple[dict[str, Any], list[Trial]]:
-    """Header and trials.
-
-    Args:
-        file: the journal.
-        load_objects: unpickle what JSON cannot hold of the configurations; it runs code, so only for one's own files.
+def read_journal(file: Path) -> tuple[dict[str, Any], list[Trial]]:
+    """Header and trials, whose configurations are as people read them: no code is run.
 
     Raises:
-        ValueError: if it is not a journal, or of a newer format.
+        ValueError: if it is not a journal, damaged, or of a newer format.
     """
     header, *records = read_records(file)
-    trials: dict[str, Trial] = {}
-    for record in records:
-        apply_record(record, trials, file.parent, load_objects)
-    return header, list(trials.values())
+    return header, _trials_of(records, file)
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:
@@ -213,46 +215,44 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: if it is not a journal, or of a newer format.
     """
-    content = file.read_bytes()
-    content = content[: content.rfind(b"\n") + 1]
     try:
-        records = msgspec.json.Decoder().decode_lines(content)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{file} is damaged: {error}") from error
+        content = read_inside(file.parent, file.name)
+        records = msgspec.json.Decoder(dict).decode_lines(content[: content.rfind(b"\n") + 1])
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise DamagedFileError(f"{file} is damaged: {error}") from error
     if not records or records[0].get("type") != "experiment":
         raise ValueError(f"{file} is not the journal of an experiment")
     header = records[0]
-    if header["format"] > FORMAT:
-        raise ValueError(f"{file} is of format {header['format']}, and this version reads {FORMAT}")
+    if not isinstance(header.get("format"), int) or header["format"] > FORMAT:
+        raise ValueError(f"{file} is of format {header.get('format')}, and this version reads {FORMAT}")
     return records
 
 
-def for_header(value) -> str | None:
-    """A value pickled, for the header; None if it cannot be."""
+def _trials_of(records: list[dict[str, Any]], file: Path) -> list[Trial]:
+    """The trials that the records of a journal tell of.
+
+    Raises:
+        DamagedFileError: naming the first record of another form than is written, or of a trial that there is not.
+    """
+    trials: dict[str, Trial] = {}
+    for number, record in enumerate(records, 2):
+        try:
+            check_record(record, trials)
+            apply_record(record, trials, file.parent)
+        except WRONG_FORM as error:
+            raise DamagedFileError(f"{file} is damaged: record {number}: {error}") from error
+    return list(trials.values())
+
+
+def for_header(value) -> dict[str, Any] | None:
+    """A value as the header holds it; None if it cannot be pickled."""
     try:
-        return as_text(value)
+        return written(value)
     except Exception:  # whatever a user's object does when it is pickled
         return None
 
 
 # ---------------------------------------------------------------------- names
-
-
-def inside(directory: Path, name: str, what: str) -> Path:
-    """DIRECTORY/NAME.
-
-    Raises:
-        ValueError: if that lies elsewhere, since the name is absolute or has "..", or if a part of it is too long.
-    """
-    path = Path(os.path.normpath(directory / name))
-    if path == directory or not path.is_relative_to(directory):
-        raise ValueError(f"{what} {name!r} would lie outside of {directory}. Use a plain name, without '..'.")
-    longest = max(len(os.fsencode(part)) for part in path.relative_to(directory).parts)
-    if longest > _LONGEST_NAME_BYTES:
-        raise ValueError(
-            f"{what} {name!r:.40} has {longest} bytes, and file systems take {_LONGEST_NAME_BYTES}. Use a shorter name."
-        )
-    return path
 
 
 def _new_path(results: Path, name: str) -> Path:
@@ -279,7 +279,7 @@ def _experiments(results: Path, pattern: str) -> list[Path]:
 
 
 def open_directory(
-    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, str | None]
+    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, dict | None]
 ) -> ExperimentDirectory:
     """The experiment's directory, opened: a new one, or the one to continue.
 
@@ -287,7 +287,7 @@ def open_directory(
         spec: the experiment's settings.
         trainable: name of what it runs.
         space: the search space.
-        settings: name -> pickled value, for `Tuner.restore`; written into a new directory.
+        settings: name -> value as `for_header` gives it, for `Tuner.restore`; written into a new directory.
 
     Raises:
         ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.

@@ -167,6 +167,8 @@ class ExperimentSpec(RunConfig, TuneConfig):
         restore: checkpoint directory that every trial starts from.
         resume: True or "LOCAL": go on with the experiment of this name; "AUTO": if there is one; "ERRORED_ONLY": only
             with its failed trials.
+        load_user_code: unpickle what a resumed experiment holds beside plain values. That runs code: only for
+            experiments whose origin you trust. Without, values of `config` take the place of what was pickled.
         raise_on_failed_trial: raise TuneError at the end if a trial has failed.
         return_trials: return the trials instead of the analysis.
         tensorboard: write event files.
@@ -187,6 +189,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
     fail_fast: bool | str = False
     restore: str | Path | None = None
     resume: Any = False
+    load_user_code: bool = False
     raise_on_failed_trial: bool = True
     return_trials: bool = False
     tensorboard: bool = True
@@ -222,8 +225,8 @@ class ExperimentSpec(RunConfig, TuneConfig):
 
 # Given anew when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
-    "trainable", "config", "name", "storage_path", "local_dir", "resume", "raise_on_failed_trial", "num_samples",
-    "return_trials",
+    "trainable", "config", "name", "storage_path", "local_dir", "resume", "load_user_code", "raise_on_failed_trial",
+    "num_samples", "return_trials",
 }  # fmt: skip
 
 

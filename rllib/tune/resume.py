@@ -9,40 +9,62 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rllib.errors import DamagedFileError
 from rllib.runs.files import read_results
 from rllib.tune.experiment import ExperimentDirectory
+from rllib.tune.journal_values import ValueReader, code_not_loaded
 from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.trial_checkpoint import holds_pickle
 from rllib.tune.trial_files import roll_back, start_over
-from rllib.tune.trial_records import apply_record, config_of
+from rllib.tune.trial_records import apply_record
 from rllib.tune.trials import Trials
 from rllib.tune.verdicts import Verdicts
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
-def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function: bool) -> None:
-    """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`."""
+def take_up(
+    trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader
+) -> None:
+    """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`.
+
+    Raises:
+        ValueError: if files are damaged, or hold code that is not to be loaded; nothing has been changed then.
+    """
     if not directory.past:
         return
     snapshot = directory.read_snapshot()
-    if snapshot:
-        trials.set_state(snapshot)
-    replay = Replay(trials.verdicts, directory.path, directory.past, is_function)
-    replay.run(snapshot.get("position", 1) - 1)
+    try:
+        if snapshot:
+            trials.set_state(snapshot)
+        known = snapshot.get("position", 1) - 1
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise DamagedFileError(
+            f"{directory.path / 'search_state.json'} is damaged, or of other classes: {type(error).__name__}: {error}"
+        ) from error
+    replay = Replay(trials.verdicts, directory.path, directory.past, is_function, config_of)
+    replay.run(known)
     directory.past = []
 
     def runs_on(trial: Trial) -> bool:
         if trial.trial_id in replay.stopped:
             return False
         if trial.status == ERROR:
-            if resume == "RESTART_ERRORED":
-                start_over(trial)
             return resume in _ERRORED_TOO
         return trial.status != TERMINATED and resume != "ERRORED_ONLY"
 
+    # Looked at before any file changes.
+    going_on = {trial.trial_id for trial in replay.by_id.values() if runs_on(trial)}
+    if going_on and not config_of.load_user_code:
+        for trial in replay.by_id.values():
+            for checkpoint in filter(holds_pickle, Path(trial.logdir).glob("checkpoint_*")):
+                raise code_not_loaded(f"the checkpoint {checkpoint}", "pickled")
     queue = replay.queue()
     for trial in replay.by_id.values():
-        trials.take_up(trial, roll_back(trial) if runs_on(trial) else None)
+        goes_on = trial.trial_id in going_on
+        if goes_on and trial.status == ERROR and resume == "RESTART_ERRORED":
+            start_over(trial)
+        trials.take_up(trial, roll_back(trial) if goes_on else None)
     trials.queue_up(queue)
     for trial in replay.stopped.values():
         trials.record_end(trial, TERMINATED, "the scheduler")
@@ -61,6 +83,7 @@ class Replay:
         path: of the experiment.
         records: of its journal, without the header.
         is_function: whether the trainable is a function, which saves itself.
+        config_of: the configuration in a record.
 
     Attributes:
         by_id: the trials as they were at the current record.
@@ -68,11 +91,14 @@ class Replay:
         exploits: trial id -> (source, configuration) of a takeover that is still to be done.
     """
 
-    def __init__(self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool):
+    def __init__(
+        self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool, config_of: ValueReader
+    ):
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._verdicts, self._path, self._records, self._is_function = verdicts, path, records, is_function
+        self._config_of = config_of
         self._waiting: dict[str, Trial] = {}
         self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
 
@@ -104,11 +130,11 @@ class Replay:
 
     def _apply(self, record: dict, result: None = None) -> None:
         """Brings the trials to where they were after a record, and notes what it says of takeovers and of waiting."""
-        apply_record(record, self.by_id, self._path)
+        apply_record(record, self.by_id, self._path, self._config_of)
         trial = self.by_id.get(record.get("id"))
         kind = record["type"]
         if kind == "exploit":
-            self.exploits[trial.trial_id] = (record["source"], config_of(record))
+            self.exploits[trial.trial_id] = (record["source"], self._config_of(record))
         elif kind == "config" and "iteration" in record:
             self.exploits.pop(trial.trial_id, None)
             self._going_over[trial.trial_id] = trial

@@ -9,7 +9,7 @@ import logging
 import math
 import statistics
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -161,7 +161,7 @@ class MaximumIterationStopper(Stopper):
     """Ends a trial after `max_iter` iterations."""
 
     def __init__(self, max_iter: int):
-        self._max, self._counts = max_iter, defaultdict(int)
+        self._max, self._counts = max_iter, Counter()
 
     def __call__(self, trial_id, result) -> bool:
         # A trial that continues from a checkpoint is counted by its iteration, not from 0.
@@ -179,11 +179,16 @@ class TimeoutStopper(Stopper):
 
     Args:
         timeout: seconds, or a timedelta.
+        clock: another than time.monotonic.
     """
 
-    def __init__(self, timeout: float | timedelta, clock: Callable[[], float] = time.monotonic):
+    _clock = staticmethod(time.monotonic)  # not an attribute of each, since those are written into a journal
+
+    def __init__(self, timeout: float | timedelta, clock: Callable[[], float] | None = None):
         self._timeout_s = seconds(timeout, "timeout")
-        self._clock, self._begin, self._used_before_s = clock, None, 0.0
+        self._begin, self._used_before_s = None, 0.0
+        if clock is not None:
+            self._clock = clock
 
     def __call__(self, trial_id, result) -> bool:
         return self.stop_all()
@@ -232,7 +237,7 @@ class TrialPlateauStopper(Stopper):
             raise ValueError("TrialPlateauStopper needs mode='max' or 'min' beside metric_threshold")
         self._metric, self._std, self._grace = metric, std, grace_period
         self._threshold, self._mode = metric_threshold, mode
-        self._counts = defaultdict(int)
+        self._counts = Counter()
         self._recent = defaultdict(lambda: deque(maxlen=num_results))
 
     def __call__(self, trial_id, result) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rllib.foreign_files import inside
 from rllib.tune import session
 from rllib.tune import trial_checkpoint as checkpoints
 from rllib.tune.session import TrialContext
@@ -210,7 +211,9 @@ class Trainable:
         if metadata.get("kind") == "dict":
             self.load_checkpoint(checkpoints.read_dict(checkpoint_path))
         else:
-            self.load_checkpoint(os.path.normpath(os.path.join(checkpoint_path, metadata.get("path", "."))))
+            within = metadata.get("path", ".")
+            path = Path(checkpoint_path).absolute()
+            self.load_checkpoint(str(path if within == "." else inside(path, within, "what a checkpoint holds")))
         self._count_from(metadata.get("iteration", 0), metadata.get("time_total_s", 0.0), metadata.get("totals"))
 
     def export_model(self, export_formats: str | list[str], export_dir: str | None = None) -> dict[str, str]:

@@ -1,9 +1,11 @@
 """Checkpoint directories of trials: written under a temporary name, synchronised, renamed.
 
 Beside the trainable's files a directory has `.tune.json`: counters of the trial, and how the trainable's part is to be
-loaded. A dict that a trainable returned is in `checkpoint.pkl`.
+loaded. A dict that a trainable returned is in `checkpoint.json` where it is data, which reads back exactly and runs no
+code, and else in `checkpoint.pkl`.
 """
 
+import json
 import os
 import pickle
 import secrets
@@ -12,15 +14,32 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import cloudpickle
 import msgspec
+import numpy as np
 
+from rllib.encoding import decode, encode
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import WRONG_FORM, json_object, read_inside
 from rllib.runs.files import numbered
+from rllib.tensor_file import DTYPES
 
 METADATA = ".tune.json"
-_DICT = "checkpoint.pkl"
+_DATA, _PICKLED = "checkpoint.json", "checkpoint.pkl"
+# In bytes. Larger arrays would take long as text.
+_LARGEST_AS_TEXT = 2**16
+
+
+class _Metadata(TypedDict, total=False):
+    """Counters of a trial, and whether its trainable saved a "dict" or what lies at a "path" in the directory."""
+
+    iteration: int
+    time_total_s: float
+    totals: dict[str, float]
+    kind: str
+    path: str
 
 
 class Checkpoint:
@@ -47,7 +66,7 @@ class Checkpoint:
     def from_dict(cls, data: Mapping[str, Any]) -> "Checkpoint":
         """A checkpoint of values that can be pickled."""
         directory = Path(tempfile.mkdtemp(prefix="checkpoint_"))
-        (directory / _DICT).write_bytes(cloudpickle.dumps(dict(data)))
+        write_dict(directory, data)
         return cls(directory)
 
     def to_directory(self, path: str | Path | None = None) -> str:
@@ -62,7 +81,7 @@ class Checkpoint:
         yield self.path
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict of `from_dict` or of a class Trainable. Unpickles: use it on checkpoints you trust."""
+        """The dict of `from_dict` or of a class Trainable. May unpickle: use it on checkpoints you trust."""
         return read_dict(self.path)
 
     def __eq__(self, other):
@@ -106,19 +125,46 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """What `.tune.json` holds; {} where there is none."""
     try:
-        return msgspec.json.decode((Path(path) / METADATA).read_bytes())
+        return msgspec.convert(json_object(read_inside(path, METADATA)), _Metadata)
     except FileNotFoundError:
         return {}
+    except (DamagedFileError, msgspec.ValidationError) as error:
+        raise DamagedFileError(f"the checkpoint {path} is damaged: {METADATA}: {error}") from None
+
+
+def holds_pickle(path: str | Path) -> bool:
+    """Whether reading a checkpoint runs code: it is a dict of more than data."""
+    return read_metadata(path).get("kind") == "dict" and not (Path(path) / _DATA).is_file()
 
 
 def write_dict(directory: Path, data: Mapping[str, Any]) -> None:
     """A trainable's dict as a file."""
-    (directory / _DICT).write_bytes(cloudpickle.dumps(dict(data)))
+    content = cloudpickle.dumps(dict(data))
+    if len(content) <= _LARGEST_AS_TEXT and _is_data(dict(data)):
+        (directory / _DATA).write_text(json.dumps(encode(dict(data))))
+    else:
+        (directory / _PICKLED).write_bytes(content)
 
 
 def read_dict(directory: str | Path) -> dict[str, Any]:
     """The dict of `write_dict`."""
-    return pickle.loads((Path(directory) / _DICT).read_bytes())
+    try:
+        return decode(json_object(read_inside(directory, _DATA)))
+    except FileNotFoundError:
+        return pickle.loads(read_inside(directory, _PICKLED))
+    except WRONG_FORM as error:
+        raise DamagedFileError(f"the checkpoint {directory} is damaged: {_DATA}: {error}") from error
+
+
+def _is_data(value) -> bool:
+    """Whether JSON gives it back exactly, as encoding.py writes it."""
+    if type(value) is dict:
+        return all(map(_is_data, (*value.keys(), *value.values())))
+    if type(value) in (list, tuple):
+        return all(map(_is_data, value))
+    if isinstance(value, np.ndarray | np.generic):
+        return type(value) is np.ndarray and value.dtype.name in DTYPES
+    return value is None or type(value) in (bool, int, float, str)
 
 
 def sync(path: str | Path) -> None:

@@ -1,17 +1,16 @@
 """Trials as records of the journal: what is written of them, and the trials that a journal tells of."""
 
-import base64
-import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
-import cloudpickle
+import msgspec
 
+from rllib.errors import DamagedFileError
+from rllib.foreign_files import inside, printable
+from rllib.tune.journal_values import written
 from rllib.tune.resources import Resources
-from rllib.tune.trial import PENDING, RUNNING, MetricAnalysis, Trial, TrialCheckpoint
-
-_PLAIN = (str, int, float, bool, type(None))
+from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, MetricAnalysis, Trial, TrialCheckpoint
 
 
 def trial_record(trial: Trial) -> dict[str, Any]:
@@ -26,13 +25,13 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "params": trial.evaluated_params,
         "resources": [dict(trial.resources.own), dict(trial.resources.others)],
         "status": PENDING,
-        **_written(trial.config),
+        **written(trial.config),
     }
 
 
 def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
     """A trial has another configuration; with the iteration of the checkpoint that it has taken over, if it has."""
-    record = {"type": "config", "id": trial.trial_id, **_written(trial.config)}
+    record = {"type": "config", "id": trial.trial_id, **written(trial.config)}
     return record if iteration is None else {**record, "iteration": iteration}
 
 
@@ -43,7 +42,7 @@ def result_record(trial: Trial, iteration: int) -> dict[str, Any]:
 
 def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> dict[str, Any]:
     """A trial is to go on from another one's next checkpoint, with this configuration."""
-    return {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **_written(config)}
+    return {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **written(config)}
 
 
 def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
@@ -65,65 +64,93 @@ def status_record(trial: Trial) -> dict[str, Any]:
     return record
 
 
-def apply_record(record: Mapping, trials: dict[str, Trial], directory: Path, load_objects: bool = True) -> None:
-    """Brings the trials, by id, to where they were after this record."""
+# What the records of each kind hold at least.
+_FIELDS: dict[str, dict[str, Any]] = {
+    "trial": {
+        "index": int, "trainable": str, "config": Any, "params": dict[str, Any], "name": str | None, "dir": str,
+        "tag": str, "resources": tuple[dict[str, float], dict[str, float]],
+    },
+    "config": {"config": Any, "iteration": NotRequired[float]},
+    "exploit": {"config": Any, "source": str},
+    "result": {"iteration": float},
+    "checkpoint": {"name": str, "iteration": float, "metrics": dict[str, Any]},
+    "removed": {"name": str},
+    "status": {
+        "status": Literal[PENDING, RUNNING, PAUSED, TERMINATED, ERROR], "failures": int,
+        "error": NotRequired[str | None], "stopped_by": NotRequired[str | None],
+        "last_result": NotRequired[dict[str, Any]], "metric_analysis": NotRequired[dict[str, dict[str, Any]]],
+    },
+}  # fmt: skip
+_SCHEMAS = {kind: TypedDict(f"{kind} record", {"id": str, **fields}) for kind, fields in _FIELDS.items()}
+
+
+def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None:
+    """Checks the form of a record, and that it is of a trial that there is.
+
+    Raises:
+        ValueError: saying what is wrong.
+    """
+    kind = record.get("type")
+    if kind not in _SCHEMAS:  # of a newer version
+        return
+    msgspec.convert(record, _SCHEMAS[kind])
+    for name in ("id", "source") if kind != "trial" else ():
+        if record.get(name, record["id"]) not in trials:
+            raise ValueError(f"there is no trial {record[name]!r}")
+
+
+def shown_config(record: Mapping[str, Any]):
+    """The configuration in a record as people read it: what JSON cannot hold by its name."""
+    return record["config"]
+
+
+def apply_record(
+    record: Mapping[str, Any],
+    trials: dict[str, Trial],
+    directory: Path,
+    config_of: Callable[[Mapping[str, Any]], Any] = shown_config,
+) -> None:
+    """Brings the trials, by id, to where they were after this record.
+
+    Args:
+        record: of the journal.
+        trials: by id; a new one is added.
+        directory: of the experiment. No name that a record gives leads out of it.
+        config_of: the configuration in a record (journal_values.py).
+
+    Raises:
+        ValueError: for a name that leads out of its directory.
+        another error: for a record of another form.
+    """
     kind = record["type"]
     if kind == "trial":
-        config = config_of(record, load_objects)
         trial = Trial(
-            record["id"], record["index"], record["trainable"], config, record["params"], directory,
+            str(record["id"]), record["index"], record["trainable"], config_of(record), record["params"], directory,
             Resources(*record["resources"]),
         )  # fmt: skip
-        trial.custom_name, trial.dirname, trial.experiment_tag = record["name"], record["dir"], record["tag"]
+        trial.custom_name = record["name"] and printable(record["name"])
+        trial.dirname, trial.experiment_tag = record["dir"], printable(record["tag"])
+        path = inside(directory, trial.dirname, "a trial's directory")
+        if path.resolve() != directory.resolve() / path.relative_to(directory):
+            raise DamagedFileError(f"{str(path)!r} is reached by a symbolic link, which is not followed")
         trials[trial.trial_id] = trial
         return
     trial = trials.get(record.get("id"))
     if trial is None:
         return
     if kind == "config":
-        trial.config = config_of(record, load_objects)
+        trial.config = config_of(record)
     elif kind == "checkpoint":
+        inside(Path(trial.logdir), record["name"], "a checkpoint")
         trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
     elif kind == "removed":
         trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
     elif kind == "status":
         trial.status, trial.num_failures = record["status"], record["failures"]
-        trial.stopped_by, trial.error = record.get("stopped_by"), record.get("error")
+        trial.stopped_by = record.get("stopped_by")
+        trial.error = record.get("error") and printable(record["error"])
         if "last_result" in record:
             trial.last_result = {**record["last_result"], "config": trial.config}
         if "metric_analysis" in record:
             trial.analysis = MetricAnalysis()
             trial.analysis._stats = record["metric_analysis"]
-
-
-def as_text(value) -> str:
-    """A value pickled, as JSON can hold it."""
-    return base64.b64encode(cloudpickle.dumps(value)).decode()
-
-
-def from_text(text: str):
-    """What `as_text` was given. Unpickles: only for experiments of one's own."""
-    return pickle.loads(base64.b64decode(text))
-
-
-def config_of(record: Mapping[str, Any], load_objects: bool = True):
-    """The configuration in a record.
-
-    Args:
-        record: of the kinds "trial", "config" and "exploit".
-        load_objects: unpickle what JSON cannot hold; it runs code, so only for one's own files.
-    """
-    return from_text(record["pickle"]) if load_objects and "pickle" in record else record["config"]
-
-
-def _written(config) -> dict[str, Any]:
-    return {"config": config} if _is_plain(config) else {"config": config, "pickle": as_text(config)}
-
-
-def _is_plain(value) -> bool:
-    """Whether JSON gives back exactly this value."""
-    if type(value) is dict:
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
-    if type(value) is list:
-        return all(map(_is_plain, value))
-    return type(value) in _PLAIN and value == value and value not in (float("inf"), float("-inf"))

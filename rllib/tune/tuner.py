@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.errors import DamagedFileError
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.experiment import journal_file, read_records
 from rllib.tune.experiment_spec import ExperimentSpec, RunConfig, TuneConfig, make_spec, saved_settings
+from rllib.tune.journal_values import ValueReader
 from rllib.tune.run_experiment import run_spec
 from rllib.tune.trainables import resolve_trainable
-from rllib.tune.trial_records import from_text
 
 logger = logging.getLogger(__name__)
 
@@ -58,21 +59,25 @@ class Tuner:
         resume_errored: bool = False,
         restart_errored: bool = False,
         param_space: Mapping[str, Any] | None = None,
+        load_user_code: bool = False,
         **more,
     ) -> "Tuner":
         """The experiment in a directory; `fit` continues its unfinished trials with the experiment's own settings.
 
         Args:
-            path: of the experiment's directory, whose header is unpickled: only for experiments of one's own.
+            path: of the experiment's directory.
             trainable: what it ran.
             resume_unfinished: False, together with resume_errored: only the failed trials go on.
             resume_errored: failed trials go on from their last checkpoint.
             restart_errored: failed trials start over.
             param_space: as it was; by default what the experiment saved.
+            load_user_code: import and unpickle what the experiment holds beside data: functions, classes, objects of
+                yours. That runs code: only for experiments whose origin you trust. Without, give these settings again.
             more: tune_config and run_config; what they set replaces the experiment's own settings.
 
         Raises:
-            ValueError: if there is no experiment, its search space could not be saved, or no trial is to continue.
+            ValueError: if there is no experiment, it is damaged, its search space could not be saved, it holds code
+                that is neither loaded nor given again, or no trial is to continue.
         """
         if not resume_unfinished and (restart_errored or not resume_errored):
             raise ValueError(
@@ -80,20 +85,25 @@ class Tuner:
                 "at the results so far, use Tuner.restore(path, trainable).get_results()"
             )
         path = Path(path).absolute()
-        header = read_records(journal_file(path))[0]
-        if param_space is None:
-            if not header.get("space"):
-                raise ValueError(f"the search space of {path} could not be saved; give it again as param_space")
-            param_space = from_text(header["space"])
+        file = journal_file(path)
+        header, read = read_records(file)[0], ValueReader(load_user_code)
         tuner = cls(trainable, param_space=param_space, **more)
         given = tuner._spec
-        settings = {**_settings_of(header), **saved_settings(given)}
+        try:
+            if param_space is None:
+                if not header.get("space"):
+                    raise ValueError(f"the search space of {path} could not be saved; give it again as param_space")
+                given.config = read(header["space"])
+            settings = {**_settings_of(header, saved_settings(given), read), **saved_settings(given)}
+        except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
+            raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
         if resolve_trainable(given.trainable).resources is not None:
             settings.pop("resources_per_trial", None)
         tuner._spec = replace(
             make_spec(settings, "Tuner", given),
             name=path.name,
             storage_path=path.parent,
+            load_user_code=load_user_code,
             num_samples=header["num_samples"] if given.num_samples == 1 else given.num_samples,
             resume="ERRORED_ONLY"
             if not resume_unfinished
@@ -116,15 +126,22 @@ class Tuner:
         return ResultGrid(ExperimentAnalysis(path))
 
 
-def _settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that an experiment has saved; those that it could not are warned of."""
+def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: ValueReader) -> dict[str, Any]:
+    """The settings that an experiment has saved and that are not given again; what it could not save is warned of."""
     if "settings" not in header:  # of an earlier version
         return {"metric": header["metric"], "mode": header["mode"]}
-    pickled = header["settings"]
-    lost = [name for name, text in pickled.items() if text is None]
+    lost = [name for name, value in header["settings"].items() if value is None]
     if lost:
         logger.warning(
             "%s could not be pickled when the experiment began, so it continues without: give it again in tune_config "
             "or run_config", ", ".join(lost)
         )  # fmt: skip
-    return {name: from_text(text) for name, text in pickled.items() if text is not None}
+    saved = {name: value for name, value in header["settings"].items() if name not in given and value is not None}
+    return {name: _of_setting(name, value, read) for name, value in saved.items()}
+
+
+def _of_setting(name: str, value: Mapping[str, Any], read: ValueReader):
+    try:
+        return read(value)
+    except ValueError as error:
+        raise type(error)(f"{name}: {error}") from error

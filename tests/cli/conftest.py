@@ -36,6 +36,7 @@ def behaviour(monkeypatch):
 def rllib_command(tmp_path, monkeypatch):
     """Runs `rllib ARGUMENTS` in an empty directory; the result has exit_code, output, stderr."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a command that loads user code adds the directory
     return lambda *arguments: CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 

@@ -115,8 +115,8 @@ def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ct
         (["run", "--seed", "3"], "goes on with what the run was begun with; leave out --seed"),
         (["run", "-f", "ppo/cartpole", "--num-samples", "2"], "leave out --file, --num-samples"),
         (["run", "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
-        (["broken"], "run.json: Input data was truncated"),
-        (["other"], "other/run.json: Object missing required field `env`"),
+        (["broken"], "run.json is damaged: it is not JSON"),
+        (["other"], "other/run.json is damaged: Object missing required field `env`"),
         (["run"], "run/checkpoint_000003 is no checkpoint of this library"),
     ],
 )

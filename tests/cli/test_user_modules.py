@@ -1,11 +1,18 @@
 """Environments in modules of the user's, and settings under the names of other versions."""
 
+import importlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from rllib.cli import command
+from tests.damage import rewrite
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("num_rollout_workers=1", "train_batch_size=64", "sgd_minibatch_size=64", "num_sgd_iter=1")
@@ -28,6 +35,106 @@ def test_the_installed_command_finds_modules_of_the_directory_where_it_is_starte
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("python", [("-P", "-c", "from rllib.cli import main; main()"), ("-m", "rllib")])
+def test_no_file_of_the_present_directory_stands_for_an_installed_module(tmp_path, python):
+    for name in ("csv", "secrets", "numpy", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("print('in the place of another')\n")
+    told = subprocess.run(
+        [sys.executable, *python, "evaluate", "."], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert "is no checkpoint of this library" in told.stderr and told.stdout == "", told.stderr
+
+
+OWN = "a_module_that_no_other_test_imports"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A directory with a module that leaves a file where it is imported, and the run of its environment, typed."""
+    directory = tmp_path_factory.mktemp("trained")
+    (directory / f"{OWN}.py").write_text(f"open('imported', 'w')\n{MODULE}")
+    settings = ("num_rollout_workers=0", *QUICK[1:], "model.fcnet_hiddens=[8]", "--stop", "iterations=1", "--name", "r")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        patch.setattr(sys, "path", [*sys.path])
+        done = CliRunner().invoke(command, ["train", "PPO", f"{OWN}:Mine", *settings])
+    assert "evaluate results/r/checkpoint_000001 --load-user-code" in done.output, done.output
+    (directory / "imported").unlink()
+    return directory
+
+
+@pytest.fixture
+def own_run(trained, tmp_path, monkeypatch):
+    """The directory of that run, in the present directory."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    monkeypatch.delitem(sys.modules, OWN)
+    importlib.invalidate_caches()
+    return tmp_path / "results/r"
+
+
+@pytest.mark.parametrize("words", [("evaluate", "--episodes", "1"), ("train", "--stop", "iterations=2", "--resume")])
+def test_a_module_of_the_present_directory_that_a_run_names_is_imported_on_request_alone(
+    own_run, rllib_command, words
+):
+    refused = rllib_command(*words, own_run)
+    assert refused.exit_code == 2 and "only for names that you type, and with --load-user-code" in refused.output
+    assert not Path("imported").exists()
+    done = rllib_command(*words, own_run, "--load-user-code")
+    assert done.exit_code == 0 and Path("imported").exists(), done.output
+
+
+def test_a_class_in_the_present_directory_is_not_imported_for_a_checkpoint(own_run, rllib_command):
+    (checkpoint,) = own_run.glob("checkpoint_*")
+    config = json.loads((checkpoint / "config.json").read_text()) | {"env": {"$import": f"{OWN}:Mine"}}
+    rewrite(checkpoint, "config.json", json.dumps(config).encode())
+    assert rllib_command("evaluate", checkpoint, "--episodes", "1").exit_code == 2
+    assert not Path("imported").exists()
+
+
+def test_a_file_names_no_module_of_the_present_directory_unless_it_is_trusted(rllib_command, tmp_path):
+    name = "another_module_that_no_other_test_imports"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    settings = dict(word.split("=") for word in ("num_rollout_workers=0", *QUICK[1:]))
+    keys = {"algorithm": "PPO", "env": f"{name}:Mine", "stop": {"iterations": 1},
+            "config": {key: int(value) for key, value in settings.items()}}  # fmt: skip
+    (tmp_path / "run.yaml").write_text(json.dumps(keys))
+    refused = rllib_command("train", "-f", "run.yaml")
+    assert refused.exit_code == 2 and "--load-user-code" in refused.output
+    done = rllib_command("train", "-f", "run.yaml", "--load-user-code")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_run_that_is_taken_up_calls_no_function_that_its_files_name(own_run, rllib_command):
+    (checkpoint,) = own_run.glob("checkpoint_*")
+    harm = {"env": "os:system", "env_config": {"command": "touch owned"}}
+    config = json.loads((checkpoint / "config.json").read_text()) | harm
+    rewrite(checkpoint, "config.json", json.dumps(config).encode())
+    (own_run / "run.json").write_text(json.dumps(json.loads((own_run / "run.json").read_text()) | {"env": "os:system"}))
+    refused = rllib_command("train", "--resume", own_run, "--stop", "iterations=2")
+    assert refused.exit_code == 2 and "is no environment class" in refused.output
+    assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("name", ["result.json", "params.json", "run.json", "error.txt"])
+def test_a_run_that_is_taken_up_writes_through_no_link(own_run, rllib_command, tmp_path, name):
+    target = tmp_path / "target"
+    target.write_text((own_run / name).read_text() if (own_run / name).exists() else "")
+    (own_run / name).unlink(missing_ok=True)
+    (own_run / name).symlink_to(target)
+    before = target.read_text()
+    refused = rllib_command("train", "--resume", own_run, "--load-user-code", "--stop", "iterations=2")
+    assert refused.exit_code == 2 and "is a link or no regular file" in refused.output
+    assert target.read_text() == before
+
+
+def test_what_a_file_says_does_nothing_to_the_terminal(own_run, rllib_command):
+    spec = json.loads((own_run / "run.json").read_text()) | {"\x1b]0;title\x07": 1}
+    (own_run / "run.json").write_text(json.dumps(spec))
+    refused = rllib_command("train", "--resume", own_run)
+    assert refused.exit_code == 2 and r"\x1b]0;title\x07" in refused.output and "\x1b" not in refused.output
 
 
 def test_an_error_of_the_environment_in_a_worker_is_shown_once_and_from_its_own_lines_on(tmp_path):

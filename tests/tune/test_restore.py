@@ -55,7 +55,7 @@ def broken_off(tmp_path, trainable=Climber, after=3, tune_config=None, space=Non
 
 def test_a_restored_tuner_stops_where_the_original_would_have(tmp_path):
     path = broken_off(tmp_path, stop={"training_iteration": 5})
-    (result,) = tune.Tuner.restore(path, Climber).fit()
+    (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert result.metrics["training_iteration"] == 5
 
 
@@ -66,7 +66,7 @@ def test_a_restored_tuner_keeps_failures_checkpoints_and_resources(tmp_path):
         checkpoint_config=tune.CheckpointConfig(num_to_keep=1, checkpoint_frequency=2),
     )  # fmt: skip
     (path / "fails").touch()
-    results = tune.Tuner.restore(path, Climber).fit()
+    results = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert [result.metrics["height"] for result in results] == [6.0, 6.0] and not results.errors
     for result in results:
         assert [Path(checkpoint.path).name for checkpoint, _ in result.best_checkpoints] == ["checkpoint_000006"]
@@ -79,7 +79,7 @@ def test_a_restored_tuner_keeps_the_scheduler_and_its_state(tmp_path):
         tmp_path, after=10, space={"rate": tune.grid_search([4.0, 3.0, 2.0, 5.0])},
         tune_config={"scheduler": scheduler, "metric": "height", "mode": "max"},
     )  # fmt: skip
-    results = tune.Tuner.restore(path, Climber).fit()
+    results = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert [result.metrics["training_iteration"] for result in results] == [4, 2, 2, 4]
 
 
@@ -98,7 +98,7 @@ def test_a_restored_tuner_keeps_the_searcher_and_its_state(tmp_path, space):
                      stop={"training_iteration": 2}, tensorboard=False, **settings)  # fmt: skip
     path = broken_off(tmp_path, after=7, space=space or {"fixed": 1}, tune_config={**settings, "search_alg": search()},
                       stop={"training_iteration": 2})  # fmt: skip
-    results = tune.Tuner.restore(path, Climber).fit()
+    results = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert [result.config["rate"] for result in results] == [trial.config["rate"] for trial in whole.trials]
 
 
@@ -120,7 +120,7 @@ def test_a_restored_tuner_keeps_the_metrics_of_scheduler_and_searcher(tmp_path):
     scheduler = AsyncHyperBandScheduler(metric="height", mode="max", max_t=4)
     searcher = OwnMetric(metric="training_iteration", mode="min")
     path = broken_off(tmp_path, tune_config={"scheduler": scheduler, "search_alg": searcher, "num_samples": 1})
-    results = tune.Tuner.restore(path, Climber).fit()
+    results = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert results.get_best_result().metrics["height"] == 4.0
 
 
@@ -138,7 +138,7 @@ class LargeTimeout(tune.TimeoutStopper):
 
 def test_a_restored_tuner_has_what_is_left_of_its_timeout(tmp_path):
     path = broken_off(tmp_path, stop=[LargeTimeout(tmp_path / "used_s"), {"training_iteration": 5}])
-    (result,) = tune.Tuner.restore(path, Climber).fit()
+    (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert result.metrics["training_iteration"] == 5 and float((tmp_path / "used_s").read_text()) > 0
 
 
@@ -164,7 +164,7 @@ def test_a_resumed_stopper_counts_no_result_twice(tmp_path, monkeypatch):
     monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", 0)  # the state is written after every result
     path = broken_off(tmp_path, after=4, stop=[Remembers(tmp_path / "asked"), {"training_iteration": 5}],
                       checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1))  # fmt: skip
-    (result,) = tune.Tuner.restore(path, Climber).fit()
+    (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert result.metrics["training_iteration"] == 5
     asked = json.loads((tmp_path / "asked").read_text())
     assert asked[0] == 1 and asked[-1] == 5 and len(set(asked)) == len(asked), asked
@@ -173,14 +173,15 @@ def test_a_resumed_stopper_counts_no_result_twice(tmp_path, monkeypatch):
 def test_what_a_restored_tuner_is_given_goes_before_what_was_saved(tmp_path):
     path = broken_off(tmp_path, stop={"training_iteration": 5})
     more = {"run_config": tune.RunConfig(stop={"training_iteration": 4}), "tune_config": tune.TuneConfig(num_samples=2)}
-    results = tune.Tuner.restore(path, Climber, **more).fit()
+    results = tune.Tuner.restore(path, Climber, load_user_code=True, **more).fit()
     assert [result.metrics["training_iteration"] for result in results] == [4, 4]
 
 
 def test_a_setting_that_cannot_be_pickled_is_asked_for_again(tmp_path, caplog):
     lock = threading.Lock()
     path = broken_off(tmp_path, stop=lambda trial_id, result: lock.locked() or result["height"] >= 5)
-    restored = tune.Tuner.restore(path, Climber, run_config=tune.RunConfig(stop={"height": 4}))
+    restored = tune.Tuner.restore(path, Climber, load_user_code=True,
+                                  run_config=tune.RunConfig(stop={"height": 4}))  # fmt: skip
     assert "stop could not be pickled" in caplog.text and "give it again" in caplog.text
     (result,) = restored.fit()
     assert result.metrics["height"] == 4
@@ -196,7 +197,9 @@ def test_a_restored_tuner_may_leave_unfinished_trials(tmp_path):
     path = broken_off(tmp_path, fails_for_one, space={"a": tune.grid_search([1, 2])})
     with pytest.raises(ValueError, match="needs resume_errored=True"):
         tune.Tuner.restore(path, fails_for_one, resume_unfinished=False)
-    tuner = tune.Tuner.restore(path, fails_for_one, resume_unfinished=False, resume_errored=True)
+    tuner = tune.Tuner.restore(
+        path, fails_for_one, resume_unfinished=False, resume_errored=True, load_user_code=True
+    )
     assert [result.metrics["step"] for result in tuner.fit() if result.config["a"] == 1] == [4]
     assert [result.trial.status for result in tuner.get_results()] == ["TERMINATED", "RUNNING"]
 

@@ -1,6 +1,7 @@
 """What becomes of trials, decided without processes, files and clocks: random events, and what holds after each."""
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -406,7 +407,7 @@ def check(world):
         assert not {(trial.trial_id, name) for name in names} & set(world.removed), "what is kept is there"
     told = {}
     for record in world.journal:
-        apply_record(record, told, "")
+        apply_record(record, told, Path())
     for trial in state.trials:
         read = told[trial.trial_id]
         assert (read.status, read.config, read.num_failures, read.checkpoints) == (

@@ -1,0 +1,126 @@
+"""Files that somebody else may have written, since runs, checkpoints and experiments are handed on.
+
+A name that comes from data is that of a file below its directory, with no link on the way; what is opened is a regular
+file, so that reading neither waits for a writer nor goes on without end; and content of another form than the library
+writes is one error.
+"""
+
+import errno
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rllib.errors import DamagedFileError
+
+__all__ = ["WRONG_FORM", "inside", "json_object", "open_inside", "printable", "read_inside", "refuse_links"]
+
+# What code that reads a value raises where the value has another form than it expects.
+WRONG_FORM = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_LONGEST_NAME_BYTES = 255
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def inside(directory: Path, name: str, what: str) -> Path:
+    """DIRECTORY/NAME.
+
+    Raises:
+        ValueError: if that lies elsewhere, since the name is absolute or has "..", if a part of it is too long, or if
+            no file can have this name.
+    """
+    if not isinstance(name, str) or "\0" in name:
+        raise ValueError(f"{what} is called {name!r:.60}, which is no file's name")
+    path = Path(os.path.normpath(directory / name))
+    if path == directory or not path.is_relative_to(directory):
+        raise ValueError(f"{what} {name!r} would lie outside of {directory}. Use a plain name, without '..'.")
+    longest = max(len(os.fsencode(part)) for part in path.relative_to(directory).parts)
+    if longest > _LONGEST_NAME_BYTES:
+        raise ValueError(
+            f"{what} {name!r:.40} has {longest} bytes, and file systems take {_LONGEST_NAME_BYTES}. Use a shorter name."
+        )
+    return path
+
+
+def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
+    """A file below a directory, opened for reading.
+
+    Raises:
+        DamagedFileError: if the name leads elsewhere, by a link for instance, or to something else than a file.
+        OSError: if it cannot be opened.
+    """
+    directory = Path(directory).absolute()
+    try:
+        parts = inside(directory, name, "a file").relative_to(directory).parts
+    except ValueError as error:
+        raise DamagedFileError(str(error)) from None
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        for part in parts:
+            below = os.open(part, _FLAGS, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DamagedFileError(f"{name!r} in {directory} is no regular file")
+        return os.fdopen(descriptor, "rb")
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno == errno.ELOOP:
+            raise DamagedFileError(
+                f"{name!r} in {directory} is a symbolic link, which is not followed. Copy what it points to: cp -rL"
+            ) from None
+        raise
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_inside(directory: str | os.PathLike, name: str, most_bytes: int = sys.maxsize) -> bytes:
+    """The content of a file below a directory; raises as `open_inside`, and for a file of more than `most_bytes`."""
+    with open_inside(directory, name) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise DamagedFileError(f"{name!r} in {directory} has {size} bytes, and {most_bytes} are read at most")
+        return file.read(size)
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The JSON object that a file holds.
+
+    Raises:
+        DamagedFileError: if it is none, or too deep to be read.
+    """
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise DamagedFileError("its JSON is nested too deeply") from None
+    except ValueError as error:
+        raise DamagedFileError(f"it is not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise DamagedFileError(f"it holds no JSON object, but {value!r:.40}")
+    return value
+
+
+def refuse_links(directory: Path) -> None:
+    """Checks a directory into whose files is to be written.
+
+    Raises:
+        DamagedFileError: if a file in it is a link, or none, so that what is written would go elsewhere.
+    """
+    for entry in os.scandir(directory) if directory.exists() else ():
+        if not (entry.is_dir() or entry.is_file(follow_symlinks=False)):
+            raise DamagedFileError(
+                f"{entry.path!r} is a link or no regular file, and what is written to it would go elsewhere. Remove "
+                "it, or copy what it points to: cp -rL"
+            )
+
+
+def printable(text: str) -> str:
+    """A text that does nothing to a terminal: control characters as their escapes, lines and tabs as they are."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t\u200d\xa0" else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -44,8 +44,8 @@ class CheckpointConfig:
     """When trials are saved, and which checkpoints are kept.
 
     Attributes:
-        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is always kept, since the trial
-            goes on from it.
+        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is kept beside the best, since the
+            trial goes on from it.
         checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: iterations between checkpoints; 0: none.
@@ -67,10 +67,10 @@ class CheckpointConfig:
         """Which checkpoints of a trial, given the oldest first, are to be removed."""
         if self.num_to_keep is None or len(checkpoints) <= self.num_to_keep:
             return []
-        older = list(checkpoints[:-1])
+        ranked = list(checkpoints)
         if self.checkpoint_score_attribute:
-            older.sort(key=lambda checkpoint: self._rank(checkpoint.metrics))
-        return older[: len(checkpoints) - self.num_to_keep]
+            ranked.sort(key=lambda checkpoint: self._rank(checkpoint.metrics))
+        return [checkpoint for checkpoint in ranked[: -self.num_to_keep] if checkpoint is not checkpoints[-1]]
 
     def _rank(self, metrics: Mapping[str, float]) -> float:
         key = self.checkpoint_score_attribute

@@ -140,6 +140,29 @@ def test_class_with_underscore_methods(run):
     assert [line["value"] for line in lines(again)] == [4]
 
 
+class Scored(Counter):
+    """Its value goes up and down."""
+
+    def step(self):
+        return {"score": [3.0, 9.0, 5.0, 7.0, 1.0, float("nan"), 6.0, 2.0][self.iteration]}
+
+
+@pytest.mark.parametrize(
+    "settings, kept",
+    [
+        ({"keep_checkpoints_num": 1, "checkpoint_score_attr": "score"}, [2, 8]),
+        ({"keep_checkpoints_num": 2, "checkpoint_score_attr": "score"}, [2, 4, 8]),
+        ({"keep_checkpoints_num": 1, "checkpoint_score_attr": "min-score"}, [5, 8]),
+        ({"keep_checkpoints_num": 2, "checkpoint_score_attr": "score", "checkpoint_score_order": "min"}, [5, 8]),
+        ({"keep_checkpoints_num": 2}, [7, 8]),
+    ],
+)
+def test_the_best_checkpoints_are_kept_beside_the_newest(run, settings, kept):
+    (trial,) = run(Scored, checkpoint_freq=1, stop={"training_iteration": 8}, **settings).trials
+    assert [c.iteration for c in trial.checkpoints] == kept
+    assert sorted(int(path.name[-6:]) for path in Path(trial.logdir).glob("checkpoint_*")) == kept
+
+
 def with_checkpoint_dir(config, checkpoint_dir=None):
     start = int(Path(checkpoint_dir, "step").read_text()) + 1 if checkpoint_dir else 0
     for step in range(start, 6):

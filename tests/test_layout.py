@@ -29,6 +29,7 @@ FLOORS = [
         "rllib.learners",
         "rllib.profile",
         "rllib.progress",
+        "rllib.result",
         "rllib.runs",
         "rllib.video",
     ],

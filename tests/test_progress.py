@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from rllib import PPOConfig
-from rllib.metrics import Result
 from rllib.progress import StepsProgress, result_table
+from rllib.result import Result
 from tests.envs import CountingEnv
 
 ROOT = Path(__file__).parents[1]

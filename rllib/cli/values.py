@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from rllib.did_you_mean import nearest
-from rllib.metrics import LATER_RESULT_KEYS, RESULT_KEYS
+from rllib.result import LATER_RESULT_KEYS, RESULT_KEYS
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,6 +12,7 @@ from rllib.algorithms.registry import get_algorithm_config
 from rllib.checkpoint import checkpoints_in
 from rllib.cli.run_directory import SPEC
 from rllib.dashboard.index import Run
+from rllib.result import stored_names
 from rllib.runs.files import encode, flatten, is_number, settings_by_path
 
 _LOGS = {"error.txt", "stdout", "stderr"}
@@ -43,6 +44,9 @@ def metrics(run: Run) -> list[str]:
     """Names of the numbers in the results: what progress.csv has as columns, and the last result's."""
     last = dict(flatten(run.last_result))
     names = dict.fromkeys([*_csv_columns(run.path), *last]) if run.path else {}
+    metric = run.row["metric"]
+    if metric and set(stored_names(metric)) & set(names):
+        names[metric] = None
     return [name for name in names if name not in last or is_number(last[name]) or last[name] != last[name]]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from rllib.result import stored_names
 from rllib.runs.files import lookup
 
 _CHUNK_BYTES = 4 << 20
@@ -37,7 +38,10 @@ class ResultFile:
 
     def __init__(self, path: Path, keys: Sequence[str]):
         self._path, self.keys, self.restarts = path, tuple(keys), 0
-        tops = dict.fromkeys(name for key in keys for name in (key, key.partition("/")[0]))
+        # Each number may be stored under other names (result.py).
+        self._names = {key: (key, *stored_names(key)) for key in keys}
+        names = (name for names in self._names.values() for name in names)
+        tops = dict.fromkeys(top for name in names for top in (name, name.partition("/")[0]))
         self._fields = {top: f"f{number}" for number, top in enumerate(tops)}
         fields = [(field, Any, msgspec.field(name=top, default=None)) for top, field in self._fields.items()]
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Row", fields))
@@ -98,7 +102,7 @@ class ResultFile:
         except _UNREADABLE:
             rows = self._readable(lines)
         self.count += len(rows)
-        return np.stack([self._column(rows, key) for key in self.keys], axis=1)
+        return np.stack([self._named(rows, key) for key in self.keys], axis=1)
 
     def _readable(self, lines: bytes) -> list:
         rows = []
@@ -110,6 +114,12 @@ class ResultFile:
                 number = self.count + len(rows) + self.bad_lines
                 self.first_bad = self.first_bad or f"line {number}: {error}"
         return rows
+
+    def _named(self, rows: list, key: str) -> np.ndarray:
+        first, *others = (self._column(rows, name) for name in self._names[key])
+        for other in others:
+            first = np.where(np.isnan(first), other, first)
+        return first
 
     def _column(self, rows: list, key: str) -> np.ndarray:
         field = self._fields[key]

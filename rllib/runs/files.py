@@ -28,6 +28,7 @@ import msgspec
 
 from rllib.checkpoint import newest_checkpoint
 from rllib.errors import NotFiniteError
+from rllib.result import stored_names
 from rllib.tensor_file import TensorFile
 
 # Path of a video in the run's directory, a GIF, where an iteration has one.
@@ -75,7 +76,12 @@ def finite_numbers(result: Mapping) -> dict[str, float]:
 
 
 def lookup(result: Mapping, key: str):
-    """The value under a key or an "a/b" path; None where there is none."""
+    """The value under a key, an "a/b" path or a name of later versions (result.py); None where there is none."""
+    values = (_at(result, name) for name in (key, *stored_names(key)))
+    return next((value for value in values if value is not None), None)
+
+
+def _at(result: Mapping, key: str):
     try:
         return result[key]
     except KeyError:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rllib.result import as_result
 from rllib.runs.files import read_results
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
@@ -132,7 +133,7 @@ class Replay:
     def _replay_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
-            trial.last_result = {**result, "config": trial.config}
+            trial.last_result = as_result({**result, "config": trial.config})
             self._verdicts.hear(self, trial, trial.last_result)
 
     def _replay_config(self, record: dict, result: None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 
+from rllib.result import as_result
 from rllib.tune.resources import Resources
 from rllib.tune.trial import PENDING, RUNNING, MetricAnalysis, Trial, TrialCheckpoint
 
@@ -90,7 +91,7 @@ def apply_record(record: Mapping, trials: dict[str, Trial], directory: Path, loa
         trial.status, trial.num_failures = record["status"], record["failures"]
         trial.stopped_by, trial.error = record.get("stopped_by"), record.get("error")
         if "last_result" in record:
-            trial.last_result = {**record["last_result"], "config": trial.config}
+            trial.last_result = as_result({**record["last_result"], "config": trial.config})
         if "metric_analysis" in record:
             trial.analysis = MetricAnalysis()
             trial.analysis._stats = record["metric_analysis"]

@@ -406,13 +406,14 @@ class Trials:
     def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial
         if result.get("no_report"):  # a function has returned nothing
-            trial.last_result = {**trial.last_result, "done": True}
+            trial.is_done()
             if checkpoint:
                 self._take_checkpoint(trial, checkpoint)
             self._complete(running, None)
             return
         result["config"] = trial.config
         trial.take(result)
+        result = trial.last_result  # by all its names, whatever is asked of it from now on
         self._do(instructions.WriteResult(trial, result))
         self.verdicts.see(result)
         if checkpoint:
@@ -487,7 +488,7 @@ class Trials:
     def _complete(self, running: Running, reason: str | None) -> None:
         """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
         trial = running.trial
-        trial.last_result = {**trial.last_result, "done": True}
+        trial.is_done()
         if self._is_function and reason is None:
             running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
             self._bury(running)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import rllib
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
-from rllib.metrics import RESULT_KEYS
+from rllib.result import RESULT_KEYS
 from tests.envs import BoundedAction, ConstantReward
 
 # What makes an iteration short, where an algorithm has the setting.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.did_you_mean import did_you_mean
+from rllib.result import as_result, stored_names
 from rllib.runs.files import encode, lookup, write_whole
 from rllib.tune.checks import check_mode
 
@@ -153,9 +154,4 @@ def metric_value(result: Mapping, metric: str) -> float:
 
 def _is_null(result: Mapping, metric: str) -> bool:
     """A key that is there and says None: NaN, as JSON writes it."""
-    if metric in result:
-        return True
-    *way, last = metric.split("/")
-    for part in way:
-        result = result.get(part) if isinstance(result, Mapping) else None
-    return isinstance(result, Mapping) and last in result
+    return any(name in as_result(result) for name in (metric, *stored_names(metric)))

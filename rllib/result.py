@@ -4,9 +4,10 @@
 `stored_names` says where; whatever reads results, their numbers or their files goes through it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rllib.did_you_mean import nearest
 from rllib.progress import result_table
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -92,6 +93,25 @@ def stored_names(name: str) -> list[str]:
             return [f"{learner}/num_agent_steps_trained"]
         return [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
     return [_TOP[name]] if name in _TOP else []
+
+
+def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> None:
+    """Refuses a key that no result of an algorithm has, unless callbacks add it.
+
+    Args:
+        key: or an "a/b" path, of which the first part is looked at.
+        what: the setting.
+        short_names: that it takes as well.
+
+    Raises:
+        ValueError: with the nearest.
+    """
+    root, known = str(key).partition("/")[0], sorted(RESULT_KEYS | LATER_RESULT_KEYS)
+    if root not in known:
+        near = nearest(root, [*short_names, *known])
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        use = "".join(f"{name}, " for name in short_names) + ("or " if short_names else "")
+        raise ValueError(f"{what}: no result has {key!r}.{hint} Use {use}any key of the results.")
 
 
 class ByAllNames(dict[str, Any]):

@@ -21,6 +21,8 @@ import struct
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ def plain(value):
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
-    if isinstance(value, (int, float)):
+    if isinstance(value, Real):
         return float(value)
     name = getattr(value, "__qualname__", None)
     return f"{value.__module__}:{name}" if name else repr(value)
@@ -62,10 +64,8 @@ def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | in
             continue
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}/")
-        elif isinstance(value, (int, float, str)):
+        elif isinstance(value := scalar(value), (int, float, str)):
             yield f"{prefix}{key}", value
-        elif getattr(value, "ndim", None) == 0:
-            yield f"{prefix}{key}", value.item()
 
 
 def finite_numbers(result: Mapping) -> dict[str, float]:
@@ -78,7 +78,16 @@ def finite_numbers(result: Mapping) -> dict[str, float]:
 def lookup(result: Mapping, key: str):
     """The value under a key, an "a/b" path or a name of later versions (result.py); None where there is none."""
     values = (_at(result, name) for name in (key, *stored_names(key)))
-    return next((value for value in values if value is not None), None)
+    return scalar(next((value for value in values if value is not None), None))
+
+
+def scalar(value):
+    """A number of numpy, torch, `fractions` or `decimal` as Python's own; all else as it is."""
+    if value is None or isinstance(value, (int, float, str)):
+        return value
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
+    return float(value) if isinstance(value, (Real, Decimal)) else value
 
 
 def _at(result: Mapping, key: str):

@@ -7,6 +7,7 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
+from rllib.result import check_result_key
 from rllib.tune.checks import check, check_mode, seconds
 from rllib.tune.experiment import ExperimentDirectory, for_header, inside, open_directory
 from rllib.tune.experiment_callbacks import Callbacks
@@ -168,7 +169,12 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
     if issubclass(resolved.cls, AlgorithmTrainable):
-        resolved.cls.check_settings(merged_config(resolved, spec.config))
+        settings = merged_config(resolved, spec.config)
+        resolved.cls.check_settings(settings)
+        is_ours = resolved.cls.algorithm_class.__module__.startswith("rllib.")
+        if is_ours and not (settings.get("callbacks") or settings.get("callbacks_class")):
+            for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():
+                check_result_key(key, what)
     resolved.cls.check_export(spec.export_formats or ())
     logs = spec.log_to_file
     is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)

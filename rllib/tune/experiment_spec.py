@@ -63,6 +63,12 @@ class CheckpointConfig:
         check("num_to_keep", kept, kept is None or kept >= 1, "at least 1, or None for all")
         check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
 
+    @property
+    def score_key(self) -> str | None:
+        """The result key by which checkpoints are compared."""
+        key = self.checkpoint_score_attribute
+        return key and key.removeprefix("min-")
+
     def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
         """Which checkpoints of a trial, given the oldest first, are to be removed."""
         if self.num_to_keep is None or len(checkpoints) <= self.num_to_keep:
@@ -73,11 +79,11 @@ class CheckpointConfig:
         return [checkpoint for checkpoint in ranked[: -self.num_to_keep] if checkpoint is not checkpoints[-1]]
 
     def _rank(self, metrics: Mapping[str, float]) -> float:
-        key = self.checkpoint_score_attribute
-        value = metrics.get(key.removeprefix("min-"), math.nan)
+        value = metrics.get(self.score_key, math.nan)
         if math.isnan(value):
             return -math.inf
-        return -value if key.startswith("min-") or self.checkpoint_score_order == "min" else value
+        lowest = self.checkpoint_score_attribute.startswith("min-") or self.checkpoint_score_order == "min"
+        return -value if lowest else value
 
 
 @dataclass
@@ -192,6 +198,11 @@ class ExperimentSpec(RunConfig, TuneConfig):
     tensorboard: bool = True
     loggers: Sequence | None = None
     export_formats: Sequence[str] | None = None
+
+    def result_keys(self) -> list[tuple[str, str]]:
+        """(setting, result key or "a/b" path that it names); `stop` is a Stopper."""
+        keys = [("metric", self.metric), ("checkpoint_score_attr", self.checkpoints.score_key)]
+        return [("stop", key) for key in self.stop.result_keys] + [pair for pair in keys if pair[1]]
 
     @property
     def results_dir(self) -> str | Path | None:

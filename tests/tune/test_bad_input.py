@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -94,12 +93,35 @@ def test_a_mode_that_is_missing_is_max_where_nothing_was_searched_by_it(run):
     assert analysis.get_best_trial("loss", "min").config == {"a": 1.0}
 
 
-def test_a_metric_that_no_result_has_lists_those_that_there_are(run, caplog):
-    analysis = run(reports, config=SPACE, metric="lose", mode="min")
-    assert re.search(r"have no metric 'lose'; they have: .*\bloss\b", caplog.text)
-    with pytest.raises(ValueError, match=r"no result has the metric 'lose'. Did you mean loss\?"):
-        analysis.best_trial  # noqa: B018
-    assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
+def for_ever(config):
+    while True:
+        tune.report(loss=1.0)
+
+
+@pytest.mark.parametrize("names", [{"metric": "lose"}, {"stop": {"lose": 1}}])
+def test_a_key_that_no_result_has_ends_the_experiment_at_the_first(run, names):
+    with pytest.raises(ValueError, match=r"the results have no lose. Did you mean loss\? They have: .*\bloss\b"):
+        run(for_ever, config=SPACE, **names)
+
+
+@pytest.mark.parametrize("names, what", [
+    ({"metric": "env_runner/episode_return_mean"}, "metric"),
+    ({"stop": {"env_runner/episode_return_mean": 1}}, "stop"),
+    ({"checkpoint_score_attr": "min-env_runner/episode_return_mean", "keep_checkpoints_num": 1}, "checkpoint_score"),
+])  # fmt: skip
+def test_a_key_that_no_algorithm_reports_is_refused_before_anything_starts(run, tmp_path, names, what):
+    with pytest.raises(ValueError, match=rf"^{what}.*no result has 'env_runner/epi.*Did you mean env_runners"):
+        run("PPO", config={"env": "CartPole-v1"}, **names)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_metric_of_a_wrong_type_fails_its_trial_alone(run):
+    how = tune.grid_search(["a word", 2.0])
+    analysis = run(lambda config: {"score": config["how"]}, config={"how": how}, stop={"score": 1.0}, metric="score",
+                   raise_on_failed_trial=False)  # fmt: skip
+    assert [trial.status for trial in analysis.trials] == ["ERROR", "TERMINATED"]
+    assert "must be a number in the results, but it is 'a word'" in analysis.trials[0].error
+    assert analysis.best_config == {"how": 2.0}
 
 
 def test_nan_is_reported_and_never_wins(run):

@@ -13,8 +13,8 @@ from typing import Any
 
 from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
-from rllib.runs.files import encode, lookup, write_whole
-from rllib.tune.checks import check_mode
+from rllib.runs.files import encode, write_whole
+from rllib.tune.checks import check_mode, number_in
 
 
 class Searcher:
@@ -139,17 +139,14 @@ def metric_value(result: Mapping, metric: str) -> float:
     Raises:
         ValueError: if the result has no such key, with the nearest and those it has; if it is no number.
     """
-    value = lookup(result, metric)
+    value = number_in(result, metric, f"The metric {metric!r}")
     if value is None:
         if _is_null(result, metric):
             return math.nan
         known = sorted(key for key in map(str, result) if key != "config")
         hint = did_you_mean(metric, known)
         raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {', '.join(known)}.")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"The metric {metric!r} must be a number in the results, but it is {value!r:.60}") from None
+    return float(value)
 
 
 def _is_null(result: Mapping, metric: str) -> bool:

@@ -24,6 +24,7 @@ from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import Trial
+from rllib.tune.trial_checkpoint import checkpoint_of
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trial_runner import TrialRunner
 from rllib.tune.trials import Trials
@@ -113,7 +114,7 @@ def _completed(spec: ExperimentSpec, searcher) -> ExperimentSpec:
         stop=make_stopper(spec.stop),
         time_budget_s=None if spec.time_budget_s is None else seconds(spec.time_budget_s, "time_budget_s"),
         max_concurrent_trials=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
-        restore=str(Path(spec.restore).absolute()) if spec.restore else None,
+        restore=str(checkpoint_of(spec.restore)) if spec.restore else None,
     )
 
 
@@ -156,6 +157,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     """
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     check_mode(spec.mode)
+    check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
     fail_fast = spec.failures.fail_fast
     check("fail_fast", fail_fast, fail_fast in (False, True, "raise"), 'True, False or "raise"')
     for name, value, lowest in (

@@ -170,7 +170,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
         checkpoint_freq, checkpoint_at_end, keep_checkpoints_num, checkpoint_score_attr, checkpoint_score_order: those
             of a CheckpointConfig; without effect where one is given.
         max_failures, fail_fast: those of a FailureConfig; without effect where one is given.
-        restore: checkpoint directory that every trial starts from.
+        restore: checkpoint directory, or a file in it, that every trial starts from.
         resume: True or "LOCAL": go on with the experiment of this name; "AUTO": if there is one; "ERRORED_ONLY": only
             with its failed trials.
         raise_on_failed_trial: raise TuneError at the end if a trial has failed.

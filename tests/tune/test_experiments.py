@@ -136,8 +136,28 @@ def test_class_with_underscore_methods(run):
     (trial,) = run(OldCounter, checkpoint_freq=1, keep_checkpoints_num=2).trials
     assert trial.last_result["value"] == 4
     assert [c.iteration for c in trial.checkpoints] == [3, 4]
-    again = run(OldCounter, restore=f"{trial.logdir}/checkpoint_000003").trials[0]
-    assert [line["value"] for line in lines(again)] == [4]
+    checkpoint = f"{trial.logdir}/checkpoint_000003"
+    for path in (checkpoint, *map(str, Path(checkpoint).glob("*"))):  # Ray 0.8 gave the file's path
+        again = run(OldCounter, restore=path).trials[0]
+        assert [line["value"] for line in lines(again)] == [4]
+    with pytest.raises(ValueError, match=r"restore must be a path that exists, but got .*checkpoint_7"):
+        run(OldCounter, restore=f"{trial.logdir}/checkpoint_7")
+
+
+def with_a_default(config, checkpoint_dir="of my own"):
+    tune.report(got=Path(checkpoint_dir).name)
+    with tune.checkpoint_dir(step=1) as directory:
+        Path(directory, "x").touch()
+    tune.report(got=Path(checkpoint_dir).name)
+
+
+def test_a_default_of_checkpoint_dir_holds_until_there_is_a_checkpoint(run):
+    (trial,) = run(with_a_default).trials
+    assert [line["got"] for line in lines(trial)] == ["of my own"] * 2
+    (again,) = run(with_a_default, restore=trial.checkpoint_path(trial.checkpoint)).trials
+    assert [line["got"] for line in lines(again)] == ["checkpoint_000002"] * 2
+    (bound,) = run(tune.with_parameters(with_a_default, checkpoint_dir="given")).trials
+    assert [line["got"] for line in lines(bound)] == ["given"] * 2
 
 
 class Scored(Counter):

@@ -51,6 +51,24 @@ def test_basic_variant_starts_with_the_points():
     assert len(configs) == 3 and configs[0]["x"] == 1 and configs[1] == {"x": 2, "m": {"y": 3}}
 
 
+def test_a_point_leaves_its_grid_open():
+    space = {"a": tune.grid_search([1, 2]), "b": tune.grid_search([1, 2, 3]), "c": tune.uniform(0, 1)}
+
+    def play(num_samples, **settings):
+        points = [{"a": 9}, {"b": 2}]
+        searcher = _begun(BasicVariant(points, random_state=0, **settings), space, num_samples=num_samples)
+        configs = _play(searcher, 20, lambda config: 0)
+        assert num_samples == -1 or searcher.total_samples == len(configs)
+        return configs
+
+    cells = [(config["a"], config["b"]) for config in play(3)]
+    assert cells == [(9, 1), (9, 2), (9, 3), (1, 2), (2, 2), *((a, b) for b in (1, 2, 3) for a in (1, 2))]
+    assert [(config["a"], config["b"]) for config in play(1)] == cells[:3]
+    assert len(play(-1)) == 20
+    assert len({config["c"] for config in play(3)}) == 11
+    assert len({config["c"] for config in play(3, constant_grid_search=True)}) == 3
+
+
 def test_basic_variant_waits_for_its_limit():
     searcher = _begun(BasicVariant(max_concurrent=1), num_samples=3)
     assert searcher.suggest("a") and searcher.suggest("b") is None

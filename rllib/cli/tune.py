@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.spec import find_file, load_spec
 from rllib.cli.values import merged, nested, parse_assignments, parse_stop, parse_value, stop_keys
@@ -21,7 +20,6 @@ from rllib.tune.build_experiment import prepare
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.run_experiment import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.search_space import holds_domains
 from rllib.tune.searchers import create_searcher
 
 _RANGES = {
@@ -131,7 +129,6 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     seed = settings.pop("seed", None)
     if seed is not None:
         config.setdefault("seed", seed)
-    _check_names(algorithm, config)
     settings["stop"] = stop_keys(settings.get("stop") or {}, config)
     searcher = settings.pop("search_alg", None)
     if seed is not None and searcher in (None, "random"):
@@ -154,15 +151,6 @@ def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
     if "name" not in given:
         raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
     return {key: given.pop("name"), **given}
-
-
-def _check_names(algorithm: str, config: dict[str, Any]) -> None:
-    """Settings that the algorithm does not have are refused before anything starts."""
-    names = {key: value for key, value in config.items() if not holds_domains(value)}
-    checked = get_algorithm_config(algorithm).update_from_dict(names)
-    for key in config:
-        if key not in names and key not in checked:
-            checked.update_from_dict({key: None})  # says which is the nearest
 
 
 def parse_range(text) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import runtime
+from rllib.algorithms.config_object import ConfigObject
 from rllib.evaluation.preload import PRELOAD
 from rllib.result import check_result_key
 from rllib.tune.checks import check, check_mode, seconds
@@ -16,7 +17,7 @@ from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.search_space import evaluated_params, holds_domains
+from rllib.tune.search_space import evaluated_params, holds_domains, is_grid
 from rllib.tune.searchers import create_searcher
 from rllib.tune.searchers.base import announce_search
 from rllib.tune.sidecar import TensorBoardCallback
@@ -171,12 +172,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
     if issubclass(resolved.cls, AlgorithmTrainable):
-        settings = merged_config(resolved, spec.config)
-        resolved.cls.check_settings(settings)
-        is_ours = resolved.cls.algorithm_class.__module__.startswith("rllib.")
-        if is_ours and not (settings.get("callbacks") or settings.get("callbacks_class")):
-            for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():
-                check_result_key(key, what)
+        _check_algorithm(spec, resolved.cls, merged_config(resolved, spec.config))
     resolved.cls.check_export(spec.export_formats or ())
     logs = spec.log_to_file
     is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)
@@ -187,3 +183,27 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
         )
+
+
+def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
+    """Refuses settings that are the same in all trials and that none can have, and keys that no result will have."""
+    trainable.check_settings(space)
+    config = trainable.algorithm_class.config_class()
+    drawn = {name: value for name, value in space.items() if holds_domains(value)}
+    config.update_from_dict({name: value for name, value in space.items() if name not in drawn})
+    undecided: set[str] = set()
+    for name, value in drawn.items():
+        if name in config:
+            undecided |= config.overrides(**{name: config[name]}).keys()  # its own name
+        elif isinstance(value, Mapping) and not is_grid(value):  # a section
+            undecided |= config.keys()
+        else:
+            config.update_from_dict({name: None})  # says which name is the nearest
+    if drawn:
+        ConfigObject.validate(config, undecided)
+    else:
+        config.validate()
+    is_ours = trainable.algorithm_class.__module__.startswith("rllib.")
+    if is_ours and not (space.get("callbacks") or space.get("callbacks_class")):
+        for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():
+            check_result_key(key, what)

@@ -9,7 +9,10 @@ import pytest
 from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.build_experiment import check_spec
+from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.searchers.base import Searcher
+from rllib.tune.trainables import resolve_trainable
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -59,9 +62,28 @@ def test_a_trials_directory_stays_in_the_experiments(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
 
 
-def test_an_unknown_setting_of_an_algorithm_names_the_nearest(run):
-    with pytest.raises(TypeError, match=r"'num_worker'.*num_workers"):
-        run("PPO", config={"env": "CartPole-v1", "num_worker": 1})
+@pytest.mark.parametrize("config, error, message", [
+    ({"num_worker": 1}, TypeError, r"'num_worker'.*num_workers"),
+    ({"num_worker": tune.grid_search([0, 1])}, TypeError, r"'num_worker'.*num_workers"),
+    ({"lr": "abc"}, ValueError, r"lr='abc' must be a number"),
+    ({"lr": "abc", "gamma": tune.uniform(0.9, 1)}, ValueError, r"lr='abc' must be a number"),
+    ({"train_batch_size": 10, "lr": tune.uniform(0, 1)}, ValueError, r"sgd_minibatch_size=128 must be at most train_b"),
+])  # fmt: skip
+def test_settings_of_an_algorithm_that_no_trial_can_have(run, tmp_path, config, error, message):
+    with pytest.raises(error, match=message):
+        run("PPO", config={"env": "CartPole-v1", **config})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("config", [
+    {"train_batch_size": 10, "sgd_minibatch_size": tune.grid_search([5, 10])},
+    {"timesteps_per_batch": tune.grid_search([300, 600]), "num_sgd_iter": 1},
+    {"training": {"train_batch_size": tune.grid_search([300, 600])}},
+    {"num_workers": tune.grid_search([0]), "model": {"fcnet_hiddens": tune.grid_search([[8], [16]])}},
+])  # fmt: skip
+def test_settings_that_a_search_draws_are_not_judged_before(config):
+    config = {"env": "CartPole-v1", "num_workers": 0, **config}
+    check_spec(ExperimentSpec(trainable="PPO", config=config), resolve_trainable("PPO"))
 
 
 @pytest.mark.parametrize("space, message", [

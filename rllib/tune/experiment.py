@@ -48,6 +48,7 @@ class Journal:
 
     Attributes:
         num_records: in the file.
+        written_at: time.time() at which it was last written before it was opened.
 
     Raises:
         ValueError: if another process is writing it.
@@ -61,7 +62,7 @@ class Journal:
         except BlockingIOError:
             os.close(self._descriptor)
             raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
-        content = path.read_bytes()
+        content, self.written_at = path.read_bytes(), os.fstat(self._descriptor).st_mtime
         os.ftruncate(self._descriptor, content.rfind(b"\n") + 1)
         self.num_records = content.count(b"\n")
         self._synced_at, self._dirty = time.monotonic(), False
@@ -151,7 +152,7 @@ class ExperimentDirectory:
         began = time.monotonic()
         if not now and began < self._snapshot_due:
             return
-        content = {"position": self.journal.num_records, **state()}
+        content = {"position": self.journal.num_records, "time": time.time(), **state()}
         write_whole(self.path / "search_state.json", encode(content))
         self._snapshot_due = began + _SNAPSHOT_SHARE * (time.monotonic() - began)
 

@@ -5,6 +5,7 @@ their order, so that they know, and decide, what they would have without the int
 to take over the weights of one that had not been saved yet takes those of that trial's last checkpoint.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
         return
     snapshot = directory.read_snapshot()
     if snapshot:
-        trials.set_state(snapshot)
+        # The state may be older than the end of the driver that wrote it, as long as its writing is slow.
+        trials.set_state(snapshot, max(0.0, directory.journal.written_at - snapshot.get("time", math.inf)))
     replay = Replay(trials.verdicts, directory.path, directory.past, is_function)
     replay.run(snapshot.get("position", 1) - 1)
     directory.past = []

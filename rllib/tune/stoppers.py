@@ -50,6 +50,9 @@ class Stopper:
     def set_state(self, state: Any) -> None:
         """Continues where `get_state` was called; None: from the beginning."""
 
+    def add_time(self, seconds: float) -> None:
+        """The experiment went on for this time after `get_state`, until it was broken off."""
+
     def __str__(self):
         return type(self).__name__
 
@@ -192,6 +195,9 @@ class TimeoutStopper(Stopper):
     def set_state(self, state: float | None) -> None:
         self._used_before_s, self._begin = state or 0.0, None
 
+    def add_time(self, seconds: float) -> None:
+        self._used_before_s += seconds
+
     def __str__(self):
         return f"timeout of {self._timeout_s:g} s"
 
@@ -325,6 +331,10 @@ class CombinedStopper(Stopper):
     def set_state(self, state: list | None) -> None:
         for stopper, own in zip(self._stoppers, state or ()):
             restore(stopper, own)
+
+    def add_time(self, seconds: float) -> None:
+        for stopper in self._stoppers:
+            stopper.add_time(seconds)
 
     def __str__(self):
         return " or ".join(map(str, self._stoppers))

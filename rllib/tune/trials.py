@@ -157,10 +157,11 @@ class Trials:
         """All that searcher, scheduler and stopper know."""
         return {**self.verdicts.get_state(), "stopper": stoppers.saved(self._spec.stop)}
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `get_state` was called."""
+    def set_state(self, state: Mapping[str, Any], since_s: float = 0.0) -> None:
+        """Goes on where `get_state` was called, `since_s` seconds before the experiment was broken off."""
         self.verdicts.set_state(state)
         stoppers.restore(self._spec.stop, state.get("stopper"))
+        self._spec.stop.add_time(since_s)
 
     def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
         """Takes in a trial of the journal.

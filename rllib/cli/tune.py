@@ -21,6 +21,7 @@ from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.run_experiment import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.searchers import create_searcher
+from rllib.tune.searchers.seeded import Seeded
 
 _RANGES = {
     "uniform": domains.uniform,
@@ -47,7 +48,7 @@ _RANGES = {
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="For the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
 @click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
-@click.option("--seed", type=int, help="Of the search and of each trial.")
+@click.option("--seed", type=int, help="Of the search and of the first sample; the next has one more.")
 @click.option("--name", help="Of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")
 @click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
@@ -127,14 +128,14 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     if env is not None:
         config["env"] = env
     seed = settings.pop("seed", None)
-    if seed is not None:
-        config.setdefault("seed", seed)
     settings["stop"] = stop_keys(settings.get("stop") or {}, config)
     searcher = settings.pop("search_alg", None)
     if seed is not None and searcher in (None, "random"):
         searcher = create_searcher("random", random_state=seed)
     if isinstance(searcher, Mapping):
         searcher = create_searcher(**_by_name(searcher, "search_alg"))
+    if seed is not None and "seed" not in config:
+        searcher = Seeded(create_searcher(searcher), seed)
     if isinstance(settings.get("scheduler"), Mapping):
         settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
     settings["num_samples"] = settings.pop("trials", 1)

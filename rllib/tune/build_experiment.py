@@ -1,5 +1,6 @@
 """From an ExperimentSpec to the runner of the experiment: everything checked, made and put together."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from rllib.tune.trial_checkpoint import checkpoint_of
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trial_runner import TrialRunner
 from rllib.tune.trials import Trials
+
+logger = logging.getLogger(__name__)
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 _LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor", "rllib.tune.trainables")
@@ -203,6 +206,12 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
         ConfigObject.validate(config, undecided)
     else:
         config.validate()
+    is_searched = holds_domains(space, or_grids=False) or spec.search_alg not in (None, "random") or spec.scheduler
+    if spec.num_samples != 1 and space.get("seed") is not None and not is_searched:
+        logger.warning(
+            "num_samples=%d runs the same trials again: nothing is drawn, and the seed is %s in all of them. Use "
+            "seed=tune.grid_search([1, 2, ...]), or no seed.", spec.num_samples, space["seed"]
+        )  # fmt: skip
     is_ours = trainable.algorithm_class.__module__.startswith("rllib.")
     if is_ours and not (space.get("callbacks") or space.get("callbacks_class")):
         for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():

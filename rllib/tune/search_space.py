@@ -135,9 +135,11 @@ def is_grid(node) -> bool:
     return isinstance(node, Mapping) and "grid_search" in node
 
 
-def holds_domains(node) -> bool:
-    """Whether there is anything to draw in it."""
-    return _as_domain(node) is not None or is_grid(node) or any(map(holds_domains, _children(node)))
+def holds_domains(node, or_grids: bool = True) -> bool:
+    """Whether there is anything to draw in it, or to go through."""
+    if _as_domain(node) is not None or (or_grids and is_grid(node)):
+        return True
+    return any(holds_domains(child, or_grids) for child in _children(node))
 
 
 def _as_domain(node) -> Domain | None:

@@ -349,6 +349,11 @@ class AlgorithmTrainable(Trainable):
         self.algorithm = self.algorithm_class(self.algorithm_class.config_class().update_from_dict(config))
         self.algorithm.directory = Path(self.logdir)
 
+    @property
+    def seed(self) -> int:
+        """Of everything random; drawn, where the configuration has none."""
+        return self.algorithm.seed
+
     @classmethod
     def check_settings(cls, config: Mapping[str, Any]) -> None:
         """Refuses what no trial can have, whatever a search draws."""

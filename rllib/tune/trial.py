@@ -129,6 +129,7 @@ class Trial:
         num_failures: how often it has failed.
         stopped_by: why it ended, for people; None while it runs, and if the trainable itself was done.
         pid: of its process, while it runs.
+        seed: that an algorithm has drawn, since the configuration has none; params.json has it.
     """
 
     trial_id: str
@@ -149,6 +150,7 @@ class Trial:
     stopped_by: str | None = None
     pid: int | None = None
     hostname: str = ""
+    seed: int | None = None
 
     def __post_init__(self):
         self.experiment_tag = _tag(self.index, self.evaluated_params)

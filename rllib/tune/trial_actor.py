@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rllib.tune import session
 from rllib.tune.session import TrialContext
+from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trial_checkpoint import remove_temporaries
 
 
@@ -72,7 +73,7 @@ class TrialActor:
         self._trainable = definition.trainable_class(config, context)
         if restore:
             self._trainable.restore(restore)
-        return {"pid": os.getpid(), "hostname": socket.gethostname()}
+        return self._identity()
 
     @_unless_it_failed
     def step(self) -> tuple[dict, str | None]:
@@ -110,7 +111,12 @@ class TrialActor:
         trainable._count_from()
         if restore:
             trainable.restore(restore)
-        return {"pid": os.getpid(), "hostname": socket.gethostname()}
+        return self._identity()
+
+    def _identity(self) -> dict:
+        """Process and host, and the seed of an algorithm."""
+        seed = self._trainable.seed if isinstance(self._trainable, AlgorithmTrainable) else None
+        return {"pid": os.getpid(), "hostname": socket.gethostname(), "seed": seed}
 
     def _move(self, directory: str) -> None:
         """Makes the trial's directory the working directory; what could be imported still can be."""

@@ -414,7 +414,11 @@ class Trials:
         getattr(self, f"_on_{running.calls.popleft()}")(running, answer)
 
     def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
-        running.trial.pid, running.trial.hostname = answer["pid"], answer["hostname"]
+        trial = running.trial
+        trial.pid, trial.hostname = answer["pid"], answer["hostname"]
+        if answer.get("seed") is not None and trial.config.get("seed") is None:
+            trial.seed = answer["seed"]
+            self._do(instructions.WriteConfig(trial))
         self._do(instructions.Tell("on_trial_start", running.trial))
 
     def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:

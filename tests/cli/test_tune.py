@@ -34,9 +34,17 @@ def test_a_grid_and_a_range_on_the_command_line(tmp_path):
     assert found.returncode == 0, found.stderr
     assert "Using FIFO scheduling algorithm." in found.stdout and "rllib evaluate" in found.stdout
     trials = ExperimentAnalysis(tmp_path / "results" / "x").trials
-    assert [trial.config["gamma"] for trial in trials] == [0.95, 0.99]
+    assert [(trial.config["gamma"], trial.config["seed"]) for trial in trials] == [(0.95, 1), (0.99, 1)]
     assert all(1e-5 <= trial.config["lr"] <= 1e-2 and trial.config["num_sgd_iter"] == 1 for trial in trials)
     assert all(trial.last_result["training_iteration"] == 2 and trial.checkpoint for trial in trials)
+
+
+@pytest.mark.parametrize("words, seeds", [((), [3, 4]), (("seed=7",), [7, 7])])
+def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
+    settings = _settings(("PPO", "CartPole-v1", *words), None, False, {"seed": 3, "trials": 2})
+    spec = _spec(settings, tmp_path, resume=False, quiet=True)
+    spec.search_alg.set_search_properties(None, None, spec.config, num_samples=2)
+    assert [spec.search_alg.suggest(str(number))["seed"] for number in range(2)] == seeds
 
 
 def test_a_file(tmp_path):

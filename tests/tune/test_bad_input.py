@@ -75,6 +75,20 @@ def test_settings_of_an_algorithm_that_no_trial_can_have(run, tmp_path, config, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("settings, is_told", [
+    ({"num_samples": 2}, True),
+    ({"num_samples": 2, "config": {"lr": tune.grid_search([1, 2])}}, True),
+    ({"num_samples": 2, "config": {"lr": tune.uniform(0, 1)}}, False),
+    ({"config": {"seed": tune.grid_search([1, 2])}}, False),
+    ({"num_samples": 2, "scheduler": "pbt"}, False),
+    ({}, False),
+])  # fmt: skip
+def test_trials_that_would_repeat_one_another_are_told(caplog, settings, is_told):
+    config = {"env": "CartPole-v1", "seed": 3, **settings.pop("config", {})}
+    check_spec(ExperimentSpec(trainable="PPO", config=config, **settings), resolve_trainable("PPO"))
+    assert ("num_samples=2 runs the same trials again" in caplog.text) == is_told
+
+
 @pytest.mark.parametrize("config", [
     {"train_batch_size": 10, "sgd_minibatch_size": tune.grid_search([5, 10])},
     {"timesteps_per_batch": tune.grid_search([300, 600]), "num_sgd_iter": 1},

@@ -7,6 +7,7 @@ import pytest
 from rllib import tune
 from rllib.tune.searchers import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
 from rllib.tune.searchers.base import announce_search
+from rllib.tune.searchers.seeded import Seeded
 
 SPACE = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5), "fixed": 3}
 
@@ -67,6 +68,17 @@ def test_a_point_leaves_its_grid_open():
     assert len(play(-1)) == 20
     assert len({config["c"] for config in play(3)}) == 11
     assert len({config["c"] for config in play(3, constant_grid_search=True)}) == 3
+
+
+@pytest.mark.parametrize("inner", [lambda: BasicVariant(random_state=0), lambda: ConcurrencyLimiter(BasicVariant(), 9)])
+def test_every_sample_has_its_seed_and_the_cells_of_a_grid_share_it(inner):
+    space = {"a": tune.grid_search([1, 2]), "b": tune.uniform(0, 1)}
+    searcher = _begun(Seeded(inner(), 7), space, num_samples=3)
+    assert [config["seed"] for config in _play(searcher, 3, lambda config: 0)] == [7, 7, 8]
+    resumed = _begun(Seeded(inner(), 7), space, num_samples=3)
+    resumed.set_state(searcher.get_state())
+    configs = _play(resumed, 9, lambda config: 0)
+    assert [(config["a"], config["seed"]) for config in configs] == [(2, 8), (1, 9), (2, 9)]
 
 
 def test_basic_variant_waits_for_its_limit():

@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
-from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
+from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, refuse_one_name
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
@@ -72,35 +73,49 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
     Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume goes on with it.
     """
     with reported(verbose):
-        run, changed = None, {}
         if resume is not None:
             with user_input():
                 run, spec, changed = _take_up(resume, words, {"file": file, **options})
-        else:
-            below, given = _keys(words, file, options)
+            _run(spec, results_dir, quiet, verbose, profile, run, changed)
+            return
+        experiments, given = _keys(words, file, options)
+        todo = []  # all are checked before the first one runs
+        for below in experiments:
             if is_search(keys := merged(below, given)):
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
-                importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
-                return
+                search = importlib.import_module("rllib.cli.tune").search  # a single run does without
+                todo.append(partial(search, keys, results_dir, quiet))
+                continue
             with user_input():
                 spec = make_spec(below, given, file or "command line")
             refuse_used_name(results_dir, spec)
-        profile = profile or bool(spec.config.get("profile"))
-        display = _display(quiet)
-        with shown_logs(display, verbose):
-            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
-            try:
-                outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
-            finally:
-                algorithm.stop()
-        _tell(outcome)
+            todo.append(partial(_run, spec, results_dir, quiet, verbose, profile))
+        for experiment in todo:
+            experiment()
+
+
+def _run(spec: RunSpec, results_dir: Path, quiet: bool, verbose: bool, profile: bool, run=None, changed=None) -> None:
+    """Trains, and says how it went; a signal ends the program.
+
+    Args:
+        run: an earlier run to go on with, and `changed`, the settings that it is to have from now on.
+    """
+    profile = profile or bool(spec.config.get("profile"))
+    display = _display(quiet)
+    with shown_logs(display, verbose):
+        algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
+        try:
+            outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
+        finally:
+            algorithm.stop()
+    _tell(outcome)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
 
-def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict, dict]:
-    """The file's keys, and those of the command line, which stand over them."""
+def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[list[dict], dict]:
+    """The keys of each experiment in the file, and those of the command line, which stand over them."""
     names = [word for word in words if "=" not in word]
     if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
         file, names = names[1], []
@@ -117,7 +132,9 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
         if typed := given.get("env"):
             register_typed_function(typed)
-        return load_spec(find_file(file)) if file else {}, given
+        experiments = load_specs(find_file(file)) if file else [{}]
+        refuse_one_name(experiments, given)
+        return experiments, given
 
 
 def _display(quiet: bool) -> QuietDisplay:

@@ -5,13 +5,14 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import find_file, load_spec
+from rllib.cli.spec import find_file, load_specs, refuse_one_name
 from rllib.cli.values import merged, nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.env.registry import register_typed_function
 from rllib.tune import domains
@@ -68,8 +69,13 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, **optio
     """
     with reported(verbose):
         with user_input():
-            settings = _settings(words, file, is_search, options)
-        search(settings, results_dir, quiet, resume)
+            experiments = [
+                _settings(words, below, is_search, options)
+                for below in (load_specs(find_file(file)) if file else [None])
+            ]
+            refuse_one_name(experiments, options)
+        for settings in experiments:
+            search(settings, results_dir, quiet, resume)
 
 
 def search(settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False) -> None:
@@ -92,12 +98,11 @@ def search(settings: dict[str, Any], results_dir: Path, quiet: bool, resume: boo
     raise_for_failures(analysis)
 
 
-def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options: dict) -> dict[str, Any]:
-    """The file's keys, with those of the command line over them."""
+def _settings(words: tuple[str, ...], below: dict | None, is_search: bool, options: dict) -> dict[str, Any]:
+    """The keys of an experiment in the file, if there is one, with those of the command line over them."""
     names = [word for word in words if "=" not in word]
-    if len(names) not in (0, 2) or not (names or file):
+    if len(names) not in (0, 2) or not (names or below is not None):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
-    below = load_spec(find_file(file)) if file else {}
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
@@ -106,7 +111,7 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
-    return merged(below, given)
+    return merged(below or {}, given)
 
 
 def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
@@ -139,6 +144,8 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     if isinstance(settings.get("scheduler"), Mapping):
         settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
     settings["num_samples"] = settings.pop("trials", 1)
+    if (experiment := settings.pop("experiment", None)) and "name" not in settings:
+        settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     return ExperimentSpec(
         trainable=algorithm,
         **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},

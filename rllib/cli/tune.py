@@ -95,7 +95,7 @@ def search(settings: dict[str, Any], results_dir: Path, quiet: bool, resume: boo
     finally:
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
         _tell(analysis)
-    raise_for_failures(analysis)
+    raise_for_failures(analysis, with_traceback=False)
 
 
 def _settings(words: tuple[str, ...], below: dict | None, is_search: bool, options: dict) -> dict[str, Any]:

@@ -460,17 +460,17 @@ class Trials:
         if self._names_checked or (result.get("done") and not set(result) - AUTOMATIC_KEYS):
             return
         self._names_checked = True
-        known = {name: stats["last"] for trial in self.trials for name, stats in trial.metric_analysis.items()}
-        known |= result
-        try:
-            for what, key in self._spec.result_keys():
-                check_key(known, key, what)
-        except ValueError as error:
-            if os.environ.get(_NOT_STRICT, "0") == "0":
-                raise ValueError(
-                    f"{error} Report a key that comes later from the beginning on, as NaN, or set {_NOT_STRICT}=1."
-                ) from None
-            self._warn_once("names", f"{error} Trials go on until a result has it.")
+        for what, key in self._spec.result_keys():
+            try:
+                check_key(result, key, what)
+            except ValueError as error:
+                if any(key in trial.metric_analysis for trial in self.trials):
+                    continue
+                if os.environ.get(_NOT_STRICT, "0") == "0":
+                    raise ValueError(
+                        f"{error} Report a key that comes later from the beginning on, as NaN, or set {_NOT_STRICT}=1."
+                    ) from None
+                self._warn_once(key, f"{error} Trials go on until a result has it.")
 
     def _decision(self, trial: Trial, result: dict, is_new: bool = True) -> str:
         """What searcher and scheduler decide, or have decided; the journal has the result before they hear of it."""

@@ -49,6 +49,14 @@ def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
     assert [spec.search_alg.suggest(str(number))["seed"] for number in range(2)] == seeds
 
 
+def test_a_failure_is_told_in_a_line(tmp_path):
+    found = rllib_tune(tmp_path, "PPO", "NoSuchEnv-v1", *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
+    (line,) = [line for line in found.stderr.splitlines() if line.startswith("Error: TuneError: 1 of 1 trials failed")]
+    assert found.returncode == 1 and "x/PPO_NoSuchEnv-v1_0/error.txt: " in line and "NoSuchEnv" in line
+    assert "Traceback" not in found.stderr and "Unhandled" not in found.stderr
+    assert "Traceback" in (tmp_path / "results/x/PPO_NoSuchEnv-v1_0/error.txt").read_text()
+
+
 def test_a_file(tmp_path):
     (tmp_path / "search.yaml").write_text(
         "algorithm: PPO\nenv: CartPole-v1\nconfig: {num_rollout_workers: 0, train_batch_size: 200, num_sgd_iter: 1}\n"

@@ -196,7 +196,7 @@ def test_checkpoints_that_stay_are_the_best(tmp_path):
     )  # fmt: skip
     (trial,) = analysis.trials
     names = sorted(path.name for path in Path(trial.logdir).glob("checkpoint_*"))
-    assert names == ["checkpoint_000004", "checkpoint_000008"]
+    assert names == ["checkpoint_000004", "checkpoint_000005", "checkpoint_000008"]
     assert analysis.best_checkpoint.path.endswith("checkpoint_000004")
 
 

@@ -1,8 +1,4 @@
-"""Counts, times and episode statistics of a run, and the result dict of an iteration (names of Ray 2.6).
-
-The keys of later Ray versions (`env_runners/...`, `learners/...`) and the `sampler_results/...` copies are not stored:
-Result computes them on access.
-"""
+"""Counts, times and episode statistics of a run, and the result dict of an iteration (names of Ray 2.6)."""
 
 import logging
 import math
@@ -20,132 +16,16 @@ from typing import Any
 import psutil
 
 from rllib.env.episodes import Episode
-from rllib.progress import result_table
+from rllib.result import Result
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.spans import span
 
 logger = logging.getLogger(__name__)
 
-# Ray 2.10+ name -> ours, under `env_runners`.
-_ENV_RUNNERS = {
-    "episode_return_mean": "episode_reward_mean",
-    "episode_return_min": "episode_reward_min",
-    "episode_return_max": "episode_reward_max",
-    "episode_len_mean": "episode_len_mean",
-    "episode_len_min": "episode_len_min",
-    "episode_len_max": "episode_len_max",
-    "num_episodes": "episodes_this_iter",
-    "num_episodes_lifetime": "episodes_total",
-    "num_env_steps_sampled": "num_env_steps_sampled_this_iter",
-    "num_env_steps_sampled_lifetime": "num_env_steps_sampled",
-}
-# The same for `learners/<policy>`; unlisted statistics keep their names.
-_LEARNERS = {
-    "mean_kl_loss": "kl",
-    "curr_kl_coeff": "cur_kl_coeff",
-    "curr_entropy_coeff": "entropy_coeff",
-    "default_optimizer_learning_rate": "cur_lr",
-    "gradients_default_optimizer_global_norm": "grad_gnorm",
-    "gradients_policy_global_norm": "actor_grad_gnorm",
-    "gradients_qf_global_norm": "critics_grad_gnorm",
-    "entropy": "policy_entropy",
-    "td_error_mean": "mean_td_error",
-    "qf_mean": "mean_q",
-    "qf_min": "min_q",
-    "qf_max": "max_q",
-}
-# The same at the top.
-_TOP = {"num_env_steps_sampled_lifetime": "num_env_steps_sampled"}
-# Later versions' name of the only agent of an environment.
-_AGENT = "default_agent"
-_SAMPLER_RESULTS = (
-    "episode_reward_mean", "episode_reward_max", "episode_reward_min", "episode_len_mean", "episodes_this_iter",
-    "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics", "sampler_perf",
-    "num_faulty_episodes",
-)  # fmt: skip
-# Top-level keys of results; "evaluation" only after an iteration with one. Callbacks may add more.
-RESULT_KEYS = frozenset((
-    "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "episode_len_min",
-    "episode_len_max", "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics",
-    "episode_media", "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
-    "timesteps_total", "timesteps_this_iter", "agent_timesteps_total", "num_steps_trained_this_iter",
-    "timesteps_since_restore", "num_env_steps_sampled", "num_env_steps_sampled_this_iter",
-    "num_env_steps_sampled_throughput_per_sec", "num_env_steps_trained", "num_env_steps_trained_this_iter",
-    "num_env_steps_trained_throughput_per_sec", "num_agent_steps_sampled", "num_agent_steps_sampled_this_iter",
-    "num_agent_steps_sampled_throughput_per_sec", "num_agent_steps_trained", "num_agent_steps_trained_this_iter",
-    "num_agent_steps_trained_throughput_per_sec", "counters", "num_training_step_calls_per_iteration", "info", "timers",
-    "sampler_perf", "training_iteration", "iterations_since_restore", "time_this_iter_s", "time_total_s",
-    "time_since_restore", "timestamp", "date", "pid", "hostname", "node_ip", "done", "num_healthy_workers",
-    "num_remote_worker_restarts", "num_in_flight_async_reqs", "fault_tolerance", "perf", "config", "evaluation",
-))  # fmt: skip
-# Further top-level keys, which a result computes on access.
-LATER_RESULT_KEYS = frozenset(("env_runners", "sampler_results", "learners", *_TOP))
-
 # A first episode of this many steps is worth a warning, as most environments end theirs earlier.
 ENDLESS = 2000
 
 _REFRESH_S = 1.0  # reading /proc costs a good part of a millisecond; short iterations share one reading
-
-
-class Result(dict[str, Any]):
-    """The dict that `train()` returns; it also accepts "a/b" paths and the names of later Ray versions as keys."""
-
-    def _repr_html_(self) -> str:
-        """In a notebook: what one looks at first; `print` shows all."""
-        return f"{result_table(self)}<div>{len(self)} keys; <code>print(result)</code> shows all</div>"
-
-    def __missing__(self, key):
-        if key == "env_runners":
-            return self._env_runners()
-        if key == "sampler_results":
-            return {name: self[name] for name in _SAMPLER_RESULTS if dict.__contains__(self, name)}
-        if key == "learners":
-            return self._learners()
-        if key in _TOP:
-            return self[_TOP[key]]
-        if isinstance(key, str) and "/" in key:
-            value = self
-            for part in key.split("/"):
-                if not isinstance(value, Mapping):
-                    raise KeyError(key)
-                value = value[part]
-            return value
-        raise KeyError(key)
-
-    def _env_runners(self) -> dict:
-        told = {new: self[old] for new, old in _ENV_RUNNERS.items() if dict.__contains__(self, old)}
-        for per_one, of_all in (
-            ("episode_returns_mean", "episode_return_mean"),
-            ("steps_sampled", "num_env_steps_sampled"),
-            ("steps_sampled_lifetime", "num_env_steps_sampled_lifetime"),
-        ):
-            if of_all in told:
-                for kind, one in (("agent", _AGENT), ("module", DEFAULT_POLICY)):
-                    name = f"num_{kind}_{per_one}" if per_one.startswith("steps") else f"{kind}_{per_one}"
-                    told[name] = {one: told[of_all]}
-        return told
-
-    def _learners(self) -> dict:
-        learners = {}
-        for policy, info in self.get("info", {}).get("learner", {}).items():
-            stats = info["learner_stats"]
-            later = {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
-            if "num_agent_steps_trained" in info:
-                later["num_module_steps_trained"] = info["num_agent_steps_trained"]
-            # There is only one policy.
-            learners["__all_modules__"] = learners[policy] = stats | later
-        return learners
-
-    def get(self, key, default=None):
-        """As for a dict, paths and later names included."""
-        try:
-            return self[key]
-        except (KeyError, TypeError):
-            return default
-
-    def __contains__(self, key):
-        missing = object()
-        return self.get(key, missing) is not missing
 
 
 class _Timer:

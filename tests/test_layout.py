@@ -30,6 +30,7 @@ FLOORS = [
         "rllib.learners",
         "rllib.profile",
         "rllib.progress",
+        "rllib.result",
         "rllib.runs",
         "rllib.video",
     ],

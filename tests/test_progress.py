@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from rllib import PPOConfig
-from rllib.metrics import Result
 from rllib.progress import TerminalProgress, counted, result_table
+from rllib.result import Result
 from tests.envs import CountingEnv
 
 ROOT = Path(__file__).parents[1]

@@ -44,12 +44,13 @@ from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.loss import Loss, LossOverModules
-from rllib.metrics import Metrics, Result, SystemUsage
+from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from rllib.profile import ITERATION, Profile, Recording
 from rllib.progress import counted, steps_progress
+from rllib.result import Result
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.algorithms import aliases
@@ -39,20 +39,24 @@ class ConfigObject(Settings):
 
     # ------------------------------------------------------------------ checks
 
-    def validate(self) -> None:
-        """Raises ONE ValueError with a line for every mistake; each says what to do."""
-        mistakes = list(self.mistakes())
+    def validate(self, undecided: Collection[str] = ()) -> None:
+        """Raises ONE ValueError with a line for every mistake; each says what to do.
+
+        Args:
+            undecided: settings whose values a search draws; neither they nor their relations are looked at.
+        """
+        mistakes = list(self.mistakes(undecided))
         if len(mistakes) == 1:
             raise ValueError(f"{type(self).__name__}: {mistakes[0]}")
         if mistakes:
             lines = "".join(f"\n- {mistake}" for mistake in mistakes)
             raise ValueError(f"{type(self).__name__} has {len(mistakes)} mistakes:{lines}")
 
-    def mistakes(self) -> Iterator[str]:
+    def mistakes(self, undecided: Collection[str] = ()) -> Iterator[str]:
         """Every mistake in the settings, a line each: first those of single ones, then those of their relations."""
-        wrong = set()
+        wrong = set(undecided)
         for name, setting in self.settings.items():
-            problem = setting.problem(self._values[name])
+            problem = None if name in wrong else setting.problem(self._values[name])
             if problem:
                 wrong.add(name)
                 yield problem

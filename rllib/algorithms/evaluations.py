@@ -8,7 +8,8 @@ from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.metrics import Result, episode_statistics
+from rllib.metrics import episode_statistics
+from rllib.result import Result
 
 
 class Evaluations:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rllib.algorithms.from_config import environment_name
 from rllib.errors import NotFiniteError
-from rllib.metrics import Result
+from rllib.result import Result
 from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run
 from rllib.runs.trackers import TRACKERS, check_package

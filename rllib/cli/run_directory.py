@@ -65,13 +65,14 @@ class RunDirectory:
 
     @classmethod
     def new(cls, results: Path, spec: RunSpec) -> Self:
-        """RESULTS/NAME, or RESULTS/ALGORITHM_ENV_DATE, with what was asked for.
+        """RESULTS/NAME, RESULTS/EXPERIMENT_DATE or RESULTS/ALGORITHM_ENV_DATE, with what was asked for.
 
         Raises:
             Mistake: if a run of that name has been there before, or it cannot be made.
         """
         refuse_used_name(results, spec)
-        name = _file_name(spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+        what = spec.experiment or f"{spec.algorithm}_{spec.env}"
+        name = _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         for path in numbered(results / name):
             try:
                 path.mkdir(parents=True)

@@ -1,7 +1,7 @@
 """The specification of a run: a YAML file, the command line, or the command line over the file."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,10 @@ SEARCH_KEYS = (
     "max_concurrent_trials", "keep_checkpoints_num", "checkpoint_score_attr", "resources_per_trial",
 )  # fmt: skip
 
+_RAYS = {"run": "algorithm", "num_samples": "trials"}
+# What Ray's release tests ask for.
+_IGNORED = ("pass_criteria",)
+
 
 class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """One run.
@@ -36,6 +40,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         stop: result key -> value at which the run stops; it stops at the first that is reached.
         seed: of everything random; None draws one.
         name: of the run's directory; None makes one of algorithm, environment and date.
+        experiment: stands before the date in place of algorithm and environment: the name in a file of Ray's form.
         checkpoint_freq: iterations between checkpoints; 0 saves the last state only.
         measured: return, steps and minutes that the authors of the file measured. Not used by the program.
     """
@@ -46,32 +51,41 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     stop: dict[str, float] = {}
     seed: int | None = None
     name: str | None = None
+    experiment: str | None = None
     checkpoint_freq: Annotated[int, msgspec.Meta(ge=0)] = 0
     measured: dict[str, Any] = {}
 
 
-def load_spec(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file: of one run, or of a search; see `is_search`.
+def load_specs(path: Path) -> list[dict[str, Any]]:
+    """The keys of a YAML file: of a run, or of a search (see `is_search`), or of several in Ray's form.
 
-    Ray's form is understood too: the experiment's name around the keys, `run`, `num_samples`, and `env` in `config`.
+    Ray's form has the experiment's name around the keys, `run`, `num_samples`, and `env` in `config`.
 
     Raises:
-        ValueError: if it is not a mapping of known keys, or holds several experiments.
+        ValueError: if it is not a mapping of known keys.
     """
     content = read_file(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold keys like algorithm, env, config and stop, but it is {content!r:.60}")
     experiments = [name for name, inner in content.items() if isinstance(inner, dict) and "run" in inner]
-    if len(experiments) > 1:
-        raise ValueError(f"{path} holds {len(experiments)} experiments: {', '.join(experiments)}. Use a file for each.")
-    if experiments and len(content) == 1:
-        content = {"name": experiments[0], **content[experiments[0]]}
-    content.pop("pass_criteria", None)  # of Ray's release tests
-    refuse_unknown(content, dict.fromkeys((*RunSpec.__struct_fields__, *SEARCH_KEYS)), str(path))
-    for theirs, ours in (("run", "algorithm"), ("num_samples", "trials")):
-        if theirs in content:
-            content[ours] = content.pop(theirs)
-    return {key: value for key, value in content.items() if value is not None}
+    if not experiments or len(experiments) < len(content):
+        return [_translated(content, str(path))]
+    return [_translated({"experiment": str(name), **content[name]}, f"{path}: {name}") for name in experiments]
+
+
+def load_spec(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file that holds one experiment; see `load_specs`."""
+    keys, *others = load_specs(path)
+    if others:
+        raise ValueError(f"{path} holds {1 + len(others)} experiments, and here one is needed")
+    return keys
+
+
+def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
+    """With our names of Ray's keys, and without those that have no meaning here."""
+    refuse_unknown(keys, dict.fromkeys([*RunSpec.__struct_fields__, *SEARCH_KEYS, *_IGNORED]), where)
+    ours = {_RAYS.get(key, key): value for key, value in keys.items() if key not in _IGNORED}
+    return {key: value for key, value in ours.items() if value is not None}
 
 
 def is_search(keys: Mapping[str, Any]) -> bool:
@@ -135,6 +149,12 @@ def _refuse_missing(keys: Mapping[str, Any], where: str) -> None:
     config = keys.get("config")
     if not (keys.get("env") or (isinstance(config, Mapping) and config.get("env"))):
         raise ValueError(f"{where} does not say which environment. Write it there, as in env: CartPole-v1.")
+
+
+def refuse_one_name(experiments: Sequence, options: Mapping[str, Any]) -> None:
+    """Raises ValueError for a --name where there are several experiments."""
+    if len(experiments) > 1 and options.get("name"):
+        raise ValueError(f"the file holds {len(experiments)} experiments, which cannot have one --name; leave it out")
 
 
 def find_file(name: str) -> Path:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,12 +17,12 @@ from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
-from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec, merged_keys
+from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import parse_assignments, parse_mapping, parse_stop
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
-from rllib.metrics import Result
 from rllib.progress import counted, elapsed, mean_rate, number
+from rllib.result import Result
 from rllib.runs.files import keep_failing_batch, read_results
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
@@ -79,39 +80,57 @@ def command(
 
     Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume goes on with it.
     """
+    how = {"quiet": quiet, "verbose": verbose, "profile": profile, "keep_best": keep_best}
+    how["load_user_code"] = load_user_code
     with reported(verbose):
-        run, changed = None, {}
         if resume is not None:
             with user_input():
                 run, spec, changed = _take_up(resume, words, {"file": file, **options}, load_user_code)
-        else:
-            below, given = _keys(words, file, options, load_user_code)
+            _run(spec, results_dir, run, changed, **how)
+            return
+        todo = []  # all are checked before the first one runs
+        for below, given in _keys(words, file, options, load_user_code):
             with user_input():
                 keys = merged_keys(below, given)
             if is_search(keys):
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
-                importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
-                return
+                search = importlib.import_module("rllib.cli.tune").search  # a single run does without
+                todo.append(partial(search, keys, results_dir, quiet))
+                continue
             with user_input():
                 spec = make_spec(below, given, file or "command line")
             refuse_used_name(results_dir, spec)
-        profile = profile or bool(spec.config.get("profile"))
-        display = _display(quiet)
-        with shown_logs(display, verbose, quiet):
-            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile, load_user_code)
-            try:
-                run = run or RunDirectory.new(results_dir, spec)
-                outcome = _train(algorithm, spec, run, display, profile, keep_best or run.best is not None)
-            finally:
-                algorithm.stop()
-        _tell(outcome)
+            todo.append(partial(_run, spec, results_dir, **how))
+        for experiment in todo:
+            experiment()
+
+
+def _run(
+    spec: RunSpec, results_dir: Path, run: RunDirectory | None = None, changed: dict | None = None, *,
+    quiet: bool, verbose: bool, profile: bool, keep_best: bool, load_user_code: bool,
+) -> None:  # fmt: skip
+    """Trains, and says how it went; a signal ends the program.
+
+    Args:
+        run: an earlier run to go on with, and `changed`, the settings that it is to have from now on.
+    """
+    profile = profile or bool(spec.config.get("profile"))
+    display = _display(quiet)
+    with shown_logs(display, verbose, quiet):
+        algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile, load_user_code)
+        try:
+            run = run or RunDirectory.new(results_dir, spec)
+            outcome = _train(algorithm, spec, run, display, profile, keep_best or run.best is not None)
+        finally:
+            algorithm.stop()
+    _tell(outcome)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
 
-def _keys(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool) -> tuple[dict, dict]:
-    """The file's keys, and those of the command line, which stand over them."""
+def _keys(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool) -> list[tuple[dict, dict]]:
+    """For each experiment: its keys in the file, and those of the command line, which stand over them."""
     names = [word for word in words if "=" not in word]
     if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
         file, names = names[1], []
@@ -126,11 +145,17 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict, load_user_cod
             given.update(algorithm=names[0], env=names[1])
         elif names or not (file or {*flags, *settings, *words_given} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
-        below = load_spec(find_file(file)) if file else {}
-        typed(given, settings, words_given, *((below, below.get("config")) if load_user_code else ()))
-        # What --config says stands below KEY=VALUE.
-        options = {"config": settings, "algorithm": given.get("algorithm") or below.get("algorithm")}
-        return below, {**given, "config": merged_keys(options, {"config": words_given})["config"]}
+        experiments = load_specs(find_file(file)) if file else [{}]
+        refuse_one_name(experiments, given)
+        trusted = [keys for below in experiments for keys in (below, below.get("config"))] if load_user_code else ()
+        typed(given, settings, words_given, *trusted)
+        return [(below, _over(below, given, settings, words_given)) for below in experiments]
+
+
+def _over(below: dict, given: dict, settings: dict, words_given: dict) -> dict:
+    """What was typed, where KEY=VALUE stands over what --config says."""
+    options = {"config": settings, "algorithm": given.get("algorithm") or below.get("algorithm")}
+    return {**given, "config": merged_keys(options, {"config": words_given})["config"]}
 
 
 def _display(quiet: bool) -> QuietDisplay:

@@ -6,14 +6,14 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import find_file, load_spec, merged_keys
+from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.progress import counted
@@ -23,8 +23,8 @@ from rllib.tune.build_experiment import prepare
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.run_experiment import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.search_space import holds_domains
 from rllib.tune.searchers import create_searcher
+from rllib.tune.searchers.seeded import Seeded
 
 _RANGES = {
     "uniform": domains.uniform,
@@ -51,7 +51,7 @@ _RANGES = {
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="For the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
 @click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
-@click.option("--seed", type=int, help="Of the search and of each trial.")
+@click.option("--seed", type=int, help="Of the search and of the first sample; the next has one more.")
 @click.option("--name", help="Of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")
 @click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
@@ -72,8 +72,13 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, load_us
     """
     with reported(verbose):
         with user_input():
-            settings = _settings(words, file, is_search, options, load_user_code)
-        search(settings, results_dir, quiet, resume, load_user_code)
+            experiments = [
+                _settings(words, below, is_search, options, load_user_code)
+                for below in (load_specs(find_file(file)) if file else [None])
+            ]
+            refuse_one_name(experiments, options)
+        for settings in experiments:
+            search(settings, results_dir, quiet, resume, load_user_code)
 
 
 def search(
@@ -102,17 +107,16 @@ def search(
     finally:
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
         _tell(analysis, flag)
-    raise_for_failures(analysis)
+    raise_for_failures(analysis, with_traceback=False)
 
 
 def _settings(
-    words: tuple[str, ...], file: str | None, is_search: bool, options: dict, load_user_code: bool
+    words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool
 ) -> dict[str, Any]:
-    """The file's keys, with those of the command line over them."""
+    """The keys of an experiment in the file, if there is one, with those of the command line over them."""
     names = [word for word in words if "=" not in word]
-    if len(names) not in (0, 2) or not (names or file):
+    if len(names) not in (0, 2) or not (names or below is not None):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
-    below = load_spec(find_file(file)) if file else {}
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
@@ -120,6 +124,7 @@ def _settings(
     given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
+    below = below or {}
     typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
     return merged_keys(below, given)
 
@@ -144,18 +149,19 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     if env is not None:
         config["env"] = env
     seed = settings.pop("seed", None)
-    if seed is not None:
-        config.setdefault("seed", seed)
-    _check_names(algorithm, config)
     settings["stop"] = stop_keys(settings.get("stop") or {}, config)
     searcher = settings.pop("search_alg", None)
     if seed is not None and searcher in (None, "random"):
         searcher = create_searcher("random", random_state=seed)
     if isinstance(searcher, Mapping):
         searcher = create_searcher(**_by_name(searcher, "search_alg"))
+    if seed is not None and "seed" not in config:
+        searcher = Seeded(create_searcher(searcher), seed)
     if isinstance(settings.get("scheduler"), Mapping):
         settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
     settings["num_samples"] = settings.pop("trials", 1)
+    if (experiment := settings.pop("experiment", None)) and "name" not in settings:
+        settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     return ExperimentSpec(
         trainable=algorithm,
         **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
@@ -169,15 +175,6 @@ def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
     if "name" not in given:
         raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
     return {key: given.pop("name"), **given}
-
-
-def _check_names(algorithm: str, config: dict[str, Any]) -> None:
-    """Settings that the algorithm does not have are refused before anything starts."""
-    names = {key: value for key, value in config.items() if not holds_domains(value)}
-    checked = get_algorithm_config(algorithm).update_from_dict(names)
-    for key in config:
-        if key not in names and key not in checked:
-            checked.update_from_dict({key: None})  # says which is the nearest
 
 
 def parse_range(text) -> Any:

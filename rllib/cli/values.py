@@ -9,7 +9,7 @@ import yaml
 
 from rllib.did_you_mean import nearest
 from rllib.foreign_files import WRONG_FORM
-from rllib.metrics import LATER_RESULT_KEYS, RESULT_KEYS
+from rllib.result import check_result_key
 
 
 class _Loader(yaml.SafeLoader):
@@ -109,15 +109,9 @@ def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[
         ValueError: for a key that no result has, with the nearest; callbacks, if the config has any, may add keys.
     """
     full = {_SHORT_STOP_KEYS.get(key, key): threshold for key, threshold in thresholds.items()}
-    known = RESULT_KEYS | LATER_RESULT_KEYS
     if not config.get("callbacks") and not config.get("callbacks_class"):
         for key in full:
-            root = str(key).split("/")[0]
-            if root not in known:
-                near = nearest(root, [*_SHORT_STOP_KEYS, *known])
-                hint = f" Did you mean {' or '.join(near)}?" if near else ""
-                shorts = ", ".join(_SHORT_STOP_KEYS)
-                raise ValueError(f"stop: no result has {key!r}.{hint} Use {shorts}, or any key of the results.")
+            check_result_key(key, "stop", tuple(_SHORT_STOP_KEYS))
     return full
 
 

@@ -15,6 +15,7 @@ from rllib.dashboard.index import Run
 from rllib.dashboard.result_file import read_object
 from rllib.errors import DamagedFileError
 from rllib.foreign_files import open_inside
+from rllib.result import stored_names
 from rllib.runs.files import UNREADABLE, encode, flatten, is_number, settings_by_path
 
 _LOGS = {"error.txt", "stdout", "stderr"}
@@ -46,6 +47,9 @@ def metrics(run: Run) -> list[str]:
     """Names of the numbers in the results: what progress.csv has as columns, and the last result's."""
     last = dict(flatten(run.last_result))
     names = dict.fromkeys([*_csv_columns(run.path), *last]) if run.path else {}
+    metric = run.row["metric"]
+    if metric and set(stored_names(metric)) & set(names):
+        names[metric] = None
     return [name for name in names if name not in last or is_number(last[name]) or last[name] != last[name]]
 
 

@@ -249,7 +249,7 @@ class Run:
             return "failed", "error.txt is newer than its results"
         try:
             reached = threshold_reached(spec.stop, self.last_result) if spec else None
-        except TypeError:
+        except ValueError:
             reached = None  # the result holds something else than a number there
         if reached:
             return "finished", reached

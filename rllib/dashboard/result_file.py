@@ -11,6 +11,7 @@ import numpy as np
 
 from rllib.errors import DamagedFileError
 from rllib.foreign_files import open_inside, read_inside
+from rllib.result import stored_names
 from rllib.runs.files import UNREADABLE, lookup
 
 _CHUNK_BYTES = 4 << 20
@@ -48,8 +49,12 @@ class ResultFile:
 
     def __init__(self, path: Path, keys: Sequence[str]):
         self._path, self.keys, self.restarts = path, tuple(keys), 0
-        names = dict.fromkeys(name for key in keys for name in (key, key.partition("/")[0]))
-        self._decoder, self._value_of = _row_decoder(names)
+        # Each number may be stored under other names (result.py).
+        self._names = {key: (key, *stored_names(key)) for key in keys}
+        names = (name for names in self._names.values() for name in names)
+        self._decoder, self._value_of = _row_decoder(
+            dict.fromkeys(top for name in names for top in (name, name.partition("/")[0]))
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -111,7 +116,7 @@ class ResultFile:
         except UNREADABLE:
             rows = self._readable(lines)
         self.count += len(rows)
-        return np.stack([self._column(rows, key) for key in self.keys], axis=1)
+        return np.stack([self._named(rows, key) for key in self.keys], axis=1)
 
     def _readable(self, lines: bytes) -> list:
         rows = []
@@ -123,6 +128,12 @@ class ResultFile:
                 number = self.count + len(rows) + self.bad_lines
                 self.first_bad = self.first_bad or f"line {number}: {error}"
         return rows
+
+    def _named(self, rows: list, key: str) -> np.ndarray:
+        first, *others = (self._column(rows, name) for name in self._names[key])
+        for other in others:
+            first = np.where(np.isnan(first), other, first)
+        return first
 
     def _column(self, rows: list, key: str) -> np.ndarray:
         values = [self._value_of(row, key) for row in rows]

@@ -26,6 +26,8 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ import msgspec
 from rllib.checkpoint import newest_checkpoint
 from rllib.errors import DamagedFileError, NotFiniteError
 from rllib.foreign_files import read_inside
+from rllib.result import stored_names
 from rllib.tensor_file import TensorFile
 
 logger = logging.getLogger(__name__)
@@ -54,7 +57,7 @@ def plain(value):
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
-    if isinstance(value, (int, float)):
+    if isinstance(value, Real):
         return float(value)
     name = getattr(value, "__qualname__", None)
     return f"{value.__module__}:{name}" if name else repr(value)
@@ -72,10 +75,8 @@ def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | in
             continue
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}/")
-        elif isinstance(value, (int, float, str)):
+        elif isinstance(value := scalar(value), (int, float, str)):
             yield f"{prefix}{key}", value
-        elif getattr(value, "ndim", None) == 0:
-            yield f"{prefix}{key}", value.item()
 
 
 def finite_numbers(result: Mapping) -> dict[str, float]:
@@ -120,7 +121,21 @@ def _original(key: str) -> str | None:
 
 
 def lookup(result: Mapping, key: str):
-    """The value under a key or an "a/b" path; None where there is none."""
+    """The value under a key, an "a/b" path or a name of later versions (result.py); None where there is none."""
+    values = (_at(result, name) for name in (key, *stored_names(key)))
+    return scalar(next((value for value in values if value is not None), None))
+
+
+def scalar(value):
+    """A number of numpy, torch, `fractions` or `decimal` as Python's own; all else as it is."""
+    if value is None or isinstance(value, (int, float, str)):
+        return value
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
+    return float(value) if isinstance(value, (Real, Decimal)) else value
+
+
+def _at(result: Mapping, key: str):
     try:
         return result[key]
     except KeyError:

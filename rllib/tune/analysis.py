@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from rllib.did_you_mean import did_you_mean
 from rllib.errors import NoBestTrialError
 from rllib.progress import counted
+from rllib.result import as_result
 from rllib.runs.files import flatten, is_number, lookup, read_results, settings_by_path
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_journal
@@ -173,7 +174,7 @@ class ExperimentAnalysis:
         """(path, metric at that time) of every checkpoint; training_iteration without a metric."""
         trial, metric = self._trial(trial), metric or self.default_metric or "training_iteration"
         return [
-            (trial.checkpoint_path(c), {"training_iteration": c.iteration, **c.metrics}.get(metric))
+            (trial.checkpoint_path(c), lookup({"training_iteration": c.iteration, **c.metrics}, metric))
             for c in trial.checkpoints
         ]
 
@@ -368,12 +369,17 @@ def _row(trial: Trial, metric: str | None = None, mode: str | None = None) -> di
         if with_metric:
             result = (max if mode == "max" else min)(with_metric, key=lambda r: lookup(r, metric))
     config = {f"config/{key}": value for key, value in settings_by_path(trial.config)}
-    return {**dict(flatten(result)), "trial_id": trial.trial_id, **config, "logdir": trial.logdir}
+    return {**_columns(result), "trial_id": trial.trial_id, **config, "logdir": trial.logdir}
 
 
 def _frame_of(logdir: str):
     """All results of a trial."""
-    return _pandas().DataFrame([dict(flatten(result)) for result in read_results(Path(logdir))])
+    return _pandas().DataFrame([_columns(result) for result in read_results(Path(logdir))])
+
+
+def _columns(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a data frame has of a result: "a/b" path -> value, those of later versions included."""
+    return dict(flatten(dict(as_result(result).by_all_names())))
 
 
 def _pandas():

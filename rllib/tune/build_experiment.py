@@ -1,13 +1,16 @@
 """From an ExperimentSpec to the runner of the experiment: everything checked, made and put together."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import runtime
+from rllib.algorithms.config_object import ConfigObject
 from rllib.evaluation.preload import PRELOAD
 from rllib.foreign_files import inside
+from rllib.result import check_result_key
 from rllib.tune.checks import check, check_mode, seconds
 from rllib.tune.experiment import ExperimentDirectory, for_header, open_directory
 from rllib.tune.experiment_callbacks import Callbacks
@@ -17,7 +20,7 @@ from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.search_space import evaluated_params, holds_domains
+from rllib.tune.search_space import evaluated_params, holds_domains, is_grid
 from rllib.tune.searchers import create_searcher
 from rllib.tune.searchers.base import announce_search
 from rllib.tune.sidecar import TensorBoardCallback
@@ -25,9 +28,12 @@ from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import Trial
+from rllib.tune.trial_checkpoint import checkpoint_of
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trial_runner import TrialRunner
 from rllib.tune.trials import Trials
+
+logger = logging.getLogger(__name__)
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 _LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor", "rllib.tune.trainables")
@@ -116,7 +122,7 @@ def _completed(spec: ExperimentSpec, searcher) -> ExperimentSpec:
         stop=make_stopper(spec.stop),
         time_budget_s=None if spec.time_budget_s is None else seconds(spec.time_budget_s, "time_budget_s"),
         max_concurrent_trials=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
-        restore=str(Path(spec.restore).absolute()) if spec.restore else None,
+        restore=str(checkpoint_of(spec.restore)) if spec.restore else None,
     )
 
 
@@ -159,6 +165,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     """
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     check_mode(spec.mode)
+    check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
     fail_fast = spec.failures.fail_fast
     check("fail_fast", fail_fast, fail_fast in (False, True, "raise"), 'True, False or "raise"')
     for name, value, lowest in (
@@ -172,7 +179,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
     if issubclass(resolved.cls, AlgorithmTrainable):
-        resolved.cls.check_settings(merged_config(resolved, spec.config))
+        _check_algorithm(spec, resolved.cls, merged_config(resolved, spec.config))
     resolved.cls.check_export(spec.export_formats or ())
     logs = spec.log_to_file
     is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)
@@ -183,3 +190,33 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
         )
+
+
+def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
+    """Refuses settings that are the same in all trials and that none can have, and keys that no result will have."""
+    trainable.check_settings(space)
+    config = trainable.algorithm_class.config_class()
+    drawn = {name: value for name, value in space.items() if holds_domains(value)}
+    config.update_from_dict({name: value for name, value in space.items() if name not in drawn})
+    undecided: set[str] = set()
+    for name, value in drawn.items():
+        if name in config:
+            undecided |= config.overrides(**{name: config[name]}).keys()  # its own name
+        elif isinstance(value, Mapping) and not is_grid(value):  # a section
+            undecided |= config.keys()
+        else:
+            config.update_from_dict({name: None})  # says which name is the nearest
+    if drawn:
+        ConfigObject.validate(config, undecided)
+    else:
+        config.validate()
+    is_searched = holds_domains(space, or_grids=False) or spec.search_alg not in (None, "random") or spec.scheduler
+    if spec.num_samples != 1 and space.get("seed") is not None and not is_searched:
+        logger.warning(
+            "num_samples=%d runs the same trials again: nothing is drawn, and the seed is %s in all of them. Use "
+            "seed=tune.grid_search([1, 2, ...]), or no seed.", spec.num_samples, space["seed"]
+        )  # fmt: skip
+    is_ours = trainable.algorithm_class.__module__.startswith("rllib.")
+    if is_ours and not (space.get("callbacks") or space.get("callbacks_class")):
+        for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():
+            check_result_key(key, what)

@@ -1,7 +1,19 @@
 """Checks of what users give: each refuses a value with its name and the rule that it breaks."""
 
 import math
+from collections.abc import Mapping
 from datetime import timedelta
+
+from rllib.did_you_mean import did_you_mean
+from rllib.result import as_result, stored_names
+from rllib.runs.files import flatten, lookup
+
+# Parts of results that may come later than the first one, or with some only.
+_NOT_ALWAYS = ("evaluation", "info", "custom_metrics")
+
+
+class NotANumberError(ValueError):
+    """A trial's result holds something else where a number is needed: the mistake of that trial alone."""
 
 
 def check(name: str, value, holds: bool, rule: str) -> None:
@@ -28,3 +40,28 @@ def seconds(given: float | timedelta, name: str) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     check(name, given, is_number and 0 < value < math.inf, "a number of seconds > 0, or a timedelta")
     return float(value)
+
+
+def number_in(result: Mapping, key: str, name: str) -> float | None:
+    """The number under a result key, "a/b" path or later name; None where there is none.
+
+    Raises:
+        NotANumberError: if something else is there, which it calls `name`.
+    """
+    value = lookup(result, key)
+    if value is not None and not isinstance(value, (int, float)):
+        raise NotANumberError(f"{name} must be a number in the results, but it is {value!r:.60}")
+    return value
+
+
+def check_key(result: Mapping, key: str, what: str) -> None:
+    """Refuses a key that results will never have, with the nearest that they have.
+
+    Of what may come later than the first result, like `evaluation`, only the first part is looked at.
+    """
+    names = (key, *stored_names(key))
+    if any(name in as_result(result) or name.partition("/")[0] in _NOT_ALWAYS for name in names):
+        return
+    known = sorted(name for name in result if "/" not in name and name != "config")
+    hint = did_you_mean(key, [*known, *dict(flatten(result))])
+    raise ValueError(f"{what}: the results have no {key}.{hint} They have: {', '.join(known)}.")

@@ -52,6 +52,7 @@ class Journal:
 
     Attributes:
         num_records: in the file.
+        written_at: time.time() at which it was last written before it was opened.
 
     Raises:
         ValueError: if another process is writing it.
@@ -64,6 +65,7 @@ class Journal:
         except BlockingIOError:
             self._file.close()
             raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
+        self.written_at = os.fstat(self._file.fileno()).st_mtime
         self._file.cut_half_line()
         self.num_records = path.read_bytes().count(b"\n")
         self._synced_at, self._dirty = time.monotonic(), False
@@ -150,7 +152,7 @@ class ExperimentDirectory:
         began = time.monotonic()
         if not now and began < self._snapshot_due:
             return
-        content = {"position": self.journal.num_records, **state()}
+        content = {"position": self.journal.num_records, "time": time.time(), **state()}
         write_whole(self.path / "search_state.json", encode(content))
         self._snapshot_due = began + _SNAPSHOT_SHARE * (time.monotonic() - began)
 

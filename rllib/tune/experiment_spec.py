@@ -44,8 +44,8 @@ class CheckpointConfig:
     """When trials are saved, and which checkpoints are kept.
 
     Attributes:
-        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is always kept, since the trial
-            goes on from it.
+        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is kept beside the best, since the
+            trial goes on from it.
         checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: iterations between checkpoints; 0: none.
@@ -63,21 +63,27 @@ class CheckpointConfig:
         check("num_to_keep", kept, kept is None or kept >= 1, "at least 1, or None for all")
         check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
 
+    @property
+    def score_key(self) -> str | None:
+        """The result key by which checkpoints are compared."""
+        key = self.checkpoint_score_attribute
+        return key and key.removeprefix("min-")
+
     def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
         """Which checkpoints of a trial, given the oldest first, are to be removed."""
         if self.num_to_keep is None or len(checkpoints) <= self.num_to_keep:
             return []
-        older = list(checkpoints[:-1])
+        ranked = list(checkpoints)
         if self.checkpoint_score_attribute:
-            older.sort(key=lambda checkpoint: self._rank(checkpoint.metrics))
-        return older[: len(checkpoints) - self.num_to_keep]
+            ranked.sort(key=lambda checkpoint: self._rank(checkpoint.metrics))
+        return [checkpoint for checkpoint in ranked[: -self.num_to_keep] if checkpoint is not checkpoints[-1]]
 
     def _rank(self, metrics: Mapping[str, float]) -> float:
-        key = self.checkpoint_score_attribute
-        value = metrics.get(key.removeprefix("min-"), math.nan)
+        value = metrics.get(self.score_key, math.nan)
         if math.isnan(value):
             return -math.inf
-        return -value if key.startswith("min-") or self.checkpoint_score_order == "min" else value
+        lowest = self.checkpoint_score_attribute.startswith("min-") or self.checkpoint_score_order == "min"
+        return -value if lowest else value
 
 
 @dataclass
@@ -164,7 +170,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
         checkpoint_freq, checkpoint_at_end, keep_checkpoints_num, checkpoint_score_attr, checkpoint_score_order: those
             of a CheckpointConfig; without effect where one is given.
         max_failures, fail_fast: those of a FailureConfig; without effect where one is given.
-        restore: checkpoint directory that every trial starts from.
+        restore: checkpoint directory, or a file in it, that every trial starts from.
         resume: True or "LOCAL": go on with the experiment of this name; "AUTO": if there is one; "ERRORED_ONLY": only
             with its failed trials.
         load_user_code: unpickle what a resumed experiment holds beside plain values. That runs code: only for
@@ -195,6 +201,11 @@ class ExperimentSpec(RunConfig, TuneConfig):
     tensorboard: bool = True
     loggers: Sequence | None = None
     export_formats: Sequence[str] | None = None
+
+    def result_keys(self) -> list[tuple[str, str]]:
+        """(setting, result key or "a/b" path that it names); `stop` is a Stopper."""
+        keys = [("metric", self.metric), ("checkpoint_score_attr", self.checkpoints.score_key)]
+        return [("stop", key) for key in self.stop.result_keys] + [pair for pair in keys if pair[1]]
 
     @property
     def results_dir(self) -> str | Path | None:

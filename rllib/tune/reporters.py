@@ -32,7 +32,7 @@ _DEFAULT_COLUMNS = {
 AUTOMATIC_KEYS = frozenset((
     "training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
     "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total", "episodes_this_iter", "done",
-    "timestamp", "pid", "should_checkpoint",
+    "timestamp", "date", "pid", "hostname", "node_ip", "trial_id", "experiment_tag", "config", "should_checkpoint",
 ))  # fmt: skip
 _QUALITIES = ("mean_accuracy", "mean_loss", "episode_reward_mean")
 _MOST_OWN_METRICS = 3

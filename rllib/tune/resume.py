@@ -5,11 +5,13 @@ their order, so that they know, and decide, what they would have without the int
 to take over the weights of one that had not been saved yet takes those of that trial's last checkpoint.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rllib.errors import DamagedFileError
+from rllib.result import as_result
 from rllib.runs.files import read_results
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.journal_values import ValueReader, code_not_loaded
@@ -36,7 +38,8 @@ def take_up(
     snapshot = directory.read_snapshot()
     try:
         if snapshot:
-            trials.set_state(snapshot)
+            # The state may be older than the end of the driver that wrote it, as long as its writing is slow.
+            trials.set_state(snapshot, max(0.0, directory.journal.written_at - snapshot.get("time", math.inf)))
         known = snapshot.get("position", 1) - 1
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
         raise DamagedFileError(
@@ -158,7 +161,7 @@ class Replay:
     def _replay_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
-            trial.last_result = {**result, "config": trial.config}
+            trial.last_result = as_result({**result, "config": trial.config})
             self._verdicts.hear(self, trial, trial.last_result)
 
     def _replay_config(self, record: dict, result: None) -> None:

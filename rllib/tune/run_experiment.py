@@ -79,15 +79,18 @@ def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
     return analysis
 
 
-def raise_for_failures(analysis: ExperimentAnalysis) -> None:
-    """Raises TuneError if a trial has failed; it ends with the first one's traceback."""
+def raise_for_failures(analysis: ExperimentAnalysis, with_traceback: bool = True) -> None:
+    """Raises TuneError if a trial has failed; it ends with the first one's traceback, or its last words."""
     failed = [trial for trial in analysis.trials if trial.status == ERROR]
     if not failed:
         return
     names = ", ".join(trial.name for trial in failed[:5]) + (", ..." if len(failed) > 5 else "")
     first = failed[0]
+    what = f"{len(failed)} of {counted(len(analysis.trials), 'trial')} failed: {names}."
+    if not with_traceback:
+        said = f"{type(first.exception).__name__}: {first.exception}" if first.exception else first.error
+        raise TuneError(f"{what} The first failure, with its traceback in {first.error_file}: {said}")
     raise TuneError(
-        f"{len(failed)} of {counted(len(analysis.trials), 'trial')} failed: {names}. The others' results are in "
-        f"{analysis.experiment_path}; raise_on_failed_trial=False returns them. The first failure, also in "
-        f"{first.error_file}:\n\n{first.error}"
+        f"{what} The others' results are in {analysis.experiment_path}; raise_on_failed_trial=False returns them. The "
+        f"first failure, also in {first.error_file}:\n\n{first.error}"
     ) from first.exception

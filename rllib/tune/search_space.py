@@ -56,7 +56,7 @@ def resolve(config, rng: random.Random, seed_functions: bool = True):
     """A configuration of a space without grids; functions of numpy's and Python's global generators get rng's numbers.
 
     Raises:
-        ValueError: if functions depend on one another in a circle.
+        ValueError: if functions depend on one another in a circle, or return a grid.
     """
     pending: list[tuple[Path, Function]] = []
     root = {"config": _draw(config, (), rng, pending)}
@@ -69,6 +69,11 @@ def resolve(config, rng: random.Random, seed_functions: bool = True):
             except _Undrawn as undrawn:
                 waiting.append((path, function, undrawn))
                 continue
+            if _holds_grid(value):
+                raise ValueError(
+                    f"{name(path)}: sample_from returned a grid_search, but a function draws one value. Put the grid "
+                    "into the config, or return tune.choice([...]) for a draw from its values."
+                )
             inner: list[tuple[Path, Function]] = []
             _set(root, ("config", *path), _draw(value, path, rng, inner))
             waiting += [(*entry, None) for entry in inner]
@@ -130,9 +135,11 @@ def is_grid(node) -> bool:
     return isinstance(node, Mapping) and "grid_search" in node
 
 
-def holds_domains(node) -> bool:
-    """Whether there is anything to draw in it."""
-    return _as_domain(node) is not None or is_grid(node) or any(map(holds_domains, _children(node)))
+def holds_domains(node, or_grids: bool = True) -> bool:
+    """Whether there is anything to draw in it, or to go through."""
+    if _as_domain(node) is not None or (or_grids and is_grid(node)):
+        return True
+    return any(holds_domains(child, or_grids) for child in _children(node))
 
 
 def _as_domain(node) -> Domain | None:

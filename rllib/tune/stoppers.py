@@ -5,7 +5,6 @@ tune.run(..., stop=lambda trial_id, result: result["loss"] > 9)    a function
 tune.run(..., stop=CombinedStopper(MaximumIterationStopper(50), TimeoutStopper(600)))
 """
 
-import logging
 import math
 import statistics
 import time
@@ -14,13 +13,10 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rllib.did_you_mean import did_you_mean
 from rllib.progress import counted
-from rllib.runs.files import lookup
-from rllib.tune.checks import check, check_mode, seconds
+from rllib.runs.files import is_number, lookup, scalar
+from rllib.tune.checks import check, check_key, check_mode, number_in, seconds
 from rllib.tune.searchers.base import metric_value
-
-logger = logging.getLogger(__name__)
 
 
 class Stopper:
@@ -39,6 +35,11 @@ class Stopper:
         return str(self) if self(trial_id, result) else None
 
     @property
+    def result_keys(self) -> list[str]:
+        """Keys that it asks of results."""
+        return []
+
+    @property
     def time_limit_s(self) -> float | None:
         """The time_total_s at which a trial ends, also one that does not answer; None: there is none."""
         return None
@@ -50,14 +51,21 @@ class Stopper:
     def set_state(self, state: Any) -> None:
         """Continues where `get_state` was called; None: from the beginning."""
 
+    def add_time(self, seconds: float) -> None:
+        """The experiment went on for this time after `get_state`, until it was broken off."""
+
     def __str__(self):
         return type(self).__name__
 
 
 def threshold_reached(thresholds: Mapping[str, float], result: Mapping) -> str | None:
-    """Which threshold a result has reached, as a sentence; None if it has none. NaN reaches nothing."""
+    """Which threshold a result has reached, as a sentence; None if it has none. NaN reaches nothing.
+
+    Raises:
+        NotANumberError: if the result has something else than a number there.
+    """
     for key, threshold in thresholds.items():
-        value = lookup(result, key)
+        value = number_in(result, key, f"stop: {key}")
         if value is not None and value >= threshold:
             return f"{key} {value:,.6g} >= {threshold:,.10g}"
     return None
@@ -74,11 +82,10 @@ class ThresholdStopper(Stopper):
     """
 
     def __init__(self, thresholds: Mapping[str, float]):
-        for key, threshold in thresholds.items():
+        self.thresholds = {key: scalar(threshold) for key, threshold in thresholds.items()}
+        for key, threshold in self.thresholds.items():
             if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not math.isfinite(threshold):
-                raise ValueError(f"stop: {key} needs a number to be reached, but got {threshold!r}")
-        self.thresholds = dict(thresholds)
-        self._warned = False
+                raise ValueError(f"stop: {key} needs a number to be reached, but got {thresholds[key]!r}")
         self._first: dict[str, float] = {}
 
     def __str__(self):
@@ -88,39 +95,26 @@ class ThresholdStopper(Stopper):
     def time_limit_s(self) -> float | None:
         return self.thresholds.get("time_total_s")
 
-    def check_keys(self, result: Mapping) -> None:
-        """Refuses keys that the results will never have.
+    @property
+    def result_keys(self) -> list[str]:
+        return list(self.thresholds)
 
-        Keys below `evaluation` and `info` may appear later, so only their first part is looked at.
+    def check_keys(self, result: Mapping) -> None:
+        """Refuses keys that results like this, the first one, will never have, and what is no number there.
 
         Raises:
             ValueError: naming the nearest key there is.
         """
         for key in self.thresholds:
-            root, value = key.split("/")[0], lookup(result, key)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise ValueError(f"stop: {key} must be a number in the results, but it is {value!r:.60}")
-            if value is None and root not in ("evaluation", "info", "custom_metrics"):
-                hint = did_you_mean(key, result)
-                raise ValueError(f"stop: the results have no {key}.{hint} They have: {', '.join(sorted(result))}.")
+            check_key(result, key, "stop")
+            number_in(result, key, f"stop: {key}")
 
     def __call__(self, trial_id, result) -> bool:
         return self.reached(trial_id, result) is not None
 
     def reached(self, trial_id: str, result: Mapping) -> str | None:
         """Which threshold was reached, as a sentence; None if none was. NaN reaches nothing."""
-        self._warn_once(result)
         return threshold_reached(self.thresholds, result)
-
-    def _warn_once(self, result: Mapping) -> None:
-        """A misspelt key would let trials run for ever; but it may also be one that comes with later results only."""
-        if self._warned:
-            return
-        self._warned = True
-        try:
-            self.check_keys(result)
-        except ValueError as error:
-            logger.warning("%s Trials go on until a result has it.", error)
 
     def progress(self, result: Mapping) -> float:
         """How far the run has come towards the nearest threshold, in [0, 1].
@@ -131,7 +125,7 @@ class ThresholdStopper(Stopper):
 
     def _fraction(self, result: Mapping, key: str, threshold: float) -> float:
         value = lookup(result, key)
-        if value is None or math.isnan(value):
+        if not is_number(value):
             return 0.0
         start = self._first.setdefault(key, value if "return" in key or "reward" in key else 0.0)
         if value >= threshold:
@@ -206,6 +200,9 @@ class TimeoutStopper(Stopper):
 
     def set_state(self, state: float | None) -> None:
         self._used_before_s, self._begin = state or 0.0, None
+
+    def add_time(self, seconds: float) -> None:
+        self._used_before_s += seconds
 
     def __str__(self):
         return f"timeout of {self._timeout_s:g} s"
@@ -324,6 +321,10 @@ class CombinedStopper(Stopper):
         return next(filter(None, reasons), None)
 
     @property
+    def result_keys(self) -> list[str]:
+        return [key for stopper in self._stoppers for key in stopper.result_keys]
+
+    @property
     def time_limit_s(self) -> float | None:
         return min((limit for stopper in self._stoppers if (limit := stopper.time_limit_s) is not None), default=None)
 
@@ -336,6 +337,10 @@ class CombinedStopper(Stopper):
     def set_state(self, state: list | None) -> None:
         for stopper, own in zip(self._stoppers, state or ()):
             restore(stopper, own)
+
+    def add_time(self, seconds: float) -> None:
+        for stopper in self._stoppers:
+            stopper.add_time(seconds)
 
     def __str__(self):
         return " or ".join(map(str, self._stoppers))

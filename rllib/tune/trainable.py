@@ -206,7 +206,8 @@ class Trainable:
         return {**metadata, "kind": "path", "path": inside}
 
     def restore(self, checkpoint_path: str | Path) -> None:
-        """Continues from a directory that `save` wrote."""
+        """Continues from a directory that `save` wrote, or from one of its files."""
+        checkpoint_path = checkpoints.checkpoint_of(checkpoint_path)
         metadata = checkpoints.read_metadata(checkpoint_path)
         if metadata.get("kind") == "dict":
             self.load_checkpoint(checkpoints.read_dict(checkpoint_path))
@@ -307,7 +308,7 @@ class FunctionTrainable(Trainable):
 
     def restore(self, checkpoint_path: str | Path) -> None:
         super().restore(checkpoint_path)
-        self._restored = str(checkpoint_path)
+        self._restored = str(checkpoints.checkpoint_of(checkpoint_path))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         if self._session is not None and not self._session.stop(_STOP_FUNCTION_S):
@@ -350,6 +351,11 @@ class AlgorithmTrainable(Trainable):
         self.check_settings(config)
         self.algorithm = self.algorithm_class(dict(config))
         self.algorithm.directory = Path(self.logdir)
+
+    @property
+    def seed(self) -> int:
+        """Of everything random; drawn, where the configuration has none."""
+        return self.algorithm.seed
 
     @classmethod
     def check_settings(cls, config: Mapping[str, Any]) -> None:

@@ -116,7 +116,7 @@ def _caller(function):
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # of C
-        return functools.partial(_call, function, True, False, False)
+        return functools.partial(_call, function, True, False, False, {})
     named = {parameter.name: parameter for parameter in parameters}
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     positional = [p.name for p in named.values() if p.kind in by_position and p.default is p.empty]
@@ -132,16 +132,17 @@ def _caller(function):
             f"also takes {more}. Use tune.with_parameters({_name_of(function)}, ...) for them."
         )
     takes_config = bool(needed) or any(p.kind is p.VAR_POSITIONAL for p in named.values()) or "config" in named
-    return functools.partial(_call, function, takes_config, wants_reporter, wants_checkpoint)
+    # A default of the function's own holds until there is a checkpoint.
+    must_be_given = wants_checkpoint and named["checkpoint_dir"].default is inspect.Parameter.empty
+    without = {"checkpoint_dir": None} if must_be_given else {}
+    return functools.partial(_call, function, takes_config, wants_reporter, wants_checkpoint, without)
 
 
-def _call(function, takes_config, wants_reporter, wants_checkpoint, config, restored):
+def _call(function, takes_config, wants_reporter, wants_checkpoint, without_checkpoint, config, restored):
     arguments = [config] if takes_config else []
-    more = {}
     if wants_reporter:
         arguments.append(StatusReporter())
-    if wants_checkpoint:
-        more["checkpoint_dir"] = restored
+    more = {"checkpoint_dir": restored} if wants_checkpoint and restored is not None else without_checkpoint
     return function(*arguments, **more)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rllib.result import ByAllNames, Result, as_result
 from rllib.runs.files import flatten
 from rllib.tune.resources import Resources
 
@@ -28,12 +29,15 @@ class TrialCheckpoint:
     Attributes:
         name: of the directory, inside the trial's.
         iteration: training_iteration at which it was made.
-        metrics: the numbers of the trial's last result then, by "a/b" path.
+        metrics: the numbers of the trial's last result then, by "a/b" path or a name of later versions.
     """
 
     name: str
     iteration: int
     metrics: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.metrics = ByAllNames(self.metrics)
 
 
 class MetricAnalysis:
@@ -125,6 +129,7 @@ class Trial:
         num_failures: how often it has failed.
         stopped_by: why it ended, for people; None while it runs, and if the trainable itself was done.
         pid: of its process, while it runs.
+        seed: that an algorithm has drawn, since the configuration has none; params.json has it.
     """
 
     trial_id: str
@@ -145,6 +150,7 @@ class Trial:
     stopped_by: str | None = None
     pid: int | None = None
     hostname: str = ""
+    seed: int | None = None
 
     def __post_init__(self):
         self.experiment_tag = _tag(self.index, self.evaluated_params)
@@ -177,8 +183,8 @@ class Trial:
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
-        """Metric -> statistic -> value, over all its results."""
-        return self.analysis.stats
+        """Metric, by any of its names -> statistic -> value, over all its results."""
+        return ByAllNames(self.analysis.stats)
 
     @property
     def checkpoint(self) -> TrialCheckpoint | None:
@@ -214,7 +220,7 @@ class Trial:
 
     def take(self, result: dict[str, Any]) -> None:
         """Adds a result: it is the last one now, and its numbers, by "a/b" path, are in the statistics."""
-        self.last_result = result
+        self.last_result = as_result(result)
         numbers = {
             key: value
             for key, value in flatten(result)
@@ -229,10 +235,16 @@ class Trial:
         for result in results:
             self.take({**result, "config": self.config})
 
+    def is_done(self) -> None:
+        """No result comes after its last one."""
+        self.last_result = Result({**self.last_result, "done": True})
+
     def settle(self) -> None:
         """Packs what stays in memory of a trial that has ended. Equal keys of results become one string."""
         self.analysis.settle()
-        self.last_result = {sys.intern(key) if type(key) is str else key: v for key, v in self.last_result.items()}
+        self.last_result = Result(
+            {sys.intern(key) if type(key) is str else key: value for key, value in self.last_result.items()}
+        )
 
     def __str__(self):
         return self.name

@@ -1,5 +1,6 @@
 """The process of a trial: an actor that makes, steps, saves and ends the trainable."""
 
+import functools
 import os
 import socket
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from rllib.tune import session
 from rllib.tune.session import TrialContext
+from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trial_checkpoint import remove_temporaries
 
 
@@ -28,14 +30,35 @@ class Definition:
     chdir_to_trial_dir: bool
 
 
+def _unless_it_failed(method):
+    """The call, unless an earlier one of the trial has raised: then None, as the driver asks no more for answers.
+
+    Calls are sent ahead of answers: a step of what was not made would raise an error of its own, and a checkpoint of
+    what has failed would be wrong.
+    """
+
+    @functools.wraps(method)
+    def call(self, *arguments):
+        if self._has_failed:
+            return None
+        try:
+            return method(self, *arguments)
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    return call
+
+
 class TrialActor:
-    """Runs one trial; with `reset`, one after the other."""
+    """Runs one trial; with `reset`, one after the other. When a call has raised, later ones but `close` do nothing."""
 
     def __init__(self, driver_pid: int):
         self._shares_process = os.getpid() == driver_pid  # the runtime's local engine
         self._trainable = None
-        self._moves = False
+        self._moves = self._has_failed = False
 
+    @_unless_it_failed
     def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; returns process and host."""
         if not self._shares_process:
@@ -50,8 +73,9 @@ class TrialActor:
         self._trainable = definition.trainable_class(config, context)
         if restore:
             self._trainable.restore(restore)
-        return {"pid": os.getpid(), "hostname": socket.gethostname()}
+        return self._identity()
 
+    @_unless_it_failed
     def step(self) -> tuple[dict, str | None]:
         """One result, and the path of a checkpoint that came with it."""
         if self._shares_process:  # between two steps it is the user's script again
@@ -64,14 +88,17 @@ class TrialActor:
         path = self._trainable.take_reported() if hasattr(self._trainable, "take_reported") else None
         return result, path
 
+    @_unless_it_failed
     def save(self, path: str) -> str:
         """Writes a checkpoint; returns where it is."""
         return self._trainable.save(path)
 
+    @_unless_it_failed
     def export(self, formats: list[str]) -> dict[str, str]:
         """Exports the trainable into the trial's directory; returns format -> path."""
         return self._trainable.export_model(formats)
 
+    @_unless_it_failed
     def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
         """Switches to another trial and returns process and host; None if the trainable cannot."""
         self._move(context.trial_dir)
@@ -84,7 +111,12 @@ class TrialActor:
         trainable._count_from()
         if restore:
             trainable.restore(restore)
-        return {"pid": os.getpid(), "hostname": socket.gethostname()}
+        return self._identity()
+
+    def _identity(self) -> dict:
+        """Process and host, and the seed of an algorithm."""
+        seed = self._trainable.seed if isinstance(self._trainable, AlgorithmTrainable) else None
+        return {"pid": os.getpid(), "hostname": socket.gethostname(), "seed": seed}
 
     def _move(self, directory: str) -> None:
         """Makes the trial's directory the working directory; what could be imported still can be."""

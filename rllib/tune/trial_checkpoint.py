@@ -122,11 +122,17 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
     return target
 
 
+def checkpoint_of(path: str | Path) -> Path:
+    """The checkpoint directory in which a path lies, of a file that `save_checkpoint` wrote, say; else the path."""
+    path = Path(path).expanduser().absolute()
+    return next((place for place in (path, *path.parents) if (place / METADATA).is_file()), path)
+
+
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """What `.tune.json` holds; {} where there is none."""
     try:
         return msgspec.convert(json_object(read_inside(path, METADATA)), _Metadata)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (DamagedFileError, msgspec.ValidationError) as error:
         raise DamagedFileError(f"the checkpoint {path} is damaged: {METADATA}: {error}") from None

@@ -15,7 +15,7 @@ def write_config(trial: Trial) -> None:
     """params.json for people and other programs, params.pkl with what JSON cannot hold."""
     directory = Path(trial.logdir)
     directory.mkdir(parents=True, exist_ok=True)
-    write_params(directory, trial.config)
+    write_params(directory, trial.config if trial.seed is None else {**trial.config, "seed": trial.seed})
     (directory / "params.pkl").write_bytes(cloudpickle.dumps(trial.config))
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from rllib.errors import DamagedFileError
 from rllib.foreign_files import inside, printable
+from rllib.result import as_result
 from rllib.tune.journal_values import written
 from rllib.tune.resources import Resources
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, MetricAnalysis, Trial, TrialCheckpoint
@@ -150,7 +151,7 @@ def apply_record(
         trial.stopped_by = record.get("stopped_by")
         trial.error = record.get("error") and printable(record["error"])
         if "last_result" in record:
-            trial.last_result = {**record["last_result"], "config": trial.config}
+            trial.last_result = as_result({**record["last_result"], "config": trial.config})
         if "metric_analysis" in record:
             trial.analysis = MetricAnalysis()
             trial.analysis._stats = record["metric_analysis"]

@@ -20,14 +20,18 @@ time, the process is ended and the trial gets its status. Schedulers command tri
 
 import itertools
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rllib.result import Result
 from rllib.tune import instructions, stoppers
+from rllib.tune.checks import NotANumberError, check_key
 from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.reporters import AUTOMATIC_KEYS
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_records import (
     checkpoint_record,
@@ -49,6 +53,8 @@ INTERRUPTED_CLOSE_S = 2.5
 GRACE_S = 5.0
 # Number of trials that are made before they can start, so that tables show what is to come.
 _PENDING_AHEAD = 8
+# As in Ray: with 1, keys that the first result lacks are waited for.
+_NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
 _DOING = {"start": "its setup", "step": "a step", "save": "saving", "close": "its cleanup"}
 
 
@@ -126,6 +132,7 @@ class Trials:
         self._takeovers: dict[str, list[tuple[Trial, Trial, dict]]] = {}  # who saves itself -> what waits for that
         self._exhausted = False  # the searcher suggests no more
         self._is_closing = False  # nothing starts any more
+        self._names_checked = False  # of what stop, metric and checkpoints ask of results
         self._warned: set[str] = set()
 
     def take(self) -> list:
@@ -150,10 +157,11 @@ class Trials:
         """All that searcher, scheduler and stopper know."""
         return {**self.verdicts.get_state(), "stopper": stoppers.saved(self._spec.stop)}
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `get_state` was called."""
+    def set_state(self, state: Mapping[str, Any], since_s: float = 0.0) -> None:
+        """Goes on where `get_state` was called, `since_s` seconds before the experiment was broken off."""
         self.verdicts.set_state(state)
         stoppers.restore(self._spec.stop, state.get("stopper"))
+        self._spec.stop.add_time(since_s)
 
     def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
         """Takes in a trial of the journal.
@@ -187,8 +195,14 @@ class Trials:
         stopper = self._spec.stop
         for trial in [trial for trial in self.waiting.values() if trial.last_result]:
             before = stoppers.saved(stopper)
-            reached = stopper.reached(trial.trial_id, trial.last_result)
-            stoppers.restore(stopper, before)
+            try:
+                self.verdicts.check_type(trial.last_result)
+                reached = stopper.reached(trial.trial_id, trial.last_result)
+            except NotANumberError as error:
+                self._fail(trial, error)
+                continue
+            finally:
+                stoppers.restore(stopper, before)
             decision = "CONTINUE" if reached else self._decision(trial, trial.last_result, is_new=False)
             if reached or decision == "STOP":
                 self._finish(trial, TERMINATED, reached or "the scheduler")
@@ -400,31 +414,63 @@ class Trials:
         getattr(self, f"_on_{running.calls.popleft()}")(running, answer)
 
     def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
-        running.trial.pid, running.trial.hostname = answer["pid"], answer["hostname"]
+        trial = running.trial
+        trial.pid, trial.hostname = answer["pid"], answer["hostname"]
+        if answer.get("seed") is not None and trial.config.get("seed") is None:
+            trial.seed = answer["seed"]
+            self._do(instructions.WriteConfig(trial))
         self._do(instructions.Tell("on_trial_start", running.trial))
 
     def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial
         if result.get("no_report"):  # a function has returned nothing
-            trial.last_result = {**trial.last_result, "done": True}
+            trial.is_done()
             if checkpoint:
                 self._take_checkpoint(trial, checkpoint)
             self._complete(running, None)
             return
         result["config"] = trial.config
         trial.take(result)
+        result = trial.last_result  # by all its names, whatever is asked of it from now on
         self._do(instructions.WriteResult(trial, result))
+        self._check_names(result)
         self.verdicts.see(result)
         if checkpoint:
             self._take_checkpoint(trial, checkpoint)
         self._do(instructions.Tell("on_trial_result", trial, {"result": result}))
         if running.ending is not None:
             return
-        reached = self._spec.stop.reached(trial.trial_id, result)
+        try:
+            self.verdicts.check_type(result)
+            reached = self._spec.stop.reached(trial.trial_id, result)
+        except NotANumberError as error:
+            self._leave(running)
+            self._fail(trial, error)
+            return
         if result.get("done") or reached:
             self._complete(running, reached)
         else:
             self._follow(running, self._decision(trial, result))
+
+    def _check_names(self, result: Result) -> None:
+        """With the first result: keys that no result has are a mistake, for which trials might run for ever.
+
+        A key that an earlier driver has seen need not be in this one.
+        """
+        if self._names_checked or (result.get("done") and not set(result) - AUTOMATIC_KEYS):
+            return
+        self._names_checked = True
+        for what, key in self._spec.result_keys():
+            try:
+                check_key(result, key, what)
+            except ValueError as error:
+                if any(key in trial.metric_analysis for trial in self.trials):
+                    continue
+                if os.environ.get(_NOT_STRICT, "0") == "0":
+                    raise ValueError(
+                        f"{error} Report a key that comes later from the beginning on, as NaN, or set {_NOT_STRICT}=1."
+                    ) from None
+                self._warn_once(key, f"{error} Trials go on until a result has it.")
 
     def _decision(self, trial: Trial, result: dict, is_new: bool = True) -> str:
         """What searcher and scheduler decide, or have decided; the journal has the result before they hear of it."""
@@ -487,7 +533,7 @@ class Trials:
     def _complete(self, running: Running, reason: str | None) -> None:
         """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
         trial = running.trial
-        trial.last_result = {**trial.last_result, "done": True}
+        trial.is_done()
         if self._is_function and reason is None:
             running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
             self._bury(running)
@@ -566,18 +612,26 @@ class Trials:
         if running is None:
             return
         self._leave(running)
-        trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
-        self._do(instructions.WriteError(trial))
         allowed = self._spec.failures.max_failures
-        if running.ending is None and (allowed < 0 or trial.num_failures <= allowed):
+        if running.ending is None and (allowed < 0 or trial.num_failures < allowed):
+            self._note_failure(trial, exception, text)
             logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
                            trial.num_failures, allowed if allowed >= 0 else "any number of",
                            trial.checkpoint.name if trial.checkpoint else "the beginning",
                            text.splitlines()[-1])  # fmt: skip
             self._do(instructions.RollBack(trial))
             return
+        self._fail(trial, exception, text)
+
+    def _fail(self, trial: Trial, exception: BaseException, text: str = "") -> None:
+        """A trial that has no process fails for good."""
+        self._note_failure(trial, exception, text or f"{type(exception).__name__}: {exception}")
         self.first_failed = self.first_failed or trial
         self._finish(trial, ERROR, "an error")
+
+    def _note_failure(self, trial: Trial, exception: BaseException, text: str) -> None:
+        trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
+        self._do(instructions.WriteError(trial))
 
     # ------------------------------------------------------------------ what schedulers see
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rllib.runs.files import lookup
+from rllib.tune.checks import number_in
 from rllib.tune.schedulers.base import FIFOScheduler
 from rllib.tune.trial import ERROR, Trial
 
@@ -76,6 +77,15 @@ class Verdicts:
         """The trial goes on from another one's checkpoint, at this iteration."""
         self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
         self._behind.discard(trial.trial_id)
+
+    def check_type(self, result: Mapping) -> None:
+        """Refuses a result in which the metric is something else than a number.
+
+        Raises:
+            NotANumberError: then neither searcher nor scheduler hear of it.
+        """
+        if self._metric is not None:
+            number_in(result, self._metric, f"the metric {self._metric!r}")
 
     def see(self, result: Mapping) -> None:
         """Any result of the experiment: notes whether it has the metric."""

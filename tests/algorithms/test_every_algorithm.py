@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 import rllib
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
-from rllib.metrics import RESULT_KEYS
+from rllib.result import RESULT_KEYS
 from tests.envs import BoundedAction, ConstantReward
 
 # What makes an iteration short, where an algorithm has the setting.

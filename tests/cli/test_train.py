@@ -136,8 +136,11 @@ def test_ray_style_files_are_understood(rllib_command, behaviour, tmp_path):
     )
     assert rllib_command("train", "-f", "ray.yaml").exit_code == 0
     assert behaviour["configs"][0].settings["num_workers"] == 1
-    assert "cartpole-ppo exists already" in rllib_command("train", "file", "ray.yaml").stderr
-    assert (tmp_path / "results" / "cartpole-ppo").is_dir()
+    assert rllib_command("train", "file", "ray.yaml").exit_code == 0, "it can be run again"
+    directories = [path.name for path in (tmp_path / "results").iterdir()]
+    assert len(directories) == 2 and all(re.match(r"cartpole-ppo_\d{4}-\d\d-\d\d_", name) for name in directories)
+    assert rllib_command("train", "-f", "ray.yaml", "--name", "mine").exit_code == 0
+    assert (tmp_path / "results" / "mine").is_dir()
 
 
 def test_a_run_has_one_directory(rllib_command, tmp_path):

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rllib.cli import command as rllib_command
 from rllib.cli.spec import is_search, load_spec
 from rllib.cli.tune import _settings, _spec, parse_range
 from rllib.tune.analysis import ExperimentAnalysis
@@ -34,9 +36,25 @@ def test_a_grid_and_a_range_on_the_command_line(tmp_path):
     assert found.returncode == 0, found.stderr
     assert "Using FIFO scheduling algorithm." in found.stdout and "rllib evaluate" in found.stdout
     trials = ExperimentAnalysis(tmp_path / "results" / "x").trials
-    assert [trial.config["gamma"] for trial in trials] == [0.95, 0.99]
+    assert [(trial.config["gamma"], trial.config["seed"]) for trial in trials] == [(0.95, 1), (0.99, 1)]
     assert all(1e-5 <= trial.config["lr"] <= 1e-2 and trial.config["num_sgd_iter"] == 1 for trial in trials)
     assert all(trial.last_result["training_iteration"] == 2 and trial.checkpoint for trial in trials)
+
+
+@pytest.mark.parametrize("words, seeds", [((), [3, 4]), (("seed=7",), [7, 7])])
+def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
+    settings = _settings(("PPO", "CartPole-v1", *words), None, False, {"seed": 3, "trials": 2})
+    spec = _spec(settings, tmp_path, resume=False, quiet=True)
+    spec.search_alg.set_search_properties(None, None, spec.config, num_samples=2)
+    assert [spec.search_alg.suggest(str(number))["seed"] for number in range(2)] == seeds
+
+
+def test_a_failure_is_told_in_a_line(tmp_path):
+    found = rllib_tune(tmp_path, "PPO", "NoSuchEnv-v1", *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
+    (line,) = [line for line in found.stderr.splitlines() if line.startswith("Error: TuneError: 1 of 1 trials failed")]
+    assert found.returncode == 1 and "x/PPO_NoSuchEnv-v1_0/error.txt: " in line and "NoSuchEnv" in line
+    assert "Traceback" not in found.stderr and "Unhandled" not in found.stderr
+    assert "Traceback" in (tmp_path / "results/x/PPO_NoSuchEnv-v1_0/error.txt").read_text()
 
 
 def test_a_file(tmp_path):
@@ -91,7 +109,7 @@ EXAMPLES = sorted((ROOT / "tuned_examples" / "tune").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_say_a_whole_search(path, tmp_path):
-    settings = _settings((), f"tune/{path.stem}", False, {})
+    settings = _settings((), load_spec(path), False, {})
     spec = _spec(settings, tmp_path, resume=False, quiet=True)
     assert spec.num_samples > 1 and spec.stop and holds_domains(spec.config)
     assert callable(spec.scheduler.on_trial_result) or isinstance(spec.scheduler, str)
@@ -126,7 +144,8 @@ def test_a_search_in_rays_form_runs_under_train(tmp_path):
     found = run_rllib(tmp_path, "train", "-f", "ray.yaml", "gamma=0.8", "--stop", "iterations=2", "-q")
     assert found.returncode == 0, found.stderr
     assert "settings    lr=" in found.stdout
-    trials = ExperimentAnalysis(tmp_path / "results" / "cartpole-ppo").trials
+    (directory,) = (tmp_path / "results").glob("cartpole-ppo_*")
+    trials = ExperimentAnalysis(directory).trials
     assert [(trial.config["lr"], trial.config["gamma"]) for trial in trials] == [(0.001, 0.8), (0.0001, 0.8)]
     assert [trial.last_result["training_iteration"] for trial in trials] == [2, 2]
 
@@ -148,9 +167,48 @@ def test_which_files_are_searches(tmp_path, content, searches):
     assert is_search(load_spec(tmp_path / "x.yaml")) is searches
 
 
-def test_a_file_of_several_experiments_names_them(tmp_path):
+SEVERAL = """
+first: {run: PPO, env: CartPole-v1, stop: &once {training_iteration: 1}, config: &small {num_workers: 0,
+  train_batch_size: 200, sgd_minibatch_size: 100, num_sgd_iter: 1}, pass_criteria: {episode_reward_mean: 150}}
+second: {run: PPO, env: CartPole-v1, stop: *once, config: {<<: *small, lr: {grid_search: [0.01, 0.001]}}}
+third: {run: PPO, env: CartPole-v1, stop: *once, config: *small, local_dir: null}
+"""
+
+
+def test_the_experiments_of_a_file_run_one_after_the_other(tmp_path):
+    (tmp_path / "x.yaml").write_text(SEVERAL.replace(", local_dir: null", ""))
+    found = run_rllib(tmp_path, "train", "-f", "x.yaml", "-q", "gamma=0.9")
+    assert found.returncode == 0, found.stderr
+    directories = sorted((tmp_path / "results").iterdir())
+    assert [path.name.partition("_")[0] for path in directories] == ["first", "second", "third"]
+    assert [(path / "run.json").exists() for path in directories] == [True, False, True]
+    assert [trial.config["gamma"] for trial in ExperimentAnalysis(directories[1]).trials] == [0.9, 0.9]
+
+
+@pytest.mark.parametrize("content, arguments, message", [
+    (SEVERAL, [], "x.yaml: third: unknown key 'local_dir'"),
+    (SEVERAL.replace("local_dir", "stopp"), [], "Did you mean 'stop'"),
+    (SEVERAL.replace(", local_dir: null", ""), ["--name", "mine"], "holds 3 experiments, which cannot have one --name"),
+])  # fmt: skip
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_of_several_experiments_none_runs_if_one_is_wrong(tmp_path, command, content, arguments, message):
+    (tmp_path / "x.yaml").write_text(content)
+    found = CliRunner().invoke(rllib_command, [command, "-f", str(tmp_path / "x.yaml"), *arguments])
+    assert found.exit_code == 2 and message in found.output.replace("\n", " ")
+    assert not (tmp_path / "results").exists()
+
+
+def test_known_keys_are_listed_once(tmp_path):
+    (tmp_path / "x.yaml").write_text("{zzz: 1}")
+    with pytest.raises(ValueError, match="Known are: ") as caught:
+        load_spec(tmp_path / "x.yaml")
+    known = str(caught.value).partition("Known are: ")[2].rstrip(".").split(", ")
+    assert len(known) == len(set(known)) > 20
+
+
+def test_where_one_experiment_is_needed_several_are_refused(tmp_path):
     (tmp_path / "x.yaml").write_text("a: {run: PPO, env: E}\nb: {run: DQN, env: E}\n")
-    with pytest.raises(ValueError, match=r"x\.yaml holds 2 experiments: a, b\. Use a file for each"):
+    with pytest.raises(ValueError, match=r"x\.yaml holds 2 experiments, and here one is needed"):
         load_spec(tmp_path / "x.yaml")
 
 

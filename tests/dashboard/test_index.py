@@ -259,6 +259,20 @@ def test_trials_of_tune(results):
     assert [(each["key"], each["value"], each["differs"]) for each in described["config"]] == [("x", 1, None)]
 
 
+def _return(config):
+    tune.report(episode_reward_mean=config["x"])
+
+
+def test_trials_compared_by_a_name_of_later_versions(results):
+    metric = "env_runners/episode_return_mean"
+    tune.run(_return, config={"x": 2.0}, metric=metric, name="search", storage_path=results, verbose=0)
+    index = Index(results)
+    index.refresh()
+    (run,) = index.runs.values()
+    assert (run.row["metric"], run.row["best"], run.row["last"], run.row["spark"]) == (metric, 2.0, 2.0, [2.0])
+    assert metric in describe(run)["metrics"]
+
+
 @pytest.fixture
 def experiment(results):
     """An experiment whose journal is written by hand, open as long as the test."""

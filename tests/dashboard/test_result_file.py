@@ -86,6 +86,15 @@ def test_keys_are_names_or_paths(tmp_path):
     assert rows[1, 3] == 3.0 and np.isnan(rows[1, 0]) and np.isnan(rows[2]).all()
 
 
+def test_keys_are_names_of_later_versions_too(tmp_path):
+    path = tmp_path / "result.json"
+    learner = {"default_policy": {"learner_stats": {"entropy": 0.5}}}
+    path.write_text(_line(episode_reward_mean=2, info={"learner": learner}) + _line(**{"env_runners/num_episodes": 3}))
+    keys = ["env_runners/episode_return_mean", "learners/__all_modules__/entropy", "env_runners/num_episodes"]
+    rows = np.array(_all(ResultFile(path, keys)))
+    np.testing.assert_array_equal(rows, [[2.0, 0.5, np.nan], [np.nan, np.nan, 3.0]])
+
+
 def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path):
     path = tmp_path / "result.json"
     path.write_text("".join(_line(a=n, training_iteration=n) for n in range(1, 6)))

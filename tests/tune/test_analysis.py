@@ -210,3 +210,55 @@ def test_configurations_by_directory(either):
     assert either.get_all_configs()[best] == {"a": 2, "net": {"width": 64}}
     assert either.get_all_configs(prefix=True)[best]["config/a"] == 2
     assert either.stats()["status"] == {"TERMINATED": 3}
+
+
+# ---------------------------------------------------------------------- names of later versions
+
+LATER = "env_runners/episode_return_mean"
+
+
+class Returns(tune.Trainable):
+    """Reports returns under the name that algorithms store them under."""
+
+    def step(self):
+        return {"episode_reward_mean": self.config["a"] - (self.iteration - 1) ** 2}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {}
+
+
+class Listens(tune.Callback):
+    def __init__(self):
+        self.heard = []
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.heard.append(result[LATER])
+
+
+def test_every_reader_of_results_takes_the_names_of_later_versions(two_cpus, tmp_path, capsys):
+    listens = Listens()
+    live = tune.run(
+        Returns, config={"a": tune.grid_search([1.0, 2.0])}, metric=LATER, mode="max", scheduler="median_stopping",
+        stop=lambda trial_id, result: result["env_runners"]["episode_return_mean"] < result["config"]["a"] - 3,
+        checkpoint_freq=1, keep_checkpoints_num=1, checkpoint_score_attr=LATER, callbacks=[listens],
+        storage_path=tmp_path, verbose=1, tensorboard=False, progress_reporter=tune.CLIReporter(max_report_frequency=0),
+    )  # fmt: skip
+    assert len(listens.heard) == 8 and f"{LATER}=-2" in capsys.readouterr().out
+    for analysis in (live, ExperimentAnalysis(live.experiment_path)):
+        best = analysis.best_trial
+        assert best.config["a"] == 2.0
+        assert analysis.get_best_config(metric="sampler_results/episode_reward_mean") == best.config
+        assert analysis.best_result["env_runners"]["episode_return_mean"] == -2
+        assert analysis.results[best.trial_id][LATER] == -2
+        assert best.metric_analysis[LATER]["max"] == 2.0
+        assert analysis.best_checkpoint.path.endswith("checkpoint_000002")
+        assert [value for _, value in analysis.get_trial_checkpoints_paths(best)] == [2.0, -2.0]
+        assert list(analysis.dataframe()[LATER]) == [-3.0, -2.0]
+        assert list(analysis.dataframe(LATER, "max")[LATER]) == [1.0, 2.0]
+        assert list(analysis.best_dataframe[LATER]) == [1.0, 2.0, 1.0, -2.0]
+        (result, _) = sorted(ResultGrid(analysis), key=lambda result: result.metrics[LATER], reverse=True)
+        assert result.metrics["env_runners"]["episode_return_mean"] == -2.0
+        assert ResultGrid(analysis).get_best_result().path == result.path
+        assert [metrics[LATER] for _, metrics in result.best_checkpoints] == [2.0, -2.0]
+    with pytest.raises(ValueError, match=r"no result has the metric 'env_runners/episode_return_men'"):
+        live.get_best_trial("env_runners/episode_return_men")

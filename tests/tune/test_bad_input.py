@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,10 @@ import pytest
 from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.build_experiment import check_spec
+from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.searchers.base import Searcher
+from rllib.tune.trainables import resolve_trainable
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -60,9 +62,42 @@ def test_a_trials_directory_stays_in_the_experiments(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
 
 
-def test_an_unknown_setting_of_an_algorithm_names_the_nearest(run):
-    with pytest.raises(TypeError, match=r"'num_worker'.*num_workers"):
-        run("PPO", config={"env": "CartPole-v1", "num_worker": 1})
+@pytest.mark.parametrize("config, error, message", [
+    ({"num_worker": 1}, TypeError, r"'num_worker'.*num_workers"),
+    ({"num_worker": tune.grid_search([0, 1])}, TypeError, r"'num_worker'.*num_workers"),
+    ({"lr": "abc"}, ValueError, r"lr='abc' must be a number"),
+    ({"lr": "abc", "gamma": tune.uniform(0.9, 1)}, ValueError, r"lr='abc' must be a number"),
+    ({"train_batch_size": 10, "lr": tune.uniform(0, 1)}, ValueError, r"sgd_minibatch_size=128 must be at most train_b"),
+])  # fmt: skip
+def test_settings_of_an_algorithm_that_no_trial_can_have(run, tmp_path, config, error, message):
+    with pytest.raises(error, match=message):
+        run("PPO", config={"env": "CartPole-v1", **config})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("settings, is_told", [
+    ({"num_samples": 2}, True),
+    ({"num_samples": 2, "config": {"lr": tune.grid_search([1, 2])}}, True),
+    ({"num_samples": 2, "config": {"lr": tune.uniform(0, 1)}}, False),
+    ({"config": {"seed": tune.grid_search([1, 2])}}, False),
+    ({"num_samples": 2, "scheduler": "pbt"}, False),
+    ({}, False),
+])  # fmt: skip
+def test_trials_that_would_repeat_one_another_are_told(caplog, settings, is_told):
+    config = {"env": "CartPole-v1", "seed": 3, **settings.pop("config", {})}
+    check_spec(ExperimentSpec(trainable="PPO", config=config, **settings), resolve_trainable("PPO"))
+    assert ("num_samples=2 runs the same trials again" in caplog.text) == is_told
+
+
+@pytest.mark.parametrize("config", [
+    {"train_batch_size": 10, "sgd_minibatch_size": tune.grid_search([5, 10])},
+    {"timesteps_per_batch": tune.grid_search([300, 600]), "num_sgd_iter": 1},
+    {"training": {"train_batch_size": tune.grid_search([300, 600])}},
+    {"num_workers": tune.grid_search([0]), "model": {"fcnet_hiddens": tune.grid_search([[8], [16]])}},
+])  # fmt: skip
+def test_settings_that_a_search_draws_are_not_judged_before(config):
+    config = {"env": "CartPole-v1", "num_workers": 0, **config}
+    check_spec(ExperimentSpec(trainable="PPO", config=config), resolve_trainable("PPO"))
 
 
 @pytest.mark.parametrize("space, message", [
@@ -94,12 +129,35 @@ def test_a_mode_that_is_missing_is_max_where_nothing_was_searched_by_it(run):
     assert analysis.get_best_trial("loss", "min").config == {"a": 1.0}
 
 
-def test_a_metric_that_no_result_has_lists_those_that_there_are(run, caplog):
-    analysis = run(reports, config=SPACE, metric="lose", mode="min")
-    assert re.search(r"have no metric 'lose'; they have: .*\bloss\b", caplog.text)
-    with pytest.raises(ValueError, match=r"no result has the metric 'lose'. Did you mean loss\?"):
-        analysis.best_trial  # noqa: B018
-    assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
+def for_ever(config):
+    while True:
+        tune.report(loss=1.0)
+
+
+@pytest.mark.parametrize("names", [{"metric": "lose"}, {"stop": {"lose": 1}}])
+def test_a_key_that_no_result_has_ends_the_experiment_at_the_first(run, names):
+    with pytest.raises(ValueError, match=r"the results have no lose. Did you mean loss\? They have: .*\bloss\b"):
+        run(for_ever, config=SPACE, **names)
+
+
+@pytest.mark.parametrize("names, what", [
+    ({"metric": "env_runner/episode_return_mean"}, "metric"),
+    ({"stop": {"env_runner/episode_return_mean": 1}}, "stop"),
+    ({"checkpoint_score_attr": "min-env_runner/episode_return_mean", "keep_checkpoints_num": 1}, "checkpoint_score"),
+])  # fmt: skip
+def test_a_key_that_no_algorithm_reports_is_refused_before_anything_starts(run, tmp_path, names, what):
+    with pytest.raises(ValueError, match=rf"^{what}.*no result has 'env_runner/epi.*Did you mean env_runners"):
+        run("PPO", config={"env": "CartPole-v1"}, **names)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_metric_of_a_wrong_type_fails_its_trial_alone(run):
+    how = tune.grid_search(["a word", 2.0])
+    analysis = run(lambda config: {"score": config["how"]}, config={"how": how}, stop={"score": 1.0}, metric="score",
+                   raise_on_failed_trial=False)  # fmt: skip
+    assert [trial.status for trial in analysis.trials] == ["ERROR", "TERMINATED"]
+    assert "must be a number in the results, but it is 'a word'" in analysis.trials[0].error
+    assert analysis.best_config == {"how": 2.0}
 
 
 def test_nan_is_reported_and_never_wins(run):

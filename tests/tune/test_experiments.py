@@ -136,8 +136,51 @@ def test_class_with_underscore_methods(run):
     (trial,) = run(OldCounter, checkpoint_freq=1, keep_checkpoints_num=2).trials
     assert trial.last_result["value"] == 4
     assert [c.iteration for c in trial.checkpoints] == [3, 4]
-    again = run(OldCounter, restore=f"{trial.logdir}/checkpoint_000003").trials[0]
-    assert [line["value"] for line in lines(again)] == [4]
+    checkpoint = f"{trial.logdir}/checkpoint_000003"
+    for path in (checkpoint, *map(str, Path(checkpoint).glob("*"))):  # Ray 0.8 gave the file's path
+        again = run(OldCounter, restore=path).trials[0]
+        assert [line["value"] for line in lines(again)] == [4]
+    with pytest.raises(ValueError, match=r"restore must be a path that exists, but got .*checkpoint_7"):
+        run(OldCounter, restore=f"{trial.logdir}/checkpoint_7")
+
+
+def with_a_default(config, checkpoint_dir="of my own"):
+    tune.report(got=Path(checkpoint_dir).name)
+    with tune.checkpoint_dir(step=1) as directory:
+        Path(directory, "x").touch()
+    tune.report(got=Path(checkpoint_dir).name)
+
+
+def test_a_default_of_checkpoint_dir_holds_until_there_is_a_checkpoint(run):
+    (trial,) = run(with_a_default).trials
+    assert [line["got"] for line in lines(trial)] == ["of my own"] * 2
+    (again,) = run(with_a_default, restore=trial.checkpoint_path(trial.checkpoint)).trials
+    assert [line["got"] for line in lines(again)] == ["checkpoint_000002"] * 2
+    (bound,) = run(tune.with_parameters(with_a_default, checkpoint_dir="given")).trials
+    assert [line["got"] for line in lines(bound)] == ["given"] * 2
+
+
+class Scored(Counter):
+    """Its value goes up and down."""
+
+    def step(self):
+        return {"score": [3.0, 9.0, 5.0, 7.0, 1.0, float("nan"), 6.0, 2.0][self.iteration]}
+
+
+@pytest.mark.parametrize(
+    "settings, kept",
+    [
+        ({"keep_checkpoints_num": 1, "checkpoint_score_attr": "score"}, [2, 8]),
+        ({"keep_checkpoints_num": 2, "checkpoint_score_attr": "score"}, [2, 4, 8]),
+        ({"keep_checkpoints_num": 1, "checkpoint_score_attr": "min-score"}, [5, 8]),
+        ({"keep_checkpoints_num": 2, "checkpoint_score_attr": "score", "checkpoint_score_order": "min"}, [5, 8]),
+        ({"keep_checkpoints_num": 2}, [7, 8]),
+    ],
+)
+def test_the_best_checkpoints_are_kept_beside_the_newest(run, settings, kept):
+    (trial,) = run(Scored, checkpoint_freq=1, stop={"training_iteration": 8}, **settings).trials
+    assert [c.iteration for c in trial.checkpoints] == kept
+    assert sorted(int(path.name[-6:]) for path in Path(trial.logdir).glob("checkpoint_*")) == kept
 
 
 def with_checkpoint_dir(config, checkpoint_dir=None):
@@ -357,9 +400,10 @@ def test_unknown_trainable_names_the_nearest():
 
 
 def test_a_metric_that_no_result_has(run):
-    analysis = run(by_track, config={"a": 1}, metric="mean_lost")
+    with pytest.raises(ValueError, match=r"the results have no mean_lost. Did you mean mean_loss\?"):
+        run(by_track, config={"a": 1}, metric="mean_lost")
     with pytest.raises(ValueError, match=r"no result has the metric 'mean_lost'. Did you mean mean_loss\?"):
-        analysis.best_config  # noqa: B018
+        run(by_track, config={"a": 1}).get_best_config("mean_lost")
 
 
 def test_nan_is_never_the_best(run):

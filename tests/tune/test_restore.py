@@ -131,12 +131,14 @@ class LargeTimeout(tune.TimeoutStopper):
         super().__init__(600)
         self.path = path
 
-    def set_state(self, state):
-        super().set_state(state)
+    def add_time(self, seconds):
+        super().add_time(seconds)
         self.path.write_text(str(self.get_state()))
 
 
-def test_a_restored_tuner_has_what_is_left_of_its_timeout(tmp_path):
+@pytest.mark.parametrize("share", [0, 1e9], ids=["the state is written after every result", "it is so slow: only once"])
+def test_a_restored_tuner_has_what_is_left_of_its_timeout(tmp_path, monkeypatch, share):
+    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", share)
     path = broken_off(tmp_path, stop=[LargeTimeout(tmp_path / "used_s"), {"training_iteration": 5}])
     (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert result.metrics["training_iteration"] == 5 and float((tmp_path / "used_s").read_text()) > 0

@@ -219,6 +219,8 @@ def test_the_space_is_left_as_it_was():
         (lambda: _configs({"a": {"grid_search": []}}), "a: .*draws nothing"),
         (lambda: _configs({"a": {"grid_search": [1], "b": 2}}), "grid_search must be alone"),
         (lambda: _configs({"a": tune.choice([tune.grid_search([1])])}), "cannot stand in an option"),
+        (lambda: _configs({"a": tune.sample_from(lambda spec: tune.grid_search([1]))}), "^a: sample_from returned"),
+        (lambda: _configs({"a": lambda spec: {"b": [tune.grid_search([1])]}}), "Put the grid into the config"),
         (lambda: _configs({"a": lambda spec: spec.config.b, "b": lambda spec: spec.config.a}), "wait for one another"),
         (lambda: _configs({"a": lambda spec: spec.config.bb, "b": 1}), "there is no bb"),
     ],

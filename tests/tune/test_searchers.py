@@ -7,6 +7,7 @@ import pytest
 from rllib import tune
 from rllib.tune.searchers import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
 from rllib.tune.searchers.base import announce_search
+from rllib.tune.searchers.seeded import Seeded
 
 SPACE = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5), "fixed": 3}
 
@@ -49,6 +50,35 @@ def test_basic_variant_starts_with_the_points():
     searcher = BasicVariant(points_to_evaluate=[{"x": 1}, {"x": 2, "m/y": 3}], random_state=0)
     configs = _play(_begun(searcher, {"x": tune.uniform(0, 9), "m": {"y": tune.randint(0, 9)}}, num_samples=3), 9, len)
     assert len(configs) == 3 and configs[0]["x"] == 1 and configs[1] == {"x": 2, "m": {"y": 3}}
+
+
+def test_a_point_leaves_its_grid_open():
+    space = {"a": tune.grid_search([1, 2]), "b": tune.grid_search([1, 2, 3]), "c": tune.uniform(0, 1)}
+
+    def play(num_samples, **settings):
+        points = [{"a": 9}, {"b": 2}]
+        searcher = _begun(BasicVariant(points, random_state=0, **settings), space, num_samples=num_samples)
+        configs = _play(searcher, 20, lambda config: 0)
+        assert num_samples == -1 or searcher.total_samples == len(configs)
+        return configs
+
+    cells = [(config["a"], config["b"]) for config in play(3)]
+    assert cells == [(9, 1), (9, 2), (9, 3), (1, 2), (2, 2), *((a, b) for b in (1, 2, 3) for a in (1, 2))]
+    assert [(config["a"], config["b"]) for config in play(1)] == cells[:3]
+    assert len(play(-1)) == 20
+    assert len({config["c"] for config in play(3)}) == 11
+    assert len({config["c"] for config in play(3, constant_grid_search=True)}) == 3
+
+
+@pytest.mark.parametrize("inner", [lambda: BasicVariant(random_state=0), lambda: ConcurrencyLimiter(BasicVariant(), 9)])
+def test_every_sample_has_its_seed_and_the_cells_of_a_grid_share_it(inner):
+    space = {"a": tune.grid_search([1, 2]), "b": tune.uniform(0, 1)}
+    searcher = _begun(Seeded(inner(), 7), space, num_samples=3)
+    assert [config["seed"] for config in _play(searcher, 3, lambda config: 0)] == [7, 7, 8]
+    resumed = _begun(Seeded(inner(), 7), space, num_samples=3)
+    resumed.set_state(searcher.get_state())
+    configs = _play(resumed, 9, lambda config: 0)
+    assert [(config["a"], config["seed"]) for config in configs] == [(2, 8), (1, 9), (2, 9)]
 
 
 def test_basic_variant_waits_for_its_limit():

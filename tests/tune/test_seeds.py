@@ -1,5 +1,8 @@
 """The Tune programs of the source documents, with other import lines and small numpy models."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -49,6 +52,7 @@ def test_simple_corridor_of_seed_000():
     assert trial.name == "PPO_SimpleCorridor_0"
     assert trial.last_result["timesteps_total"] == 800 and trial.last_result["num_healthy_workers"] == 1
     assert trial.checkpoint.iteration == 2
+    assert json.loads((Path(trial.logdir) / "params.json").read_text())["seed"] == trial.seed > 0, "it was drawn"
     loaded = ExperimentAnalysis(analysis.experiment_path, default_metric="episode_reward_mean", default_mode="max")
     assert loaded.best_checkpoint.path == trial.checkpoint_path(trial.checkpoint)
     from rllib import Algorithm

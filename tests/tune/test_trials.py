@@ -1,15 +1,18 @@
 """What becomes of trials, decided without processes, files and clocks: random events, and what holds after each."""
 
 import random
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rllib.tune.experiment_spec import CheckpointConfig, ExperimentSpec
 from rllib.tune.resources import Resources
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
 from rllib.tune.searchers import Searcher
-from rllib.tune.stoppers import make_stopper
+from rllib.tune.stoppers import TimeoutStopper, make_stopper
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_records import apply_record
 from rllib.tune.trials import CLOSE_S, GRACE_S, Trials
@@ -215,8 +218,78 @@ def test_checkpoints_that_are_too_many_are_removed_and_never_the_newest():
     world = World(num_samples=1, stop={"training_iteration": 6},
                   checkpoint_config=CheckpointConfig(2, "score", "min", checkpoint_frequency=1))  # fmt: skip
     (trial,) = world.run().trials.trials
-    assert [checkpoint.iteration for checkpoint in trial.checkpoints] == [1, 6]
-    assert len(world.removed) == 4
+    assert [checkpoint.iteration for checkpoint in trial.checkpoints] == [1, 2, 6]
+    assert len(world.removed) == 3
+
+
+@pytest.mark.parametrize("value", ["high", np.array([1.0]), [1.0], {"mean": 1.0}], ids=repr)
+@pytest.mark.parametrize("asked", [{"stop": {"score": 5}}, {"metric": "score"}, {"stop": [{"score": 5}]}])
+def test_what_is_no_number_fails_its_trial_alone_and_for_good(asked, value):
+    world = World(num_samples=2, max_failures=-1, **{"stop": {"training_iteration": 2}, **asked})
+    world.tick()
+    wrong, right = world.trials.trials
+    for trial in (wrong, right):
+        world.answer(trial)
+    world.answer(wrong, score=value)
+    world.run()
+    assert wrong.status == ERROR and "score" in wrong.error and "must be a number in the results" in wrong.error
+    assert right.status == TERMINATED and sorted(world.searcher.ended) == [wrong.trial_id, right.trial_id]
+    assert world.trials.verdicts.get_state()["verdicts"] == {}, "searcher and scheduler have not heard of it"
+
+
+@pytest.mark.parametrize("number", [int, float, np.int64, np.float32, np.array, Fraction, Decimal])
+def test_numbers_of_every_kind_are_compared(number, caplog):
+    world = World(num_samples=1, stop={"score": number(2)}, metric="score")
+    world.tick()
+    (trial,) = world.trials.trials
+    world.answer(trial)
+    for value in (1, 2):
+        world.answer(trial, score=number(value))
+    world.answer(trial)
+    assert trial.stopped_by == "score 2 >= 2" and not caplog.records
+    assert trial.metric_analysis["score"]["max"] == 2
+
+
+NAMES = [
+    {"stop": {"scor": 5}},
+    {"stop": [TimeoutStopper(1e9), {"scor": 5}]},
+    {"metric": "scor"},
+    {"checkpoint_score_attr": "min-scor"},
+]
+
+
+def first_result(names, **metrics):
+    world = World(num_samples=1, **names)
+    world.tick()
+    (trial,) = world.trials.trials
+    world.answer(trial)
+    world.answer(trial, **metrics)
+    return world
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_a_key_that_no_result_has_is_an_error_with_the_first(names, monkeypatch, caplog):
+    with pytest.raises(ValueError, match=r"results have no scor\. Did you mean score\?.* as NaN, or set TUNE_DISABLE"):
+        first_result(names)
+    first_result(names, scor=float("nan"))
+    first_result({key: "evaluation/scor" if isinstance(value, str) else {"evaluation/scor": 1, "info/x": 1}
+                  for key, value in names.items()})  # fmt: skip
+    assert not caplog.records
+    monkeypatch.setenv("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    first_result(names)
+    assert "Did you mean score?" in caplog.text and "Trials go on until a result has it" in caplog.text
+
+
+def test_a_key_that_results_have_at_times_may_be_absent_after_a_resume():
+    world = World(num_samples=0, stop={"at_times": 5})
+    trial = world.make_trial("x_0", 0, {"a": 1})
+    results = [{"training_iteration": 1, "at_times": 1}, {"training_iteration": 2}]
+    world.trials.take_up(trial, (results, [TrialCheckpoint("c", 2)]))
+    world.saved["x_0"] = {"c": 2}
+    world.tick()
+    for _ in range(2):
+        world.answer(trial)
+    assert trial.last_result["training_iteration"] == 3
 
 
 def test_a_trial_beyond_its_time_is_killed_and_one_that_ends_a_bit_late_is_not():

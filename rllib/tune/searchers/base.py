@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rllib.did_you_mean import did_you_mean
-from rllib.runs.files import encode, lookup, write_whole
-from rllib.tune.checks import check_mode
+from rllib.result import as_result, stored_names
+from rllib.runs.files import encode, write_whole
+from rllib.tune.checks import check_mode, number_in
 
 
 class Searcher:
@@ -138,24 +139,16 @@ def metric_value(result: Mapping, metric: str) -> float:
     Raises:
         ValueError: if the result has no such key, with the nearest and those it has; if it is no number.
     """
-    value = lookup(result, metric)
+    value = number_in(result, metric, f"The metric {metric!r}")
     if value is None:
         if _is_null(result, metric):
             return math.nan
         known = sorted(key for key in map(str, result) if key != "config")
         hint = did_you_mean(metric, known)
         raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {', '.join(known)}.")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"The metric {metric!r} must be a number in the results, but it is {value!r:.60}") from None
+    return float(value)
 
 
 def _is_null(result: Mapping, metric: str) -> bool:
     """A key that is there and says None: NaN, as JSON writes it."""
-    if metric in result:
-        return True
-    *way, last = metric.split("/")
-    for part in way:
-        result = result.get(part) if isinstance(result, Mapping) else None
-    return isinstance(result, Mapping) and last in result
+    return any(name in as_result(result) for name in (metric, *stored_names(metric)))

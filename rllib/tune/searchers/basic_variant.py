@@ -14,7 +14,8 @@ class BasicVariant(Searcher):
     """Every combination of the grids, num_samples times, with the rest drawn at random each time.
 
     Args:
-        points_to_evaluate: configurations (or the part of them that matters) to try first; each counts as a sample.
+        points_to_evaluate: configurations (or the part of them that matters) to try first; each counts as a sample,
+            with the whole grid that it leaves open.
         max_concurrent: how many trials run at most at once; 0: as many as fit.
         constant_grid_search: draw the same random values for all of the grid's combinations.
         random_state: seed; the same seed draws the same configurations. None: numpy's global generator decides.
@@ -38,6 +39,7 @@ class BasicVariant(Searcher):
         self._next = 0
         self._live: set[str] = set()
         self._space: SearchSpace | None = None
+        self._of_points: list[tuple[SearchSpace, int]] = []  # what each point leaves open, and its cell of the grid
         self._total: int | None = None
 
     def set_search_properties(self, metric, mode, config, num_samples: int = 1, **spec) -> bool:
@@ -45,11 +47,12 @@ class BasicVariant(Searcher):
         self._space = SearchSpace(config)
         if isinstance(num_samples, bool) or not isinstance(num_samples, int) or (num_samples < 1 and num_samples != -1):
             raise ValueError(f"num_samples={num_samples!r} draws nothing: give a number >= 1, or -1 for no end")
-        for point in self._points:
-            with_point(config, point)  # checks it
+        spaces = [SearchSpace(with_point(config, point)) for point in self._points]
         if num_samples != -1:
-            points = min(num_samples, len(self._points))
-            self._total = points + (num_samples - points) * self._space.grid_size
+            spaces = spaces[:num_samples]
+        self._of_points = [(space, cell) for space in spaces for cell in range(space.grid_size)]
+        if num_samples != -1:
+            self._total = len(self._of_points) + (num_samples - len(spaces)) * self._space.grid_size
         return True
 
     @property
@@ -66,10 +69,11 @@ class BasicVariant(Searcher):
             return None
         number, self._next = self._next, self._next + 1
         self._live.add(trial_id)
-        if number < len(self._points):
-            space = SearchSpace(with_point(self._space.config, self._points[number]))
-            return space.variant(number, f"point/{self._seed}")
-        return self._space.variant(number - len(self._points), self._seed, self.constant_grid_search)
+        if number < len(self._of_points):
+            space, cell = self._of_points[number]
+            first = number - cell if self.constant_grid_search else number
+            return space.variant(cell, f"point/{self._seed}/{first}", self.constant_grid_search)
+        return self._space.variant(number - len(self._of_points), self._seed, self.constant_grid_search)
 
     def on_trial_complete(self, trial_id, result=None, error=False) -> None:
         self._live.discard(trial_id)

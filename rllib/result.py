@@ -1,0 +1,204 @@
+"""A result by all its names: those that it is stored under (Ray 2.6's), "a/b" paths, and the names of later versions.
+
+`env_runners/...`, `learners/...` and the `sampler_results/...` copies are not stored, but found on access.
+`stored_names` says where; whatever reads results, their numbers or their files goes through it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rllib.did_you_mean import nearest
+from rllib.progress import result_table
+from rllib.sample_batch import DEFAULT_POLICY
+
+# Later versions' name of the only agent of an environment, and of all policies together.
+_AGENT, _ALL_POLICIES = "default_agent", "__all_modules__"
+# Ray 2.10+ name -> ours, under `env_runners`.
+_ENV_RUNNERS = {
+    "episode_return_mean": "episode_reward_mean",
+    "episode_return_min": "episode_reward_min",
+    "episode_return_max": "episode_reward_max",
+    "episode_len_mean": "episode_len_mean",
+    "episode_len_min": "episode_len_min",
+    "episode_len_max": "episode_len_max",
+    "num_episodes": "episodes_this_iter",
+    "num_episodes_lifetime": "episodes_total",
+    "num_env_steps_sampled": "num_env_steps_sampled_this_iter",
+    "num_env_steps_sampled_lifetime": "num_env_steps_sampled",
+}
+_ENV_RUNNERS |= {
+    f"{kind}/{one}": old
+    for kind_of, one in (("agent", _AGENT), ("module", DEFAULT_POLICY))
+    for kind, old in (
+        (f"{kind_of}_episode_returns_mean", "episode_reward_mean"),
+        (f"num_{kind_of}_steps_sampled", "num_env_steps_sampled_this_iter"),
+        (f"num_{kind_of}_steps_sampled_lifetime", "num_env_steps_sampled"),
+    )
+}
+# The same for `learners/<policy>`; unlisted statistics keep their names.
+_LEARNERS = {
+    "mean_kl_loss": "kl",
+    "curr_kl_coeff": "cur_kl_coeff",
+    "curr_entropy_coeff": "entropy_coeff",
+    "default_optimizer_learning_rate": "cur_lr",
+    "gradients_default_optimizer_global_norm": "grad_gnorm",
+    "gradients_policy_global_norm": "actor_grad_gnorm",
+    "gradients_qf_global_norm": "critics_grad_gnorm",
+    "entropy": "policy_entropy",
+    "td_error_mean": "mean_td_error",
+    "qf_mean": "mean_q",
+    "qf_min": "min_q",
+    "qf_max": "max_q",
+}
+# The same at the top.
+_TOP = {"num_env_steps_sampled_lifetime": "num_env_steps_sampled"}
+_SAMPLER_RESULTS = (
+    "episode_reward_mean", "episode_reward_max", "episode_reward_min", "episode_len_mean", "episodes_this_iter",
+    "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics", "sampler_perf",
+    "num_faulty_episodes",
+)  # fmt: skip
+# Top-level keys of results; "evaluation" only after an iteration with one. Callbacks may add more.
+RESULT_KEYS = frozenset((
+    "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "episode_len_min",
+    "episode_len_max", "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics",
+    "episode_media", "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
+    "timesteps_total", "timesteps_this_iter", "agent_timesteps_total", "num_steps_trained_this_iter",
+    "timesteps_since_restore", "num_env_steps_sampled", "num_env_steps_sampled_this_iter",
+    "num_env_steps_sampled_throughput_per_sec", "num_env_steps_trained", "num_env_steps_trained_this_iter",
+    "num_env_steps_trained_throughput_per_sec", "num_agent_steps_sampled", "num_agent_steps_sampled_this_iter",
+    "num_agent_steps_sampled_throughput_per_sec", "num_agent_steps_trained", "num_agent_steps_trained_this_iter",
+    "num_agent_steps_trained_throughput_per_sec", "counters", "num_training_step_calls_per_iteration", "info", "timers",
+    "sampler_perf", "training_iteration", "iterations_since_restore", "time_this_iter_s", "time_total_s",
+    "time_since_restore", "timestamp", "date", "pid", "hostname", "node_ip", "done", "num_healthy_workers",
+    "num_remote_worker_restarts", "num_in_flight_async_reqs", "fault_tolerance", "perf", "config", "evaluation",
+))  # fmt: skip
+_SECTIONS = ("env_runners", "sampler_results", "learners")
+# Further top-level keys, which a result computes on access.
+LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
+
+
+def stored_names(name: str) -> list[str]:
+    """The "a/b" paths at which a number of another name may be stored; [] of a name that is stored itself."""
+    if name.startswith("evaluation/"):
+        return [f"evaluation/{stored}" for stored in stored_names(name.removeprefix("evaluation/"))]
+    section, _, rest = name.partition("/")
+    if section == "env_runners" and rest in _ENV_RUNNERS:
+        return [_ENV_RUNNERS[rest]]
+    if section == "sampler_results" and rest.partition("/")[0] in _SAMPLER_RESULTS:
+        return [rest]
+    if section == "learners" and "/" in rest:
+        policy, _, statistic = rest.partition("/")
+        learner = f"info/learner/{DEFAULT_POLICY if policy == _ALL_POLICIES else policy}"
+        if statistic == "num_module_steps_trained":
+            return [f"{learner}/num_agent_steps_trained"]
+        return [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
+    return [_TOP[name]] if name in _TOP else []
+
+
+def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> None:
+    """Refuses a key that no result of an algorithm has, unless callbacks add it.
+
+    Args:
+        key: or an "a/b" path, of which the first part is looked at.
+        what: the setting.
+        short_names: that it takes as well.
+
+    Raises:
+        ValueError: with the nearest.
+    """
+    root, known = str(key).partition("/")[0], sorted(RESULT_KEYS | LATER_RESULT_KEYS)
+    if root not in known:
+        near = nearest(root, [*short_names, *known])
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        use = "".join(f"{name}, " for name in short_names) + ("or " if short_names else "")
+        raise ValueError(f"{what}: no result has {key!r}.{hint} Use {use}any key of the results.")
+
+
+class ByAllNames(dict[str, Any]):
+    """A dict by "a/b" path that also answers to the names of later versions."""
+
+    def __missing__(self, key):
+        for stored in stored_names(key) if isinstance(key, str) else ():
+            if dict.__contains__(self, stored):
+                return self[stored]
+        raise KeyError(key)
+
+    def get(self, key, default=None):
+        """As for a dict, other names included."""
+        try:
+            return self[key]
+        except (KeyError, TypeError):
+            return default
+
+    def __contains__(self, key):
+        missing = object()
+        return self.get(key, missing) is not missing
+
+
+class Result(ByAllNames):
+    """The dict that `train()` returns; it also accepts "a/b" paths and the names of later Ray versions as keys."""
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what one looks at first; `print` shows all."""
+        return f"{result_table(self)}<div>{len(self)} keys; <code>print(result)</code> shows all</div>"
+
+    def __missing__(self, key):
+        if key in _SECTIONS and (section := self._section(key)) is not None:
+            return section
+        if key in _TOP:
+            return self[_TOP[key]]
+        if isinstance(key, str) and "/" in key:
+            value = self
+            for part in key.split("/"):
+                if not isinstance(value, Mapping):
+                    raise KeyError(key)
+                value = value[part]
+            return value
+        raise KeyError(key)
+
+    def _section(self, name: str) -> dict | None:
+        """A dict that later versions have; None where nothing of it is known."""
+        if name == "env_runners":
+            return self._env_runners() or None
+        if name == "sampler_results":
+            return {name: self[name] for name in _SAMPLER_RESULTS if dict.__contains__(self, name)} or None
+        return self._learners() if dict.__contains__(self, "info") else None
+
+    def _env_runners(self) -> dict:
+        told: dict[str, Any] = {}
+        for new, old in _ENV_RUNNERS.items():
+            if dict.__contains__(self, old):
+                kind, _, one = new.partition("/")
+                told.setdefault(kind, {})[one] = self[old]
+        return {kind: values.get("", values) for kind, values in told.items()}
+
+    def _learners(self) -> dict:
+        learners = {}
+        info = self["info"]
+        for policy, of_policy in (info.get("learner", {}) if isinstance(info, Mapping) else {}).items():
+            stats = of_policy.get("learner_stats") if isinstance(of_policy, Mapping) else None
+            if not isinstance(stats, Mapping):
+                continue  # a trainable's own
+            later = {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
+            if "num_agent_steps_trained" in of_policy:
+                later["num_module_steps_trained"] = of_policy["num_agent_steps_trained"]
+            # There is only one policy.
+            learners[_ALL_POLICIES] = learners[policy] = stats | later
+        return learners
+
+    def by_all_names(self) -> Iterator[tuple[str, Any]]:
+        """Its items, and what it computes on access."""
+        for key, value in self.items():
+            yield key, dict(value.by_all_names()) if key == "evaluation" and isinstance(value, Result) else value
+        yield from ((key, self[key]) for key in sorted(LATER_RESULT_KEYS) if not dict.__contains__(self, key)
+                    and key in self)  # fmt: skip
+
+
+def as_result(result: Mapping[str, Any]) -> Result:
+    """A result of any trainable, also one that was read from a file, by all its names."""
+    if isinstance(result, Result):
+        return result
+    evaluation = result.get("evaluation")
+    if isinstance(evaluation, Mapping) and not isinstance(evaluation, Result):
+        return Result({**result, "evaluation": Result(evaluation)})
+    return Result(result)

@@ -36,8 +36,9 @@ from rllib.dashboard.series import Sparkline
 from rllib.progress import mean_rate
 from rllib.runs.files import UNREADABLE, is_number, lookup
 from rllib.tune.experiment import lock_held
+from rllib.tune.states import ERROR, RUNNING, TERMINATED
 from rllib.tune.stoppers import threshold_reached
-from rllib.tune.trial import ERROR, RUNNING, TERMINATED, Trial
+from rllib.tune.trial import Trial
 
 RESULTS = "result.json"
 _FILES = (RESULTS, SPEC, "error.txt", "params.json")

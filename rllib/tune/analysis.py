@@ -15,7 +15,8 @@ from rllib.runs.files import flatten, is_number, lookup, read_results, settings_
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_journal
 from rllib.tune.plots import plot, read_runs
-from rllib.tune.trial import ERROR, TERMINATED, Trial
+from rllib.tune.states import ERROR, TERMINATED
+from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import Checkpoint
 
 _SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")

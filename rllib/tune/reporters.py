@@ -17,7 +17,8 @@ from typing import Any
 from rllib.progress import in_notebook
 from rllib.runs.files import is_number, lookup
 from rllib.tune.experiment_callbacks import Callback
-from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+from rllib.tune.trial import Trial
 
 _ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)
 _DEFAULT_COLUMNS = {

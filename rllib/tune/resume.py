@@ -15,7 +15,8 @@ from rllib.result import as_result
 from rllib.runs.files import read_results
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.journal_values import ValueReader, code_not_loaded
-from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.states import ERROR, PENDING, RUNNING, TERMINATED
+from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import holds_pickle
 from rllib.tune.trial_files import roll_back, start_over
 from rllib.tune.trial_records import apply_record

@@ -7,8 +7,9 @@ from rllib.progress import counted
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.build_experiment import check_spec, prepare
 from rllib.tune.experiment_spec import Experiment, ExperimentSpec, experiments_of, make_spec, takes_settings
+from rllib.tune.states import ERROR
 from rllib.tune.trainables import resolve_trainable
-from rllib.tune.trial import ERROR, Trial
+from rllib.tune.trial import Trial
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,7 @@ from typing import Any
 from rllib.result import ByAllNames, Result, as_result
 from rllib.runs.files import flatten
 from rllib.tune.resources import Resources
-
-PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
-FINISHED = (TERMINATED, ERROR)
+from rllib.tune.states import FINISHED, PENDING
 
 # Of a directory's name; file systems take 255 bytes, and paths of 4096 hold a few levels more.
 _LONGEST_NAME = 120

@@ -11,7 +11,8 @@ from rllib.foreign_files import inside, printable
 from rllib.result import as_result
 from rllib.tune.journal_values import written
 from rllib.tune.resources import Resources
-from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, MetricAnalysis, Trial, TrialCheckpoint
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+from rllib.tune.trial import MetricAnalysis, Trial, TrialCheckpoint
 
 
 def trial_record(trial: Trial) -> dict[str, Any]:

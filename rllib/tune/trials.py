@@ -32,7 +32,8 @@ from rllib.tune import instructions, stoppers
 from rllib.tune.checks import NotANumberError, check_key
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.reporters import AUTOMATIC_KEYS
-from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+from rllib.tune.trial import Trial, TrialCheckpoint
 from rllib.tune.trial_records import (
     checkpoint_record,
     config_record,

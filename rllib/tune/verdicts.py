@@ -6,7 +6,8 @@ from typing import Any
 from rllib.runs.files import lookup
 from rllib.tune.checks import number_in
 from rllib.tune.schedulers.base import FIFOScheduler
-from rllib.tune.trial import ERROR, Trial
+from rllib.tune.states import ERROR
+from rllib.tune.trial import Trial
 
 
 class Verdicts:

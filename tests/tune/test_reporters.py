@@ -15,7 +15,8 @@ from rich.console import Console
 
 from rllib.tune import reporters
 from rllib.tune.reporters import CLIReporter, JupyterNotebookReporter, LiveReporter, TrialEndLines, make_reporter
-from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.states import ERROR, PENDING, RUNNING, TERMINATED
+from rllib.tune.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 STATUS = {"scheduler": "FIFOScheduler", "used": {"CPU": 4.0}, "total": {"CPU": 4.0}, "directory": "/r/my_experiment",

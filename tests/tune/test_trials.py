@@ -12,8 +12,9 @@ from rllib.tune.experiment_spec import CheckpointConfig, ExperimentSpec
 from rllib.tune.resources import Resources
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
 from rllib.tune.searchers import Searcher
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 from rllib.tune.stoppers import TimeoutStopper, make_stopper
-from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.trial import Trial, TrialCheckpoint
 from rllib.tune.trial_records import apply_record
 from rllib.tune.trials import CLOSE_S, GRACE_S, Trials
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from rllib.tune.checks import check_mode
 from rllib.tune.searchers.base import joined_objective, metric_value
-from rllib.tune.trial import PENDING
+from rllib.tune.states import PENDING
 
 
 class Runner(Protocol):

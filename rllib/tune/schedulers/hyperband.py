@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from rllib.progress import counted
 from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
-from rllib.tune.trial import PENDING
+from rllib.tune.states import PENDING
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 The limit is what two bare processes reach with a pair of PUSH/PULL sockets over ipc: a byte there and back, and for the
 calls in flight pickled messages, since a call without its values in a pickle is none. Calls in flight carry a number
-each, and once a list, since the runtime packs the former alone (runtime/engines/zeromq/packed.py).
+each, and once a list, since the runtime packs the former alone (runtime/engines/zeromq/transport/packed.py).
 """
 
 import os

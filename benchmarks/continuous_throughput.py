@@ -30,7 +30,7 @@ LABELS = {"sbx": "SBX", "sb3": "SB3"}
 
 def build(name: str, environment: str, workers: int, cores: int, fragment: int = 1, sample_async: bool = False):
     """The algorithm with one environment, in this process or in each worker, and this many cores for updates."""
-    from rllib.algorithms.registry import get_algorithm_config
+    from rllib.algorithms.base.registry import get_algorithm_config
 
     noise = {"type": "GaussianNoise", "random_timesteps": LEARNING_STARTS, "stddev": 0.1}
     explored = {"exploration_config": noise} if name in ("TD3", "DDPG") else {}

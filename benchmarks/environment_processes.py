@@ -37,7 +37,7 @@ class Screens(gymnasium.Env):
 
 def ours(env, env_config: dict, count: int):
     from rllib.env import make_stream, resolve
-    from rllib.env.vectorized import AsyncFactory
+    from rllib.env.factories.vectorized import AsyncFactory
 
     stream = make_stream(AsyncFactory(resolve(env)), num_envs=count, seeds=list(range(count)), env_config=env_config)
     row = stream.new_row()

@@ -36,7 +36,7 @@ RENORM = {"weight": "scale", "bias": "bias", "running_mean": "ra_mean", "running
 
 def build(name: str, environment: str):
     """The algorithm, with a replay of 1000 steps."""
-    from rllib.algorithms.registry import get_algorithm_config
+    from rllib.algorithms.base.registry import get_algorithm_config
 
     targets = {} if name == "CrossQ" else {"tau": TAU}
     algo = (

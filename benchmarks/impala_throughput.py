@@ -17,7 +17,7 @@ BATCH = 500
 
 def build(name: str, envs: int):
     """IMPALA or APPO with so many environments a worker."""
-    from rllib.algorithms.registry import get_algorithm_config
+    from rllib.algorithms.base.registry import get_algorithm_config
 
     return (
         get_algorithm_config(name)

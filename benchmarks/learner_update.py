@@ -17,10 +17,10 @@ from measure import Rounds, Row, alternate, arguments, machine, table
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 

@@ -177,7 +177,7 @@ class Outcome:
 def train(name: str, seed: int) -> Outcome:
     """Train the gate's example to its end and evaluate it."""
     import runtime
-    from rllib.algorithms.registry import get_algorithm_config
+    from rllib.algorithms.base.registry import get_algorithm_config
     from rllib.cli.spec import find_file, load_spec, make_spec
 
     gate = GATES[name]

@@ -1,7 +1,7 @@
 """PPO with action masks on CartPole-v1, sampling and training, beside MaskablePPO: environment steps a second.
 
 Eight environments x 128 steps an iteration in the driver, 4 epochs over them in minibatches of 256, two 64x64 tanh
-towers. At every step one of each pair of actions is illegal, at random (rllib/env/masked_tasks.py).
+towers. At every step one of each pair of actions is illegal, at random (rllib/env/tasks/masked.py).
 """
 
 from measure import alternate, arguments, machine, peer_side, rows, table
@@ -14,7 +14,7 @@ def build():
 
     return (
         PPOConfig()
-        .environment("rllib.env.masked_tasks:MaskedCartPole")
+        .environment("rllib.env.tasks.masked:MaskedCartPole")
         .rollouts(num_rollout_workers=0, num_envs_per_worker=ENVS, rollout_fragment_length=FRAGMENT)
         .training(train_batch_size=BATCH, sgd_minibatch_size=256, num_sgd_iter=4, model={"fcnet_hiddens": [64, 64]})
         .build()

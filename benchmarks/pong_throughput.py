@@ -18,7 +18,7 @@ PPO_FRAGMENT = 128
 
 def build(name: str, env: str, envs: int, batch: int):
     """IMPALA or APPO with this number of environments in one worker."""
-    from rllib.algorithms.registry import get_algorithm_config
+    from rllib.algorithms.base.registry import get_algorithm_config
 
     return (
         get_algorithm_config(name)

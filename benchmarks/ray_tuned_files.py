@@ -230,7 +230,7 @@ FILES = {
         },
     ),
     "r2d2/stateless-cartpole-r2d2": File(
-        "R2D2", "rllib.env.memory_tasks:CartPoleNoVel", 150, 1_000_000,
+        "R2D2", "rllib.env.tasks.memory:CartPoleNoVel", 150, 1_000_000,
         {
             "framework": "torch", "num_workers": 0,
             "replay_buffer_config": {

@@ -18,8 +18,8 @@ import random
 import statistics
 import time
 
-from rllib.tune.domains import choice, loguniform, randint, uniform
-from rllib.tune.searchers import create_searcher
+from rllib.tune.search import create_searcher
+from rllib.tune.search.domains import choice, loguniform, randint, uniform
 
 _HARTMANN_ALPHA = (1.0, 1.2, 3.0, 3.2)
 _HARTMANN_A = (

@@ -13,7 +13,7 @@ from measure import Row, alternate, arguments, machine, table
 from ppo_throughput import training_rate
 
 from rllib import PPOConfig
-from rllib.env.torch_cartpole import TorchCartPole
+from rllib.env.tasks.torch_cartpole import TorchCartPole
 
 FRAGMENT, EPOCHS, MINIBATCHES = 32, 4, 8
 

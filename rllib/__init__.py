@@ -2,17 +2,17 @@
 
 import importlib
 
-from rllib.algorithms.registry import ALGORITHMS, absent
+from rllib.algorithms.base.registry import ALGORITHMS, absent
 from rllib.did_you_mean import missing
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that `import rllib` stays quick and never brings in torch.
 _LAZY = {
-    "Algorithm": "rllib.algorithms.algorithm",
-    "AlgorithmConfig": "rllib.algorithms.algorithm_config",
+    "Algorithm": "rllib.algorithms.base.algorithm",
+    "AlgorithmConfig": "rllib.algorithms.base.config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
-    "ModelCatalog": "rllib.models.model_catalog",
+    "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
@@ -21,10 +21,10 @@ _LAZY = {
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
     "make_multi_callbacks": "rllib.evaluation.callbacks",
-    "register_action_dist": "rllib.models.registry",
-    "register_env": "rllib.env.registry",
-    "register_model": "rllib.models.registry",
-    "register_wrapper": "rllib.env.wrappers",
+    "register_action_dist": "rllib.models.distributions.names",
+    "register_env": "rllib.env.factories.registry",
+    "register_model": "rllib.models.distributions.names",
+    "register_wrapper": "rllib.env.factories.wrapped",
 }
 # Each algorithm's class and its config, PPO and PPOConfig.
 for _name, _module in ALGORITHMS.items():

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rllib.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint, read_manifest
 from rllib.losses.returns import gae
-from rllib.models.buffers import BuffersByRows
-from rllib.models.cuda import memory_of, why_no_cuda
-from rllib.models.kernels import use_one_blas_thread
-from rllib.models.masks import no_choice, without_choice
+from rllib.models.arithmetic.buffers import BuffersByRows
+from rllib.models.arithmetic.cuda import memory_of, why_no_cuda
+from rllib.models.arithmetic.kernels import use_one_blas_thread
+from rllib.models.observations.masks import no_choice, without_choice
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
@@ -33,6 +32,7 @@ from rllib.sample_batch import (
     Column,
     SampleBatch,
 )
+from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint, read_manifest
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
@@ -259,7 +259,7 @@ class Policy:
         """
         import torch
 
-        from rllib.models.torch_network import DeviceNetwork
+        from rllib.models.dense.in_torch import DeviceNetwork
 
         if torch.device(device).type == "cuda" and (reason := why_no_cuda()) is not None:
             raise ValueError(f"num_gpus_per_worker is set, but {reason}. Use .resources(num_gpus_per_worker=0).")
@@ -642,7 +642,7 @@ class Policy:
         return state
 
     def action_values(self, observations: np.ndarray):
-        """Action values (models/q_values.py: QBatch) of observations [B, *shape] as stored."""
+        """Action values (models/distributions/q_values.py: QBatch) of observations [B, *shape] as stored."""
         return self.distribution.at(_kept(self.network.forward(self.encode(observations))[0]))
 
     def values(self, observations: np.ndarray, state: np.ndarray | None = None) -> np.ndarray:

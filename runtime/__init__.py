@@ -22,7 +22,6 @@ if sys.platform != "linux":
     raise ImportError(f"the runtime needs Linux, and this is {sys.platform!r}; use a container, or WSL on Windows")
 
 from . import errors, exceptions
-from .actors import ActorHandle, exit_actor, get_actor, method
 from .api import (
     as_completed,
     available_resources,
@@ -40,8 +39,9 @@ from .api import (
     wait,
 )
 from .errors import *  # noqa: F403
-from .generators import DynamicObjectRefGenerator, ObjectRefGenerator
-from .refs import ObjectRef
+from .remote.actors import ActorHandle, exit_actor, get_actor, method
+from .remote.generators import DynamicObjectRefGenerator, ObjectRefGenerator
+from .remote.refs import ObjectRef
 from .session import init, is_initialized, shutdown
 
 __all__ = [

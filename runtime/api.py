@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from . import context
-from .actors import ActorHandle, RemoteClass
+from .calls.options import ActorOptions, TaskOptions, default_num_returns, updated
 from .errors import GetTimeoutError, SessionClosedError
-from .functions import RemoteFunction
-from .generators import ObjectRefGenerator
-from .options import ActorOptions, TaskOptions, default_num_returns, updated
-from .refs import ObjectRef
+from .remote.actors import ActorHandle, RemoteClass
+from .remote.functions import RemoteFunction
+from .remote.generators import ObjectRefGenerator
+from .remote.refs import ObjectRef
 from .runtime_context import RuntimeContext
 from .session import engine
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from .errors import TaskError
 from .pickling import Pickler
-from .refs import SessionBound
+from .remote.refs import SessionBound
 
 TRACEBACK_CHARACTERS = 100_000  # a recursion error of long lines must not fill the store
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .actors import ActorHandle
+    from .remote.actors import ActorHandle
     from .scheduling import Placement
 
 

@@ -9,7 +9,7 @@ from . import context
 from .errors import SessionClosedError
 
 if TYPE_CHECKING:
-    from .refs import ObjectRef
+    from .remote.refs import ObjectRef
 
 GROUP_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 WAIT_S = 30

@@ -13,9 +13,10 @@ import platform
 import threading
 from dataclasses import replace
 
-from . import context, machine
+from . import context
+from .calls.options import check_name, check_quantity, check_resources, is_neutral
 from .engines.base import Engine, EngineConfig
-from .options import check_name, check_quantity, check_resources, is_neutral
+from .host import machine
 from .runtime_env import check_runtime_env, merged
 
 logger = logging.getLogger("runtime")

@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from rllib.checkpoint import MANIFEST
+from rllib.storage.checkpoint import MANIFEST
 
 
 def rewrite(checkpoint: Path, name: str, content: bytes) -> None:

@@ -22,11 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rllib import PPOConfig, checkpoint
-from rllib.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
+from rllib import PPOConfig
 from rllib.errors import CheckpointError
 from rllib.serving.loaded_policy import load_policy
-from rllib.tensor_file import TensorFile, tensors_of
+from rllib.storage import checkpoint
+from rllib.storage.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
+from rllib.storage.tensor_file import TensorFile, tensors_of
 from tests.damage import rewrite
 
 GOLDEN = Path(__file__).parent / "checkpoints" / "format_1"
@@ -179,7 +180,7 @@ def test_user_code_is_loaded_on_request_alone(tmp_path):
 
 def test_user_code_works_in_a_process_that_does_not_know_it(tmp_path):
     script = (
-        "from rllib.checkpoint import write_checkpoint\n"
+        "from rllib.storage.checkpoint import write_checkpoint\n"
         "class Env:\n    size = 5\n"
         f"write_checkpoint({str(tmp_path / 'c')!r}, {{'config.json': {{'env': Env}}}})"
     )
@@ -258,7 +259,7 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_checkpoint(tmp_path):
     path = tmp_path / "c"
     script = (
         "import itertools, numpy as np\n"
-        "from rllib.checkpoint import write_checkpoint\n"
+        "from rllib.storage.checkpoint import write_checkpoint\n"
         "for i in itertools.count():\n"
         f"    write_checkpoint({str(path)!r}, {{'a.json': {{'i': i}}, 'b.safetensors': {{'i': np.full(1000, i)}}}})\n"
         "    print(i, flush=True)"
@@ -451,7 +452,7 @@ def test_only_arrays_of_numbers_go_into_safetensors(tmp_path):
 
 def test_checkpoints_need_no_torch_and_no_gymnasium():
     code = (
-        "import sys; from rllib.checkpoint import read_checkpoint\n"
+        "import sys; from rllib.storage.checkpoint import read_checkpoint\n"
         f"read_checkpoint({str(GOLDEN)!r}, only='rng')\n"
         "print(sorted({'torch', 'gymnasium'} & sys.modules.keys()))"
     )

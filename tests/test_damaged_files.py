@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 
 import runtime
 from rllib import Algorithm, tune
-from rllib.checkpoint import read_checkpoint
 from rllib.cli import command
 from rllib.cli.failures import Mistake
 from rllib.cli.run_directory import RunDirectory
 from rllib.cli.spec import is_search, load_spec, make_spec
 from rllib.dashboard.journals import Experiment
-from rllib.foreign_files import printable
 from rllib.runs.files import read_results
 from rllib.serving.loaded_policy import load_policy
-from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.build_experiment import prepare
-from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.plots import read_runs
+from rllib.storage.checkpoint import read_checkpoint
+from rllib.storage.foreign_files import printable
+from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.results.plots import read_runs
+from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import create_scheduler
 from tests.damage import rewrite
 
@@ -122,7 +122,7 @@ def originals(tmp_path_factory):
         command, ["train", "PPO", "CartPole-v1", *words, *small, "--name", "r", "--results-dir", str(path), "-q"]
     )
     assert done.exit_code == 0, done.output
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor"])
     runner, _ = prepare(experiment(path))
     runner.run()
     # As a driver that was killed leaves it: one trial has not ended.

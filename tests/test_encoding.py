@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rllib.encoding import UserCode, decode, encode, import_path, importable_path, space_from_json, space_to_json
+from rllib.storage.encoding import (
+    UserCode,
+    decode,
+    encode,
+    import_path,
+    importable_path,
+    space_from_json,
+    space_to_json,
+)
 
 
 def through_json(value):
@@ -214,6 +222,6 @@ def test_an_unknown_kind_of_value_is_refused():
 
 
 def test_encoding_imports_no_gymnasium():
-    code = "from rllib.encoding import *; import sys; encode({'a': (1, max)}); print('gymnasium' in sys.modules)"
+    code = "from rllib.storage.encoding import *; import sys; encode({'a': (1, max)}); print('gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

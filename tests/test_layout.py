@@ -16,19 +16,19 @@ FLOORS = [
     [
         "rllib.did_you_mean",
         "rllib.errors",
-        "rllib.foreign_files",
+        "rllib.storage.foreign_files",
         "rllib.registered",
         "rllib.sample_batch",
         "rllib.schedules",
         "rllib.spans",
     ],
     ["rllib.models", "rllib.losses"],
-    ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding", "rllib.tensor_file"],
+    ["rllib.policy", "rllib.replay", "rllib.env", "rllib.storage.checkpoint", "rllib.storage.encoding", "rllib.storage.tensor_file"],
     [
         "rllib.metrics",
         "rllib.evaluation",
         "rllib.learners",
-        "rllib.profile",
+        "rllib.runs.profiling",
         "rllib.progress",
         "rllib.result",
         "rllib.runs",
@@ -41,18 +41,18 @@ FLOORS = [
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
-    "rllib.env.environment_process",
+    "rllib.env.streams.process",
     "rllib.evaluation.worker_set",
     "rllib.evaluation.aggregation",
     "rllib.evaluation.replay_shards",
-    "rllib.learners.learner_actor",
-    "rllib.learners.learner_group",
+    "rllib.learners.group.learner_actor",
+    "rllib.learners.group.learner_group",
     "rllib.tune",
 ]
 # What may import inside functions, and why.
 IMPORTS_LATE = {
     "runtime.engines.zeromq": "imports the driver, with numpy and zmq, while the node is starting",
-    "rllib.env.environment_process": "the runtime; settings are checked, and other environments made, without it",
+    "rllib.env.streams.process": "the runtime; settings are checked, and other environments made, without it",
 }
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
@@ -208,11 +208,11 @@ def test_help_of_train_loads_nothing_that_it_does_not_use():
 
 
 def test_a_worker_loads_nothing_that_it_does_not_use():
-    code = "import sys, rllib.evaluation.worker_set, runtime.engines.zeromq.worker; print(*sys.modules)"
+    code = "import sys, rllib.evaluation.worker_set, runtime.engines.zeromq.worker.process; print(*sys.modules)"
     loaded = set(subprocess.check_output([sys.executable, "-c", code], timeout=60, cwd=ROOT, text=True).split())
     assert not {name.partition(".")[0] for name in loaded} & LOADED_WHEN_USED
     assert not loaded & {"psutil", "email", "importlib.metadata"}, "of the driver"
-    assert not loaded & {"runtime.engines.zeromq.state", "runtime.engines.zeromq.entities"}, "of the node"
+    assert not loaded & {"runtime.engines.zeromq.node.state", "runtime.engines.zeromq.node.entities"}, "of the node"
 
 
 PUBLIC = ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "load_policy", "register_env"]

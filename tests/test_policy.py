@@ -4,10 +4,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rllib.models.catalog import policy_spec
-from rllib.models.encoders import BoxEncoder
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions.q_values import QValues
+from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.q_values import QValues
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 

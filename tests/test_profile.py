@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rllib import ApexDQNConfig, APPOConfig, DQNConfig, ESConfig, IMPALAConfig, PPOConfig
-from rllib.profile import DRIVER, Profile
+from rllib.runs.profiling import DRIVER, Profile
 from rllib.spans import IDLE, Lane
 from tests.envs import CountingEnv
 

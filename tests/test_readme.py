@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.cli import command
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +166,7 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["rllib", *words])
         monkeypatch.setattr(AlgorithmConfig, "build", begin)
-        monkeypatch.setattr("rllib.cli.tune.prepare", begin)
+        monkeypatch.setattr("rllib.cli.verbs.tune.prepare", begin)
         try:
             result = CliRunner().invoke(command, words)
         except Begun:

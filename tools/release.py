@@ -118,7 +118,7 @@ def wheel_problems(wheel: Path, files: list[str]) -> list[str]:
     problems += [f"{marker} is missing" for marker in ("rllib/py.typed", "runtime/py.typed") if marker not in names]
     if not any(name.endswith("licenses/LICENSE") for name in names):
         problems.append("LICENSE is missing")
-    if "rllib = rllib.cli:main" not in entry_points or "runtime = runtime.cli:main" not in entry_points:
+    if "rllib = rllib.cli:main" not in entry_points or "runtime = runtime.engines.zeromq.cli:main" not in entry_points:
         problems.append("the commands rllib and runtime are missing")
     return problems + metadata_problems(metadata)
 

@@ -1,7 +1,7 @@
 """sb3-contrib's MaskablePPO on CartPole-v1 with masks, sampling and training: environment steps a second.
 
 8 environments x 128 steps, 4 epochs, minibatches of 256, two 64x64 tanh towers (its default network). The environment
-is that of rllib/env/masked_tasks.py, with the mask as a method instead of a part of the observation.
+is that of rllib/env/tasks/masked.py, with the mask as a method instead of a part of the observation.
 """
 
 import argparse

@@ -13,10 +13,10 @@ import matplotlib
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.display import PanelDisplay
 from rllib.cli.spec import find_file, load_spec, make_spec
-from rllib.tune.stoppers import ThresholdStopper
+from rllib.tune.experiment.stoppers import ThresholdStopper
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt

@@ -11,14 +11,14 @@ from docstrings import as_markdown, prose, signature
 
 import rllib
 from rllib import cli, tune
-from rllib.algorithms import aliases
-from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.departures import departures
-from rllib.algorithms.exploration_config import KINDS
-from rllib.algorithms.registry import ALGORITHMS, algorithm_names, get_algorithm_class
-from rllib.algorithms.sections import SettingRow
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.exploration_config import KINDS
+from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algorithm_class
+from rllib.cli.departures import departures
+from rllib.config import aliases
+from rllib.config.sections import SettingRow
 from rllib.models import model_settings
-from runtime.cli import main as runtime_command
+from runtime.engines.zeromq.cli import main as runtime_command
 
 _WIDTH = 100
 _RUNTIME = (

@@ -10,11 +10,11 @@ Departures from the paper, see also losses/policy_gradient.py:
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib import sample_batch as sb
-from rllib.algorithms.actor_critic import ActorCriticConfig
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration_config import OF_NOVELTY
-from rllib.algorithms.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
-from rllib.algorithms.sections import at_least, section
+from rllib.algorithms.base.exploration_config import OF_NOVELTY
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
+from rllib.algorithms.families.on_policy import ActorCriticConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import at_least, section
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.losses.returns import standardized
 

@@ -21,11 +21,11 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.a2c import A2C, A2CConfig
-from rllib.algorithms.sections import at_least, section
+from rllib.config.sections import at_least, section
 from rllib.evaluation.rollout_worker import Gradient
 from rllib.learners.learner import Learner, make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.policy import Policy
 
 

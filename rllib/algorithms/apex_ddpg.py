@@ -12,11 +12,11 @@ RLlib's begin with i = 1, so that the first worker explores less.
 import dataclasses
 from typing import ClassVar, Self
 
-from rllib.algorithms.distributed_replay import DistributedReplay, DistributedReplayConfig
-from rllib.algorithms.off_policy_actor_critic import CRITICS
-from rllib.algorithms.sections import section
+from rllib.algorithms.families.distributed_replay import DistributedReplay, DistributedReplayConfig
+from rllib.algorithms.families.off_policy_actor_critic import CRITICS
 from rllib.algorithms.td3 import DDPG, DDPGConfig
-from rllib.evaluation.td_errors import ErrorsOfCritics
+from rllib.config.sections import section
+from rllib.evaluation.postprocess.td_errors import ErrorsOfCritics
 from rllib.policy import Snapshot
 
 

@@ -9,10 +9,10 @@ Departure from the paper: Adam instead of centred RMSprop.
 
 from typing import ClassVar, Self
 
-from rllib.algorithms.distributed_replay import DistributedReplay, DistributedReplayConfig
-from rllib.algorithms.q_learning import QLearning, QLearningConfig
-from rllib.algorithms.sections import section
-from rllib.evaluation.td_errors import ErrorsOfValues
+from rllib.algorithms.families.distributed_replay import DistributedReplay, DistributedReplayConfig
+from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
+from rllib.config.sections import section
+from rllib.evaluation.postprocess.td_errors import ErrorsOfValues
 
 
 class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):

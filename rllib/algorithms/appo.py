@@ -15,11 +15,11 @@ policy does by a standard deviation that grows until it overflows.
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from rllib.algorithms.actor_critic import KL_MARGIN, AdaptiveKL
+from rllib.algorithms.families.on_policy import KL_MARGIN, AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
-from rllib.algorithms.sections import above, at_least, between, section
+from rllib.config.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
-from rllib.learners.target_copy import TargetCopy
+from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatch

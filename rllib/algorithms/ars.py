@@ -11,10 +11,10 @@ reported rewards are raw, and without noise, as in ES.
 
 from typing import Annotated, Self
 
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.evolution import Evolution, EvolutionConfig
-from rllib.algorithms.sections import above, at_least, section
-from rllib.learners.optimizers import SGD
+from rllib.algorithms.families.evolution import Evolution, EvolutionConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import above, at_least, section
+from rllib.learners.updates.optimizers import SGD
 from rllib.losses.evolution import ars_coefficients
 
 _LINEAR = {"fcnet_hiddens": [], "output_layer_use_bias": False}

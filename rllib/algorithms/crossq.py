@@ -2,7 +2,7 @@
 
 Three changes to SAC (sac.py), all of which the paper needs:
 
-- critics and actor normalise what each of their layers reads (models/batch_renorm.py);
+- critics and actor normalise what each of their layers reads (models/dense/batch_renorm.py);
 - there are no target copies: values of (s, a) and of (s', a') come from one pass through the critics, which so are
   normalised by the statistics of both;
 - critics are wider, Adam forgets its mean gradient faster (beta1 = 0.5), and the actor and alpha move with every third
@@ -21,14 +21,14 @@ Losses are in losses/crossq.py, replay and updates in off_policy_actor_critic.py
 import dataclasses
 from typing import Annotated, ClassVar, Self
 
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.off_policy_actor_critic import REPLAY_OF_A_MILLION
+from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.sac import SAC, SACConfig
-from rllib.algorithms.sections import above, between, section
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.config.config_object import relation
+from rllib.config.sections import above, between, section
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.losses.loss import LossOverModules
-from rllib.models.batch_renorm import MOST_BATCHES, BatchRenorm
+from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy

@@ -17,10 +17,10 @@ off_policy.py.
 
 from typing import Any, ClassVar, Self
 
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.off_policy import REPLAY_DEFAULTS
-from rllib.algorithms.q_learning import QLearning, QLearningConfig
-from rllib.algorithms.sections import section
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
+from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import section
 
 
 class DQNConfig(QLearningConfig):

@@ -17,9 +17,9 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 
-from rllib.algorithms.evolution import Evolution, EvolutionConfig
-from rllib.algorithms.sections import above, at_least, section
-from rllib.learners.optimizers import Adam
+from rllib.algorithms.families.evolution import Evolution, EvolutionConfig
+from rllib.config.sections import above, at_least, section
+from rllib.learners.updates.optimizers import Adam
 from rllib.losses.evolution import centred_ranks, es_coefficients
 
 

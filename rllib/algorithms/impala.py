@@ -23,12 +23,12 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
-from rllib.algorithms.actor_critic import PolicyGradientConfig
-from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.from_config import fault_tolerance
-from rllib.algorithms.sections import above, at_least, between, section
-from rllib.env.observations import observation_column
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.wiring import fault_tolerance
+from rllib.algorithms.families.on_policy import PolicyGradientConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import above, at_least, between, section
+from rllib.env.spaces.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
 from rllib.losses.impala import IMPALA_LOSS

@@ -14,10 +14,10 @@ the end of every episode, for environments in which every episode ends.
 from typing import Self
 
 from rllib import sample_batch as sb
-from rllib.algorithms.actor_critic import PolicyGradientConfig
-from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.sections import section
-from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.families.on_policy import PolicyGradientConfig
+from rllib.config.sections import section
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.losses.returns import standardized
 

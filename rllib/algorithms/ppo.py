@@ -10,12 +10,12 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib import sample_batch as sb
-from rllib.algorithms.actor_critic import KL_MARGIN, ActorCriticConfig, AdaptiveKL
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration_config import OF_NOVELTY
-from rllib.algorithms.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
-from rllib.algorithms.sections import above, at_least, section
-from rllib.evaluation.advantages import RecomputedAdvantages
+from rllib.algorithms.base.exploration_config import OF_NOVELTY
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
+from rllib.algorithms.families.on_policy import KL_MARGIN, ActorCriticConfig, AdaptiveKL
+from rllib.config.config_object import relation
+from rllib.config.sections import above, at_least, section
+from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.returns import standardized
 

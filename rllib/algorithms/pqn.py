@@ -22,13 +22,13 @@ import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
-from rllib.algorithms.sampling_ahead import SamplingAhead, SamplingAheadConfig
-from rllib.algorithms.sections import at_least, between, section
-from rllib.evaluation.advantages import QLambda
+from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
+from rllib.config.sections import at_least, between, section
+from rllib.evaluation.postprocess.advantages import QLambda
 from rllib.losses.td import TDLoss
+from rllib.models.distributions.q_values import QValues
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.q_values import QValues
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 

@@ -1,10 +1,10 @@
 """R2D2: deep Q-learning with a memory, from replayed sequences (Kapturowski et al., ICLR 2019).
 
-The replay keeps sequences of an episode's steps (evaluation/sequence_rows.py). An update unrolls the network over them;
-the memory begins with zeros, or with the state that the worker had there (`zero_init_states=False`), and may be brought
-up to date by the steps before, `replay_burn_in` of them, without a gradient. Priorities, where the replay has some, are
-0.9 times the largest TD error of a sequence plus 0.1 times their mean. Values are those of returns rescaled by h
-(`use_h_function`).
+The replay keeps sequences of an episode's steps (evaluation/postprocess/sequences.py). An update unrolls the network
+over them; the memory begins with zeros, or with the state that the worker had there (`zero_init_states=False`), and may
+be brought up to date by the steps before, `replay_burn_in` of them, without a gradient. Priorities, where the replay
+has some, are 0.9 times the largest TD error of a sequence plus 0.1 times their mean. Values are those of returns
+rescaled by h (`use_h_function`).
 
 Departures from the paper:
 - Sequences follow one another, they do not overlap (the paper's do by half); their burn-in is the end of the one
@@ -21,12 +21,12 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.config_object import relation
+from rllib.algorithms.base.exploration_config import EPSILON_ALIASES
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.algorithms.exploration_config import EPSILON_ALIASES
-from rllib.algorithms.off_policy import REPLAY_DEFAULTS
-from rllib.algorithms.sections import Merged, above, section
-from rllib.evaluation.sequence_rows import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
+from rllib.config.config_object import relation
+from rllib.config.sections import Merged, above, section
+from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.losses.td import q_targets
 from rllib.models.model_settings import MODEL_DEFAULTS
 from rllib.sample_batch import Column, SampleBatch

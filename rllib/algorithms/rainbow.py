@@ -7,8 +7,8 @@ networks. Each is a setting of DQN; see dqn.py, and there for departures.
 from typing import Self
 
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.algorithms.off_policy import REPLAY_DEFAULTS
-from rllib.algorithms.sections import section
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
+from rllib.config.sections import section
 
 
 class RainbowConfig(DQNConfig):

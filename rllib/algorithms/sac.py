@@ -13,7 +13,7 @@ with the alpha from before.
 
 Departures: `target_entropy="auto"` is half of the largest entropy for discrete actions (RLlib and the paper: 98 %, at
 which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere. With gSDE means are
-clipped, and gradients that lead them back are passed on (models/squashed.py).
+clipped, and gradients that lead them back are passed on (models/distributions/squashed.py).
 
 Losses are in losses/sac.py, replay and updates in off_policy_actor_critic.py.
 """
@@ -25,10 +25,10 @@ from typing import Annotated, Any, Literal, Self
 
 from gymnasium import spaces
 
-from rllib.algorithms.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
-from rllib.algorithms.sections import above, at_least, section
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
+from rllib.config.sections import above, at_least, section
 from rllib.learners.temperature import Temperature
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import (
     ACTOR_LOSS,
@@ -38,9 +38,9 @@ from rllib.losses.sac import (
     NEXT_NOISE,
     NOISE,
 )
+from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.squashed import BoundedSquashedGaussian
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 

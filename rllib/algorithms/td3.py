@@ -18,19 +18,19 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration_config import NOISE_ALIASES, OF_ACTIONS
-from rllib.algorithms.off_policy_actor_critic import (
+from rllib.algorithms.base.exploration_config import NOISE_ALIASES, OF_ACTIONS
+from rllib.algorithms.families.off_policy_actor_critic import (
     CRITICS,
     REPLAY_OF_A_MILLION,
     OffPolicyActorCritic,
     OffPolicyActorCriticConfig,
 )
-from rllib.algorithms.sections import above, at_least, section
-from rllib.learners.objective import POLICY
+from rllib.config.config_object import relation
+from rllib.config.sections import above, at_least, section
+from rllib.learners.updates.objective import POLICY
 from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
 from rllib.losses.loss import LossOverModules
-from rllib.models.deterministic import Deterministic
+from rllib.models.distributions.deterministic import Deterministic
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import SampleBatch
 

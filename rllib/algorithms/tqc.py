@@ -13,9 +13,9 @@ Losses are in losses/tqc.py, replay and updates in off_policy_actor_critic.py.
 
 from typing import Annotated, Self
 
-from rllib.algorithms.config_object import relation
 from rllib.algorithms.sac import SAC, SACConfig
-from rllib.algorithms.sections import at_least, section
+from rllib.config.config_object import relation
+from rllib.config.sections import at_least, section
 from rllib.losses.loss import LossOverModules
 from rllib.losses.tqc import ACTOR_LOSS, critic_loss
 from rllib.models.modules import FullyConnected

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from rllib.algorithms.algorithm import Algorithm
-from rllib.checkpoint import newest_checkpoint, read_checkpoint
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.failures import Mistake
 from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
+from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
 
 
 def latest(path: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from rllib.foreign_files import printable
+from rllib.storage.foreign_files import printable
 
 EXIT_FAILURE = 1
 EXIT_MISTAKE = 2

@@ -12,13 +12,13 @@ from typing import Self
 
 import msgspec
 
-from rllib.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.cli.failures import Mistake, user_input
 from rllib.cli.spec import RunSpec
 from rllib.errors import DamagedFileError
-from rllib.foreign_files import json_object, read_inside, refuse_links
 from rllib.runs.files import UNREADABLE, numbered, write_whole
 from rllib.runs.run_log import RunLog
+from rllib.storage.checkpoint import OF_ITERATION, newest_checkpoint
+from rllib.storage.foreign_files import json_object, read_inside, refuse_links
 
 SPEC = "run.json"
 BEST = "best.json"

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 
 import rllib
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.values import merged, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
-from rllib.tune.search_space import holds_domains
-from rllib.tune.stoppers import ThresholdStopper
+from rllib.tune.experiment.stoppers import ThresholdStopper
+from rllib.tune.search.space import holds_domains
 
 # Both the source tree and an installed package have the examples beside the library.
 TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"

@@ -11,8 +11,8 @@ from importlib.machinery import PathFinder
 
 import click
 
-from rllib.algorithms.registry import register_typed_algorithm
-from rllib.env.registry import is_registered, module_of, register_typed_function
+from rllib.algorithms.base.registry import register_typed_algorithm
+from rllib.env.factories.registry import is_registered, module_of, register_typed_function
 
 FLAG = "--load-user-code"
 

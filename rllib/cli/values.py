@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from rllib.did_you_mean import nearest
-from rllib.foreign_files import WRONG_FORM
 from rllib.result import check_result_key
+from rllib.storage.foreign_files import WRONG_FORM
 
 
 class _Loader(yaml.SafeLoader):

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from rllib.algorithms.registry import get_algorithm_config
-from rllib.checkpoint import checkpoints_in
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.run_directory import SPEC
 from rllib.dashboard.index import Run
 from rllib.dashboard.result_file import read_object
 from rllib.errors import DamagedFileError
-from rllib.foreign_files import open_inside
 from rllib.result import stored_names
 from rllib.runs.files import UNREADABLE, encode, flatten, is_number, settings_by_path
+from rllib.storage.checkpoint import checkpoints_in
+from rllib.storage.foreign_files import open_inside
 
 _LOGS = {"error.txt", "stdout", "stderr"}
 _LOG_ENDINGS = (".log", ".out", ".err", ".txt")

@@ -27,7 +27,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib.checkpoint import checkpoints_in
 from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
@@ -35,10 +34,11 @@ from rllib.dashboard.result_file import ResultFile, read_last, read_object
 from rllib.dashboard.series import Sparkline
 from rllib.progress import mean_rate
 from rllib.runs.files import UNREADABLE, is_number, lookup
-from rllib.tune.experiment import lock_held
+from rllib.storage.checkpoint import checkpoints_in
+from rllib.tune.experiment.directory import lock_held
+from rllib.tune.experiment.stoppers import threshold_reached
+from rllib.tune.experiment.trial import Trial
 from rllib.tune.states import ERROR, RUNNING, TERMINATED
-from rllib.tune.stoppers import threshold_reached
-from rllib.tune.trial import Trial
 
 RESULTS = "result.json"
 _FILES = (RESULTS, SPEC, "error.txt", "params.json")

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from rllib.errors import DamagedFileError
-from rllib.foreign_files import open_inside
 from rllib.runs.follower import complete_lines
-from rllib.tune.experiment import FORMAT, journal_file, lock_held
-from rllib.tune.trial import Trial
-from rllib.tune.trial_records import apply_record
+from rllib.storage.foreign_files import open_inside
+from rllib.tune.experiment.directory import FORMAT, journal_file, lock_held
+from rllib.tune.experiment.records import apply_record
+from rllib.tune.experiment.trial import Trial
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError, AttributeError)
 

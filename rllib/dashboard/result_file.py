@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from rllib.errors import DamagedFileError
-from rllib.foreign_files import open_inside, read_inside
 from rllib.result import stored_names
 from rllib.runs.files import UNREADABLE, lookup
+from rllib.storage.foreign_files import open_inside, read_inside
 
 _CHUNK_BYTES = 4 << 20
 # Bytes before the position that must still be the same: a file that was made anew has others there.

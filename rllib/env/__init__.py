@@ -1,11 +1,11 @@
 """Environments: from ids, classes and functions to streams of transitions."""
 
-from rllib.env.actions import ActionMapper
-from rllib.env.checks import check_environment
+from rllib.env.checkup.driver import check_environment
 from rllib.env.episodes import Episode, EpisodeTracker
-from rllib.env.registry import EnvContext, EnvFactory, register_env, resolve
-from rllib.env.stream import EnvironmentStream
-from rllib.env.vector import make_stream
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.registry import EnvContext, EnvFactory, register_env, resolve
+from rllib.env.spaces.actions import ActionMapper
+from rllib.env.streams.base import EnvironmentStream
 
 __all__ = [
     "ActionMapper",

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.env.actions import zero_action
 from rllib.env.episodes import Episode
-from rllib.env.registry import EnvContext
-from rllib.env.stream import EnvironmentStream
+from rllib.env.factories.registry import EnvContext
+from rllib.env.spaces.actions import zero_action
+from rllib.env.streams.base import EnvironmentStream
 from rllib.evaluation.callbacks import DefaultCallbacks, hears
-from rllib.evaluation.fragment import Fragment
+from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.worker import Worker
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 

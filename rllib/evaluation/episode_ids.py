@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rllib.evaluation.fragment import Fragment
+from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import Postprocess
 from rllib.policy import Policy
 from rllib.sample_batch import EPS_ID, TERMINATEDS, TRUNCATEDS, Column

@@ -7,14 +7,14 @@ from typing import Literal, Self
 
 import numpy as np
 
-from rllib.env.actions import action_mapper
-from rllib.env.checks import SpaceCheck
+from rllib.env.checkup.driver import SpaceCheck
 from rllib.env.episodes import Episode
+from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
-from rllib.models.masks import no_choice
+from rllib.models.observations.masks import no_choice
 from rllib.policy import Snapshot
 
 _TOGETHER = 8

@@ -14,18 +14,18 @@ from typing import Any, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.env.actions import action_mapper
 from rllib.env.episodes import Episode, EpisodeTracker
-from rllib.env.stream import Row
+from rllib.env.spaces.actions import action_mapper
+from rllib.env.streams.base import Row
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.episode_ids import EpisodeIds
-from rllib.evaluation.exploration import Greedy, Place
-from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.patience import Patience
+from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
-from rllib.models.masks import no_choice
+from rllib.exploration.explorers import Greedy, Place
+from rllib.models.observations.masks import no_choice
 from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 from rllib.spans import span, stopwatch

@@ -5,21 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rllib.env.registry import EnvFactory
-from rllib.env.stream import EnvironmentStream
-from rllib.env.vector import make_stream
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.registry import EnvFactory
+from rllib.env.streams.base import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
-from rllib.evaluation.exploration import STOCHASTIC_SAMPLING, Exploration
-from rllib.evaluation.fragment import Fragment
-from rllib.evaluation.return_scale import ReturnScale
+from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.postprocess.return_scale import ReturnScale
+from rllib.exploration.explorers import STOCHASTIC_SAMPLING, Exploration
 from rllib.learners.learner import Learner
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import Column
 
 if TYPE_CHECKING:
-    from rllib.env.tensor_stream import TensorStream
+    from rllib.env.tensors.stream import TensorStream
 
 
 class Postprocess(Protocol):

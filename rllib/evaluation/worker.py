@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rllib.env.stream import EnvironmentStream
+from rllib.env.streams.base import EnvironmentStream
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 

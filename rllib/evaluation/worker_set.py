@@ -20,7 +20,7 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError, UnschedulableError
-from runtime.machine import cpu_count
+from runtime.host.machine import cpu_count
 from runtime.session import engine
 from runtime.util.fleet import FaultTolerance, Fleet, Request, SilentActorError
 

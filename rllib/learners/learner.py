@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllib.errors import NotFiniteError
-from rllib.learners.numpy_learner import NumpyBackend
-from rllib.learners.objective import POLICY, ModuleVector, Objective
-from rllib.learners.target_copy import TargetCopy
-from rllib.learners.torch_options import DEFAULTS, TorchOptions
+from rllib.learners.updates.in_numpy import NumpyBackend
+from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.learners.updates.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 if TYPE_CHECKING:
-    from rllib.learners.torch_learner import TorchBackend
+    from rllib.learners.in_torch.learner import TorchBackend
 
 KINDS = ("auto", "numpy", "torch")
 # Of a batch from which no finite gradient comes.
@@ -430,7 +430,7 @@ def make_learner(
         make = functools.partial(make_learner, objectives=objectives, modules=modules, **how)
         return Learner(vector, objectives, targets, make_group(vector, targets, make))
     if in_torch:
-        from rllib.learners.torch_learner import TorchBackend
+        from rllib.learners.in_torch.learner import TorchBackend
 
         backend = TorchBackend(vector, objectives, targets, device, torch_options)
         if cores is not None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.updates.optimizers import OptimizerSettings
 
 
 class Temperature:

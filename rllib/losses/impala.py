@@ -32,7 +32,7 @@ def impala_gradient(
     Targets and advantages count as constants: nothing flows through them.
 
     Args:
-        distribution: the action distribution (models/distributions.py).
+        distribution: the action distribution (models/distributions/standard.py).
         dist_inputs: [R, K] what the network computed for it.
         values: [R] what the network computed.
         minibatch: columns actions [R, ...], action_logp [R] of the policy that acted, rewards, terminateds, truncateds,

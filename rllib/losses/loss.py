@@ -69,7 +69,7 @@ class LossOverModules:
         row_stats: as for Loss.
         numpy: the same arguments, for an objective that moves one module -> statistics (and row statistics), after the
             gradient was left in that module's `gradient`. Modules are networks in numpy: the policy's
-            (models/numpy_network.py) and NumpyLayers.
+            (models/dense/in_numpy.py) and NumpyLayers.
     """
 
     columns: tuple[str, ...]

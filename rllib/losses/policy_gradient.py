@@ -33,7 +33,7 @@ def policy_gradient(
     """Statistics and output gradients of the loss, in closed form. B rows, float32.
 
     Args:
-        distribution: the action distribution (models/distributions.py).
+        distribution: the action distribution (models/distributions/standard.py).
         dist_inputs: [B, K] what the network computed for it.
         values: [B] what the network computed.
         minibatch: columns actions [B, ...], advantages [B], value_targets [B].

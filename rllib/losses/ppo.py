@@ -56,7 +56,7 @@ def ppo_gradient(
     """Statistics and output gradients of the PPO loss, in closed form. B rows, float32.
 
     Args:
-        distribution: the action distribution (models/distributions.py).
+        distribution: the action distribution (models/distributions/standard.py).
         dist_inputs: [B, K] what the network computed for it.
         values: [B] what the network computed.
         minibatch: columns actions [B, ...], action_logp [B], action_dist_inputs [B, K], advantages [B],

@@ -5,7 +5,7 @@
     J(pi) = mean (alpha log p(a | s) - min_i Q_i(s, a)),     a ~ pi(. | s), differentiable in pi    (equation 7)
 
 Q' are the target copies of the critics, w the importance weights of the replay. Continuous actions are stored before
-tanh (models/squashed.py), critics read tanh(u), and probabilities are densities of tanh(u) in [-1, 1].
+tanh (models/distributions/squashed.py), critics read tanh(u), and probabilities are densities of tanh(u) in [-1, 1].
 
 With discrete actions (Christodoulou, arXiv:1910.07207) a critic gives the values of all actions, and the means over
 a and a' are sums over the policy's probabilities instead of draws.

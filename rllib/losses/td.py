@@ -8,8 +8,8 @@ arXiv:1707.06887). Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
 import numpy as np
 
 from rllib.losses.loss import Loss, LossOverModules, not_all_rows
-from rllib.models.kernels import ONE
-from rllib.models.q_values import log_softmax
+from rllib.models.arithmetic.kernels import ONE
+from rllib.models.distributions.q_values import log_softmax
 from rllib.sample_batch import (
     ACTIONS,
     DISCOUNTS,
@@ -30,7 +30,7 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=No
     """The column that the loss reads, and what to fill it with.
 
     Args:
-        distribution: describes the values (models/q_values.py).
+        distribution: describes the values (models/distributions/q_values.py).
         judged: values of the later observations [B], by the network that judges.
         choosing_q: [B, A] whose best action is judged.
         rewards, discounts: [B] as for td_targets.

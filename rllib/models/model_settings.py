@@ -5,9 +5,9 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
-from rllib.models.initializers import INITIALIZERS
-from rllib.models.registry import resolved
-from rllib.models.torso import NATURE_HIDDENS, filters_from
+from rllib.models.dense.initializers import INITIALIZERS
+from rllib.models.distributions.names import resolved
+from rllib.models.observations.torso import NATURE_HIDDENS, filters_from
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
@@ -28,12 +28,12 @@ MODEL_DEFAULTS = {
     "vf_hiddens": None,  # widths of the value's own hidden layers, with vf_share_layers False; None: as the policy's
     "orthogonal_gains": {},  # of orthogonal weights: "hidden" (sqrt 2), "policy" (its head, 0.01), "value" (1)
     "log_std_init": 0.0,  # initial log standard deviation of continuous actions
-    "squash_actions": False,  # continuous actions are tanh of normal ones, stretched to the bounds (models/squashed.py)
-    # State-dependent exploration (models/state_dependent_noise.py), and the steps for which it keeps its random matrix;
-    # -1: a fragment.
+    "squash_actions": False,  # continuous actions are tanh of normal ones, stretched to the bounds (models/distributions/squashed.py)
+    # State-dependent exploration (models/dense/state_dependent_noise.py), and the steps for which it keeps its random
+    # matrix; -1: a fragment.
     "use_sde": False,
     "sde_sample_freq": -1,
-    # A recurrent cell behind these layers (models/memory.py).
+    # A recurrent cell behind these layers (models/memory/spec.py).
     "use_lstm": False,
     "use_gru": False,
     "lstm_cell_size": 256,  # numbers in the output of the cell, of either kind
@@ -41,10 +41,10 @@ MODEL_DEFAULTS = {
     "vf_share_memory": True,  # policy and value read the same cell and layers, whatever vf_share_layers says
     "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
     "post_lstm_activation": "relu",
-    "lstm_use_prev_action": False,  # observations tell the action before (env/previous_steps.py)
+    "lstm_use_prev_action": False,  # observations tell the action before (env/factories/previous_steps.py)
     "lstm_use_prev_reward": False,  # and its reward; "lstm_use_prev_action_reward" sets both
-    # A gated transformer behind these layers (models/attention.py); "max_seq_len", "vf_share_memory", "post_lstm_..."
-    # are as for a cell.
+    # A gated transformer behind these layers (models/attention/spec.py); "max_seq_len", "vf_share_memory",
+    # "post_lstm_..." are as for a cell.
     "use_attention": False,
     "attention_num_transformer_units": 1,
     "attention_dim": 64,  # numbers in what a unit reads and returns
@@ -54,7 +54,7 @@ MODEL_DEFAULTS = {
     "attention_memory_training": 50,  # the same in learning
     "attention_position_wise_mlp_dim": 32,  # width of the layer behind the attention
     "attention_init_gru_gate_bias": 2.0,  # the greater, the nearer is a unit to the identity at first
-    "attention_use_n_prev_actions": 0,  # 1: observations tell the action before (env/previous_steps.py)
+    "attention_use_n_prev_actions": 0,  # 1: observations tell the action before (env/factories/previous_steps.py)
     "attention_use_n_prev_rewards": 0,  # and its reward
     # A network of the user's: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
     "custom_model": None,

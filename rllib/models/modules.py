@@ -2,13 +2,13 @@
 
 A module is described without torch, by an object with
 
-- `layout(widths)`: where its parameters lie in a flat vector, a models/layout.py: Layout;
+- `layout(widths)`: where its parameters lie in a flat vector, a models/dense/layout.py: Layout;
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
 - `numpy(layout, weights)`, where it has a closed form: computes in numpy on its slice, see NumpyLayers;
 - `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
-  torch.nn.Module, or an object with the attributes of one (models/torch_network.py).
+  torch.nn.Module, or an object with the attributes of one (models/dense/in_torch.py).
 
-`CustomModule` (models/custom.py) makes one of any torch.nn.Module.
+`CustomModule` (models/user/module.py) makes one of any torch.nn.Module.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.batch_renorm import BatchRenorm
-from rllib.models.initializers import INITIALIZERS
-from rllib.models.layout import LayersLayout, Layout
-from rllib.models.numpy_layers import NumpyLayers
+from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.initializers import INITIALIZERS
+from rllib.models.dense.layers_in_numpy import NumpyLayers
+from rllib.models.dense.layout import LayersLayout, Layout
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FullyConnected:
             of critics), the results are [copies, B] or [copies, B, num_outputs].
         activation: of the hidden layers, one of activations.ACTIVATIONS.
         layer_norm: hidden layers are normalised before their activation.
-        initializer: of the weights, a name in models/initializers.py.
+        initializer: of the weights, a name in models/dense/initializers.py.
         batch_renorm: what each layer reads is normalised before, without layer_norm. Calls then take `by_batch`: True
             normalises by the rows of the call, and the running statistics follow; False, by these.
     """
@@ -69,7 +69,7 @@ class FullyConnected:
         return NumpyLayers(layout, (self.activation,) * len(self.hiddens), weights, self.reads, **form)
 
     def torch(self, layout: LayersLayout, flat):
-        from rllib.models.torch_network import TorchLayers
+        from rllib.models.dense.in_torch import TorchLayers
 
         form = {"stacked": self.copies is not None, "single": self.num_outputs is None}
         return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads, **form)
@@ -94,6 +94,6 @@ class Parameter:
         weights[:] = self.initial
 
     def torch(self, layout: Layout, flat):
-        from rllib.models.torch_network import FlatModule, Values
+        from rllib.models.dense.in_torch import FlatModule, Values
 
         return FlatModule(Values(self.shape), flat)

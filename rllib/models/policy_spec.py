@@ -9,27 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from rllib.models.action_distributions import distribution_from_json
-from rllib.models.attention import Attention, AttentionLayout
-from rllib.models.batch_renorm import BatchRenorm
-from rllib.models.described import as_lists, as_tuples, from_json
-from rllib.models.distributions import Distribution
-from rllib.models.encoders import Encoder, MaskedEncoder, encoder_from_json
-from rllib.models.filters import CLIP, Filter, MeanStdFilter, NoFilter
-from rllib.models.initializers import GAINS, INITIALIZERS
-from rllib.models.layout import LayersLayout, Layout
-from rllib.models.masks import MaskedNetwork, MaskedNetworkPerRow
-from rllib.models.memory import Memory
-from rllib.models.network_per_row import NetworkPerRow
-from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
-from rllib.models.numpy_attention import NumpyAttentionNetwork
-from rllib.models.numpy_memory import NumpyMemoryNetwork
-from rllib.models.numpy_network import NumpyNetwork
-from rllib.models.numpy_torso import ConvolutionalNetwork
-from rllib.models.renormalized_network import RenormalizedNetwork
-from rllib.models.separate_networks import SeparateLayout, SeparateNetwork
-from rllib.models.state_dependent_noise import StateDependentLayout, StateDependentNetwork
-from rllib.models.torso import Torso, torso_from_json
+from rllib.models.attention.in_numpy import NumpyAttentionNetwork
+from rllib.models.attention.spec import Attention, AttentionLayout
+from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.initializers import GAINS, INITIALIZERS
+from rllib.models.dense.layout import LayersLayout, Layout
+from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork, initialize_sigmas
+from rllib.models.dense.per_row import NetworkPerRow
+from rllib.models.dense.renormalized import RenormalizedNetwork
+from rllib.models.dense.separate import SeparateLayout, SeparateNetwork
+from rllib.models.dense.state_dependent_noise import StateDependentLayout, StateDependentNetwork
+from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
+from rllib.models.distributions.choose import distribution_from_json
+from rllib.models.distributions.standard import Distribution
+from rllib.models.memory.in_numpy import NumpyMemoryNetwork
+from rllib.models.memory.spec import Memory
+from rllib.models.observations.encoders import Encoder, MaskedEncoder, encoder_from_json
+from rllib.models.observations.filters import CLIP, Filter, MeanStdFilter, NoFilter
+from rllib.models.observations.masks import MaskedNetwork, MaskedNetworkPerRow
+from rllib.models.observations.torso import Torso, torso_from_json
+from rllib.storage.json_dataclass import as_lists, as_tuples, from_json
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class PolicySpec:
         critic: whether there is a value head; without one there is a single tower.
         layer_norm: hidden layers are normalised before their activation.
         torso: convolutions that read the stored observations, for the hidden layers to read; None without images.
-        initializer: of the weights, a name in models/initializers.py.
+        initializer: of the weights, a name in models/dense/initializers.py.
         noisy_layers: number of last layers, head included, with noise in their weights (single tower).
-        sigma0: initial scale of this noise (noisy_network.py).
+        sigma0: initial scale of this noise (dense/noisy.py).
         memory: a recurrent cell, or attention, between the hidden layers and the heads; None without.
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
         log_std_init: initial logarithm of the standard deviation of continuous actions; with state_dependent_noise of
@@ -112,7 +112,7 @@ class PolicySpec:
 
     @property
     def is_masked(self) -> bool:
-        """Whether observations hold a mask of legal actions (models/masks.py)."""
+        """Whether observations hold a mask of legal actions (models/observations/masks.py)."""
         return isinstance(self.encoder, MaskedEncoder)
 
     @property
@@ -197,10 +197,10 @@ class PolicySpec:
 
     def torch(self, layout: Layout, flat, acting):
         """The torch module that learns, on a flat tensor, but for a mask; it shares the noise of `acting`."""
-        from rllib.models.torch_attention import TorchAttentionNetwork
-        from rllib.models.torch_composed import SeparateTorchNetwork, StateDependentTorchNetwork
-        from rllib.models.torch_memory import TorchMemoryNetwork
-        from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
+        from rllib.models.attention.in_torch import TorchAttentionNetwork
+        from rllib.models.dense.composed_in_torch import SeparateTorchNetwork, StateDependentTorchNetwork
+        from rllib.models.dense.in_torch import NoisyTorchNetwork, TorchNetwork
+        from rllib.models.memory.in_torch import TorchMemoryNetwork
 
         if isinstance(layout, NoisyLayout):
             return NoisyTorchNetwork(layout, self.activations, flat, acting)
@@ -235,7 +235,7 @@ class PolicySpec:
         """`torch`, and where observations hold a mask, with that; `acting` is what `masked_network` gave."""
         if not self.is_masked:
             return self.torch(layout, flat, acting)
-        from rllib.models.torch_network import MaskedModule
+        from rllib.models.dense.in_torch import MaskedModule
 
         return MaskedModule(self.torch(layout, flat, acting.network), self.encoder, self.distribution)
 

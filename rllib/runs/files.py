@@ -33,11 +33,11 @@ from typing import Any
 
 import msgspec
 
-from rllib.checkpoint import newest_checkpoint
 from rllib.errors import DamagedFileError, NotFiniteError
-from rllib.foreign_files import read_inside
 from rllib.result import stored_names
-from rllib.tensor_file import TensorFile
+from rllib.storage.checkpoint import newest_checkpoint
+from rllib.storage.foreign_files import read_inside
+from rllib.storage.tensor_file import TensorFile
 
 logger = logging.getLogger(__name__)
 

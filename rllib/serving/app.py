@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from rllib.checkpoint import CheckpointError
-from rllib.encoding import space_to_json
 from rllib.serving.batching import Batcher, Receive
 from rllib.serving.counts import Counts
 from rllib.serving.guard import Guard
 from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
 from rllib.serving.model import Model, example_of
 from rllib.serving.settings import ServingSettings
+from rllib.storage.checkpoint import CheckpointError
+from rllib.storage.encoding import space_to_json
 
 logger = logging.getLogger(__name__)
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -20,11 +20,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rllib import __version__
-from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.from_config import playable_environment, with_additions
-from rllib.env.actions import action_mapper, of_each
-from rllib.env.registry import EnvContext
-from rllib.models.masks import parts_of_mask
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.wiring import playable_environment, with_additions
+from rllib.env.factories.registry import EnvContext
+from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.models.observations.masks import parts_of_mask
 from rllib.policy import WEIGHTS, Policy
 from rllib.runs.files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
@@ -39,7 +39,7 @@ from rllib.serving.exported_policy import (
     Port,
     leaves_of,
 )
-from rllib.tensor_file import TensorFile
+from rllib.storage.tensor_file import TensorFile
 
 Format = Literal["torch", "onnx"]
 SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}

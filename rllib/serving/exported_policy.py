@@ -8,13 +8,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rllib.algorithms.algorithm import Algorithm
-from rllib.env.tensor_spaces import TensorColumn, maps_tensors, tensor_action_mapper
-from rllib.models.flat_spaces import parts
-from rllib.models.noisy_network import NoisyLayout
-from rllib.models.torch_acting import encoded, mode
-from rllib.models.torch_filter import TensorFilter
-from rllib.models.torch_network import MaskedModule
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.env.tensors.spaces import TensorColumn, maps_tensors, tensor_action_mapper
+from rllib.models.dense.in_torch import MaskedModule
+from rllib.models.dense.noisy import NoisyLayout
+from rllib.models.observations.filters_in_torch import TensorFilter
+from rllib.models.observations.flat_spaces import parts
+from rllib.models.tensors import encoded, mode
 
 OBSERVATION, STATE_IN = "obs", "state_in"
 ACTION, DIST_INPUTS, VALUE, STATE_OUT = "action", "action_dist_inputs", "value", "state_out"

@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rllib.algorithms.inference import Acting, ActingSettings, Inference
-from rllib.checkpoint import (
+from rllib.acting.inference import Acting, ActingSettings, Inference
+from rllib.env.factories.masks import Augmentation
+from rllib.env.factories.previous_steps import PreviousStep
+from rllib.models.observations.masks import num_choices
+from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.checkpoint import (
     MANIFEST,
     CheckpointError,
     UserCode,
@@ -17,11 +22,6 @@ from rllib.checkpoint import (
     read_checkpoint,
     read_manifest,
 )
-from rllib.env.augmented import Augmentation
-from rllib.env.previous_steps import PreviousStep
-from rllib.models.masks import num_choices
-from rllib.policy import Policy
-from rllib.sample_batch import DEFAULT_POLICY
 
 _DESCRIPTION, _WEIGHTS = "policy.json", "weights.safetensors"
 

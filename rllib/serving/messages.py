@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from msgspec import UNSET
 
-from rllib.env.previous_steps import PreviousStep
-from rllib.models.flat_spaces import parts
+from rllib.env.factories.previous_steps import PreviousStep
+from rllib.models.observations.flat_spaces import parts
 
 JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
 

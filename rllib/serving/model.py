@@ -4,11 +4,11 @@ import contextlib
 import time
 from pathlib import Path
 
-from rllib.checkpoint import MANIFEST, CheckpointError
 from rllib.serving.counts import Counts
 from rllib.serving.loaded_policy import LoadedPolicy, checkpoint_at, load_policy
 from rllib.serving.messages import Question
 from rllib.serving.settings import ServingSettings
+from rllib.storage.checkpoint import MANIFEST, CheckpointError
 
 # A forward pass that takes longer than this would keep other requests from being read: it gets a thread.
 QUICK_S = 0.003

@@ -19,12 +19,12 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from rllib.checkpoint import CheckpointError
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
 from rllib.serving.guard import server_config
 from rllib.serving.model import Model
 from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+from rllib.storage.checkpoint import CheckpointError
 
 logger = logging.getLogger("rllib.serving")
 # How often it looks for a newer checkpoint, and whether another process was asked to.

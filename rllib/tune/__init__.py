@@ -7,35 +7,35 @@ from rllib.did_you_mean import missing
 # Loaded on first use, so that the import stays quick.
 _NAMES = {
     "rllib.errors": ["TuneError"],
-    "rllib.env.registry": ["register_env"],
-    "rllib.tune.analysis": ["ExperimentAnalysis", "ResultGrid"],
-    "rllib.tune.domains": [
+    "rllib.env.factories.registry": ["register_env"],
+    "rllib.tune.results.analysis": ["ExperimentAnalysis", "ResultGrid"],
+    "rllib.tune.search.domains": [
         "choice", "grid_search", "lograndint", "loguniform", "qlograndint", "qloguniform", "qrandint", "qrandn",
         "quniform", "randint", "randn", "sample_from", "uniform",
     ],
-    "rllib.tune.experiment_callbacks": ["Callback", "LoggerCallback"],
-    "rllib.tune.experiment_spec": ["CheckpointConfig", "Experiment", "FailureConfig", "RunConfig", "TuneConfig"],
-    "rllib.tune.logger_callbacks": [
+    "rllib.tune.experiment.callbacks": ["Callback", "LoggerCallback"],
+    "rllib.tune.experiment.spec": ["CheckpointConfig", "Experiment", "FailureConfig", "RunConfig", "TuneConfig"],
+    "rllib.tune.experiment.loggers": [
         "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "MLflowLoggerCallback",
         "TBXLoggerCallback", "WandbLoggerCallback",
     ],
-    "rllib.tune.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
-    "rllib.tune.resources": ["PlacementGroupFactory"],
-    "rllib.tune.run_experiment": ["run", "run_experiments"],
+    "rllib.tune.results.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
+    "rllib.tune.trainables.resources": ["PlacementGroupFactory"],
+    "rllib.tune.running.run_experiment": ["run", "run_experiments"],
     "rllib.tune.schedulers": ["create_scheduler"],
-    "rllib.tune.searchers": ["create_searcher"],
-    "rllib.tune.session": [
+    "rllib.tune.search": ["create_searcher"],
+    "rllib.tune.trainables.session": [
         "checkpoint_dir", "get_checkpoint", "get_context", "get_experiment_name", "get_trial_dir", "get_trial_id",
         "get_trial_name", "get_trial_resources", "report", "track",
     ],
-    "rllib.tune.stoppers": [
+    "rllib.tune.experiment.stoppers": [
         "CombinedStopper", "ExperimentPlateauStopper", "FunctionStopper", "MaximumIterationStopper", "Stopper",
         "TimeoutStopper", "TrialPlateauStopper",
     ],
-    "rllib.tune.trainable": ["Trainable"],
-    "rllib.tune.trainables": ["register_trainable", "with_parameters", "with_resources"],
-    "rllib.tune.trial_checkpoint": ["Checkpoint"],
-    "rllib.tune.tuner": ["Tuner"],
+    "rllib.tune.trainables.trainable": ["Trainable"],
+    "rllib.tune.trainables.resolve": ["register_trainable", "with_parameters", "with_resources"],
+    "rllib.tune.trainables.checkpoint": ["Checkpoint"],
+    "rllib.tune.running.tuner": ["Tuner"],
 }  # fmt: skip
 _LAZY = {name: module for module, names in _NAMES.items() for name in names}
 

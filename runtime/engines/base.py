@@ -26,8 +26,8 @@ from .. import errors
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..options import ActorOptions, TaskOptions
-    from ..refs import ObjectRef
+    from ..calls.options import ActorOptions, TaskOptions
+    from ..remote.refs import ObjectRef
     from ..runtime_context import RuntimeContext
     from ..scheduling import GroupInfo, PlacementGroup
     from .definitions import CallOptions, ClassDefinition, Definition, Method

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import pickling
-from ..options import MethodOptions
-from ..signatures import Signature, method_parameters, parameters_of
+from ..calls.options import MethodOptions
+from ..calls.signatures import Signature, method_parameters, parameters_of
 from ..unpicklable import captured_sizes, explain
 
 if TYPE_CHECKING:
-    from ..options import ActorOptions
+    from ..calls.options import ActorOptions
 
 logger = logging.getLogger("runtime")
 

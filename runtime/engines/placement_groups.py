@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from ..calls.options import ActorOptions, TaskOptions, check_feasible
 from ..errors import UnschedulableError
-from ..options import ActorOptions, TaskOptions, check_feasible
 from ..scheduling import (
     CREATED,
     PENDING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..options import RESOURCE_UNITS
+from ..calls.options import RESOURCE_UNITS
 
 Request = tuple[tuple[str, int], ...]
 

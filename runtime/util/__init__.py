@@ -1,7 +1,7 @@
 """Helpers on top of the verbs."""
 
-from ..actors import list_named_actors
-from ..machine import node_ip_address as get_node_ip_address
+from ..host.machine import node_ip_address as get_node_ip_address
+from ..remote.actors import list_named_actors
 from .actor_pool import ActorPool
 from .placement_group import (
     get_current_placement_group,

@@ -6,10 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from ..actors import ActorHandle
 from ..api import get, wait
 from ..errors import GetTimeoutError
-from ..refs import ObjectRef
+from ..remote.actors import ActorHandle
+from ..remote.refs import ObjectRef
 
 Call = Callable[[ActorHandle, object], ObjectRef | list[ObjectRef]]
 

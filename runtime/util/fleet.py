@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..actors import ActorHandle
 from ..api import get, kill, wait
 from ..errors import ActorDiedError, ActorError, ActorUnavailableError, GetTimeoutError, ObjectLostError, TaskError
-from ..refs import ObjectRef
+from ..remote.actors import ActorHandle
+from ..remote.refs import ObjectRef
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 
-from ..actors import ActorHandle
 from ..api import cluster_resources, get, kill, put, remote
+from ..calls.options import check_count
 from ..errors import ActorDiedError, SessionClosedError
-from ..options import check_count
+from ..remote.actors import ActorHandle
 from ..session import init, is_initialized
 
 TimeoutError = multiprocessing.TimeoutError  # Pool's methods raise it under this name

@@ -10,7 +10,7 @@ On one machine all bundles lie on it; a group waits until all its bundles are fr
 
 from __future__ import annotations
 
-from ..options import check_bundle
+from ..calls.options import check_bundle
 from ..scheduling import GROUP_STRATEGIES, PlacementGroup
 from ..session import engine
 

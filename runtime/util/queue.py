@@ -7,8 +7,8 @@ import queue
 import time
 from collections import deque
 
-from ..actors import ActorHandle
 from ..api import check_timeout, get, kill, remote, wait
+from ..remote.actors import ActorHandle
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05
 

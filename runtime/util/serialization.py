@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TextIO
 
 from ..pickling import Pickler
-from ..refs import SessionBound
+from ..remote.refs import SessionBound
 from ..unpicklable import culprits
 
 _registered: dict[type, tuple[Callable, Callable | None]] = {}  # class -> its reducer, what stood there before

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 from tests.algorithms.algorithm_support import learner_stats, train, values
 from tests.envs import (
     ActionReward,

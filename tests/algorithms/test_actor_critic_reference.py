@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from rllib import sample_batch as sb
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.losses.deterministic import TARGET_NOISE
 from rllib.losses.sac import NEXT_NOISE, NOISE
-from rllib.models.distributions import Categorical
+from rllib.models.distributions.standard import Categorical
 from tests.algorithms import actor_critic_reference as reference
 
 torch.set_num_threads(1)

@@ -9,7 +9,7 @@ import pytest
 
 from rllib import ApexDDPGConfig
 from rllib import sample_batch as sb
-from rllib.algorithms.registry import get_algorithm_class
+from rllib.algorithms.base.registry import get_algorithm_class
 from tests.algorithms.algorithm_support import learner_stats, shard_pids, train_until, worker_pids
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rllib import Algorithm, DefaultCallbacks, PPOConfig
 from rllib.algorithms.ppo import PPO
-from rllib.checkpoint import read_checkpoint, write_checkpoint
+from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from rllib.tune import Checkpoint
 from tests.envs import CountingEnv
 

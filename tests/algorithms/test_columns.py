@@ -8,8 +8,8 @@ import pytest
 
 from rllib import PPO, AlgorithmConfig, IMPALAConfig, PPOConfig
 from rllib import sample_batch as sb
-from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.sample_batch import Column
 from tests.envs import CountingEnv
 

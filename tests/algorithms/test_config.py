@@ -12,11 +12,11 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.config_object import relation
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.r2d2 import R2D2Config
-from rllib.algorithms.sections import above, section
+from rllib.config.config_object import relation
+from rllib.config.sections import above, section
 
 
 class FakeAlgorithm:
@@ -435,7 +435,7 @@ def test_fragments_of_an_off_policy_algorithm_and_of_whole_episodes_are_free():
 def test_validating_imports_neither_torch_nor_the_runtime():
     code = (
         "import sys\n"
-        "from rllib.algorithms.algorithm_config import AlgorithmConfig\n"
+        "from rllib.algorithms.base.config import AlgorithmConfig\n"
         "AlgorithmConfig().environment('CartPole-v1').resources(num_gpus=0).validate()\n"
         "print(sorted({'torch', 'runtime'} & sys.modules.keys()))"
     )

@@ -6,21 +6,21 @@ import logging
 import gymnasium as gym
 import pytest
 
-from rllib.algorithms import aliases
 from rllib.algorithms.a2c import A2CConfig
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.apex_dqn import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.ars import ARSConfig
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.exploration_config import exploration_settings
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.crossq import CrossQConfig
 from rllib.algorithms.dqn import DQNConfig
-from rllib.algorithms.exploration_config import exploration_settings
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.pg import PGConfig
 from rllib.algorithms.ppo import PPOConfig
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.sac import SACConfig
 from rllib.algorithms.td3 import DDPGConfig, TD3Config
+from rllib.config import aliases
 
 
 class Endless(gym.Env):

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 import rllib
-from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.registry import ABSENT, algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.algorithms.ppo import PPO, PPOConfig
-from rllib.algorithms.registry import ABSENT, algorithm_names, get_algorithm_class, get_algorithm_config
-from rllib.tune.trainables import resolve_trainable
+from rllib.tune.trainables.resolve import resolve_trainable
 
 
 def test_algorithms_are_found_by_name_in_any_case():
@@ -83,7 +83,7 @@ def test_modules_are_imported_from_the_package():
 
 
 def test_the_registry_loads_no_algorithm_by_itself():
-    code = "import rllib.algorithms.registry, sys; print('rllib.algorithms.ppo' in sys.modules, 'numpy' in sys.modules)"
+    code = "import rllib.algorithms.base.registry, sys; print('rllib.algorithms.ppo' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
 

@@ -7,8 +7,8 @@ from torch.nn.functional import softplus
 
 from rllib import DQN, PPO, ModelCatalog, Policy
 from rllib.errors import CheckpointError
-from rllib.models.distributions import Categorical, DiagGaussian
-from rllib.models.torch_distribution import TorchDistribution, TorchDistributionWrapper
+from rllib.models.distributions.standard import Categorical, DiagGaussian
+from rllib.models.distributions.user import TorchDistribution, TorchDistributionWrapper
 from tests.algorithms.test_custom_networks import PPO_SETTINGS, config
 from tests.envs import BoundedAction, MatchObservation
 

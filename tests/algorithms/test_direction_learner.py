@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from rllib.algorithms.evolution import DirectionLearner
+from rllib.algorithms.families.evolution import DirectionLearner
 from rllib.errors import LearnerError
-from rllib.learners.optimizers import SGD, Adam
+from rllib.evaluation.evolution.noise_table import NoiseTable
+from rllib.learners.updates.optimizers import SGD, Adam
 from rllib.losses.evolution import centred_ranks, es_coefficients
-from rllib.models.noise_table import NoiseTable
 
 SIZE = 8
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from rllib.algorithms.base.from_checkpoint import LEARNER_FILE
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.algorithms.dqn import DQN, DQNConfig, SimpleQConfig
-from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.rainbow import RainbowConfig
-from rllib.algorithms.registry import get_algorithm_config
-from rllib.checkpoint import write_checkpoint
+from rllib.storage.checkpoint import write_checkpoint
 from tests.algorithms.algorithm_support import q_values, train
 from tests.envs import (
     ActionReward,

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from gymnasium.spaces import Box, Discrete
 
 import rllib
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
 from rllib.result import RESULT_KEYS
 from tests.envs import BoundedAction, ConstantReward

@@ -14,7 +14,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from rllib import Algorithm, ARSConfig, ESConfig
-from rllib.checkpoint import write_checkpoint
+from rllib.storage.checkpoint import write_checkpoint
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, HundredReward, MatchObservation, SleepEnv
 

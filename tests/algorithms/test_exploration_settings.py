@@ -6,8 +6,7 @@ from gymnasium.spaces import Box, Discrete
 
 from rllib import load_policy
 from rllib.algorithms.apex_ddpg import ApexDDPGConfig
-from rllib.algorithms.dqn import DQNConfig
-from rllib.algorithms.exploration_config import (
+from rllib.algorithms.base.exploration_config import (
     KINDS,
     OF_ACTIONS,
     OF_NOVELTY,
@@ -15,6 +14,7 @@ from rllib.algorithms.exploration_config import (
     exploration_settings,
     make_exploration,
 )
+from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.td3 import DDPGConfig, TD3Config
 from tests.envs import BoundedAction, ConstantReward, MatchObservation

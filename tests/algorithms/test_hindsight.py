@@ -7,10 +7,10 @@ from gymnasium.vector import AsyncVectorEnv
 from gymnasium.wrappers import TransformReward
 
 from rllib import ApexDQNConfig, DQNConfig, R2D2Config
-from rllib.env.sparse_tasks import BitFlipping
+from rllib.env.tasks.sparse import BitFlipping
 from tests.algorithms.algorithm_support import train
 
-BITS = "rllib.env.sparse_tasks:BitFlipping"
+BITS = "rllib.env.tasks.sparse:BitFlipping"
 
 
 def make_config(env=BITS, kind="HerReplayBuffer", cls=DQNConfig, bits=8, replay=None, **training):

@@ -6,8 +6,8 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from rllib.algorithms.a2c import A2CConfig
-from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.appo import APPOConfig
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.es import ESConfig
 from rllib.algorithms.impala import IMPALAConfig

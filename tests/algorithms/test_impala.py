@@ -8,13 +8,13 @@ import torch
 
 from rllib import A2CConfig
 from rllib import sample_batch as sb
-from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.appo import APPO, APPOConfig
-from rllib.algorithms.from_checkpoint import LEARNER_FILE, OLD_TARGET_FILE
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.from_checkpoint import LEARNER_FILE, OLD_TARGET_FILE
+from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.algorithms.impala import IMPALAConfig
-from rllib.algorithms.registry import get_algorithm_class
-from rllib.checkpoint import write_checkpoint
 from rllib.losses.appo import TARGET_DIST_INPUTS
+from rllib.storage.checkpoint import write_checkpoint
 from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.envs import CountingEnv

@@ -6,7 +6,7 @@ import pytest
 from rllib import A2CConfig, DefaultCallbacks, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.a3c import A3CConfig
-from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.impala import IMPALAConfig
 from tests.envs import ConstantReward, CountingEnv
 
@@ -40,7 +40,7 @@ def corridor(exploration, seed, iterations=40):
     """The mean reward of the last episodes when 0.9 is reached, or after all iterations of 1024 steps."""
     config = (
         PPOConfig()
-        .environment("rllib.env.sparse_tasks:Corridor")
+        .environment("rllib.env.tasks.sparse:Corridor")
         .rollouts(num_rollout_workers=0, num_envs_per_worker=8, rollout_fragment_length=128)
         .training(
             train_batch_size=1024, sgd_minibatch_size=128, num_sgd_iter=6, lr=1e-3, lambda_=0.95, kl_coeff=0.0,

@@ -8,7 +8,7 @@ import pytest
 
 from rllib import A2CConfig, A3CConfig, APPOConfig, DQNConfig, IMPALAConfig, Policy, PPOConfig
 from rllib import sample_batch as sb
-from rllib.env.memory_tasks import CartPoleNoVel, RepeatAfterMe
+from rllib.env.tasks.memory import CartPoleNoVel, RepeatAfterMe
 from tests.algorithms.test_recall import Recall
 from tests.envs import ProbeEnv
 

@@ -8,10 +8,10 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rllib import load_policy
-from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.pg import PG, PGConfig
-from rllib.checkpoint import read_checkpoint
 from rllib.policy import Policy
+from rllib.storage.checkpoint import read_checkpoint
 
 CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
 

@@ -6,7 +6,7 @@ import torch
 
 from rllib import Algorithm, PQNConfig
 from rllib import sample_batch as sb
-from rllib.algorithms.registry import get_algorithm_class
+from rllib.algorithms.base.registry import get_algorithm_class
 from tests.algorithms.algorithm_support import learner_stats, q_values, train
 from tests.envs import (
     ActionReward,

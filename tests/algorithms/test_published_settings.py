@@ -13,7 +13,7 @@ What cannot be said of those of SAC, TQC, CrossQ, TD3 and DDPG:
 
 import pytest
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 
 # Separate networks of 64 and 64 tanh units, orthogonal weights: what Stable-Baselines3 and CleanRL begin with.
 SB3 = {"fcnet_hiddens": [64, 64], "vf_share_layers": False}
@@ -55,7 +55,7 @@ NORMALISED = {
 MINIGRID = {
     **PPO,
     **NORMALISED,
-    "env": "rllib.env.minigrid:FlatMiniGrid",
+    "env": "rllib.env.tasks.minigrid_tasks:FlatMiniGrid",
     "lr": 2.5e-4,
     "num_envs_per_worker": 8,
     "train_batch_size": 1024,

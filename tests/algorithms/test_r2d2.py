@@ -7,7 +7,7 @@ import torch
 from rllib import ApexDQNConfig, DQNConfig, Policy, R2D2Config
 from rllib import sample_batch as sb
 from rllib.algorithms.r2d2 import R2D2, sequence_errors
-from rllib.evaluation.sequence_rows import BOOTSTRAP_AT, BURN_IN
+from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.algorithms.test_recall import Recall, WithGRU
 from tests.envs import CountingEnv, MaskedProbe

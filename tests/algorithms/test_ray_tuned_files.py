@@ -3,7 +3,7 @@
 import pytest
 import ray_tuned_files
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 
 
 @pytest.mark.parametrize("name", sorted(ray_tuned_files.FILES))

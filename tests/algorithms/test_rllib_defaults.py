@@ -2,8 +2,8 @@
 
 import pytest
 
-from rllib.algorithms.departures import DEPARTURES, NOT_IN_RLLIB, departures
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from rllib.cli.departures import DEPARTURES, NOT_IN_RLLIB, departures
 from rllib.models.model_settings import MODEL_DEFAULTS
 
 # What the __init__ of RLlib 2.6.3's AlgorithmConfig sets, of what has a setting here.

@@ -22,8 +22,8 @@ from rllib import (
     PPOConfig,
     PQNConfig,
 )
-from rllib.algorithms.exploration_config import make_exploration
-from rllib.models.torch_distribution import TorchDistributionWrapper
+from rllib.algorithms.base.exploration_config import make_exploration
+from rllib.models.distributions.user import TorchDistributionWrapper
 from tests.envs import StructuredProbe, in_vector
 
 SPACE = StructuredProbe.action_space

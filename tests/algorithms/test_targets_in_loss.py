@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.algorithms.off_policy import OffPolicy
+from rllib.algorithms.families.off_policy import OffPolicy
 from rllib.losses.td import with_targets
 from rllib.sample_batch import REWARDS
 from tests.envs import MaskedProbe, MatchPicture, ProbeEnv

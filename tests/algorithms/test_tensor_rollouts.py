@@ -8,10 +8,10 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
 from rllib import Algorithm, DefaultCallbacks, SampleBatch
-from rllib.algorithms import from_config
-from rllib.algorithms.registry import get_algorithm_config
-from rllib.env.torch_cartpole import TorchCartPole
-from rllib.env.torch_pendulum import TorchPendulum
+from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.env.tasks.torch_cartpole import TorchCartPole
+from rllib.env.tasks.torch_pendulum import TorchPendulum
 from tests.algorithms.algorithm_support import train, values
 from tests.envs import ActionReward, ConstantReward, DelayedReward, InfiniteHorizon, ObservedReward
 from tests.gpu import needs_gpu

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.spec import TUNED_EXAMPLES, load_spec, make_spec
 
 FILES = sorted(path for path in TUNED_EXAMPLES.glob("*/*.yaml") if path.parent.name != "tune")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.algorithms.ppo import PPOConfig
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 
 SPACES = {"observation_space": Box(-np.inf, np.inf, (4,), np.float32), "action_space": Discrete(2)}
 SMALL = {

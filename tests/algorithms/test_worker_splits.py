@@ -61,7 +61,7 @@ def algorithms() -> dict:
             **dqn, hiddens=[32], num_atoms=11, v_min=0.0, v_max=50.0, n_step=3, noisy=True
         ),
         "dqn with hindsight": DQNConfig()
-        .environment("rllib.env.sparse_tasks:BitFlipping", env_config={"length": 5})
+        .environment("rllib.env.tasks.sparse:BitFlipping", env_config={"length": 5})
         .rollouts(rollout_fragment_length=3)
         .training(**dqn, hiddens=[32], n_step=2, replay_buffer_config={"type": "HindsightReplayBuffer"}),
         "sac of n steps, random at first": SACConfig()

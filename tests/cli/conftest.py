@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 from fake_algorithm import FakeAlgorithm, FakeConfig
 
-from rllib.cli import command, train
+from rllib.cli import command
+from rllib.cli.verbs import train
 
 
 @pytest.fixture

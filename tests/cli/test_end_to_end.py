@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rllib import DQNConfig
-from rllib.checkpoint import write_checkpoint
+from rllib.storage.checkpoint import write_checkpoint
 
 QUICK = ("train_batch_size=256", "sgd_minibatch_size=128", "num_sgd_iter=2", "model.fcnet_hiddens=[16]")
 TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=2", *QUICK, "--name", "run", "--seed", "1")

@@ -12,7 +12,7 @@ import pytest
 
 import rllib.video
 from rllib import PPOConfig, register_env
-from rllib.cli import play
+from rllib.cli.verbs import play
 from rllib.video import VideoFile
 from tests.envs import CountingEnv
 

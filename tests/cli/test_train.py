@@ -344,7 +344,7 @@ def test_the_users_own_exception_keeps_its_traceback(rllib_command, behaviour, w
     assert result.exit_code == 1
     assert "in users_environment_fails" in result.output and "KeyError: 'position'" in result.output
     assert "environment 3 of rollout worker 2 raised in step()" in result.output
-    assert "cli/train.py" not in result.output
+    assert "cli/verbs/train.py" not in result.output
 
 
 def test_quiet_shows_only_the_end(rllib_command, behaviour):
@@ -354,7 +354,7 @@ def test_quiet_shows_only_the_end(rllib_command, behaviour):
 
 def test_quiet_hides_notices_of_old_names_and_shows_warnings(rllib_command, behaviour):
     def notices():
-        logging.getLogger("rllib.algorithms.aliases").info("the setting num_workers is called num_rollout_workers here")
+        logging.getLogger("rllib.config.aliases").info("the setting num_workers is called num_rollout_workers here")
         logging.getLogger("rllib.evaluation").warning("a worker died")
 
     behaviour["build"] = notices
@@ -541,7 +541,7 @@ def test_numbers_are_readable():
 
 
 def test_a_single_run_does_not_import_the_search():
-    code = "import sys, rllib.cli.train; sys.exit('rllib.cli.tune' in sys.modules)"
+    code = "import sys, rllib.cli.verbs.train; sys.exit('rllib.cli.verbs.tune' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

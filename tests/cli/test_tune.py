@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from rllib.cli import command as rllib_command
 from rllib.cli.spec import is_search, load_spec
-from rllib.cli.tune import _settings, _spec, parse_range
-from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.search_space import holds_domains
-from rllib.tune.trainables import resolve_trainable
+from rllib.cli.verbs.tune import _settings, _spec, parse_range
+from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.search.space import holds_domains
+from rllib.tune.trainables.resolve import resolve_trainable
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["num_rollout_workers=0", "train_batch_size=200", "sgd_minibatch_size=100", "num_sgd_iter=1"]

@@ -11,7 +11,7 @@ from ray_cluster import needs_ray, processes_of
 
 import runtime
 from rllib.algorithms.ppo import PPOConfig
-from rllib.learners.collective import SharedSums
+from rllib.learners.updates.collective import SharedSums
 from runtime.util import get_node_ip_address
 
 pytestmark = [*needs_ray, pytest.mark.timeout(300)]

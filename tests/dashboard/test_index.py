@@ -16,9 +16,9 @@ from rllib.dashboard import journals
 from rllib.dashboard.details import describe, logs, tail
 from rllib.dashboard.index import Index
 from rllib.runs.files import encode
-from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.trial import Trial
-from rllib.tune.trial_records import status_record, trial_record
+from rllib.tune.experiment.directory import ExperimentDirectory
+from rllib.tune.experiment.records import status_record, trial_record
+from rllib.tune.experiment.trial import Trial
 
 
 def _row(index: Index, id: str) -> dict:

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from rllib import cli
-from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rllib.env import ActionMapper, make_stream, resolve
-from rllib.env.actions import action_mapper, of_each, zero_action
-from rllib.models.action_distributions import distribution_for
+from rllib.env.spaces.actions import action_mapper, of_each, zero_action
+from rllib.models.distributions.choose import distribution_for
 from tests.env.transitions import Tape
 from tests.envs import BoundedAction
 

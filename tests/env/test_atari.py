@@ -13,9 +13,9 @@ from gymnasium.vector import VectorEnv
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.ppo import PPOConfig
-from rllib.env.atari import AtariFactory, AtariPreprocessing, is_atari, resized
-from rllib.env.registry import EnvContext, resolve
-from rllib.env.vector import make_stream
+from rllib.env.factories.atari import AtariFactory, AtariPreprocessing, is_atari, resized
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.registry import EnvContext, resolve
 from rllib.evaluation.rollout_worker import RolloutWorker
 from tests.env.transitions import Tape
 
@@ -179,7 +179,7 @@ def test_without_ale_py_it_is_said_what_to_install(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("rllib.env.registry.importlib.import_module", missing)
+    monkeypatch.setattr("rllib.env.factories.registry.importlib.import_module", missing)
     for name in ("ALE/Nothing-v5", "NothingNoFrameskip-v4"):
         with pytest.raises(ValueError, match=r"pip install 'rllib\[atari\]'"):
             resolve(name)

@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rllib.env import make_stream, resolve
-from rllib.env.vector_stream import autoreset_mode
+from rllib.env.streams.vector import autoreset_mode
 from tests.env.transitions import Tape, collect, constant_actions
 from tests.envs import CountingEnv, ProbeFailure, in_vector
 

@@ -13,10 +13,11 @@ from gymnasium.vector import SyncVectorEnv
 
 import rllib
 from rllib import PPOConfig, check_env
-from rllib.env import EnvContext, register_env, registry, resolve
+from rllib.env import EnvContext, register_env, resolve
 from rllib.env.checkup.report import EnvironmentCheckError
-from rllib.env.registry import GymnasiumFactory
-from rllib.env.vector import make_environment
+from rllib.env.factories import registry
+from rllib.env.factories.make import make_environment
+from rllib.env.factories.registry import GymnasiumFactory
 from rllib.errors import EnvironmentPackageError
 from tests.envs import CountingEnv, SimpleCorridor
 

@@ -16,8 +16,8 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from rllib import PPOConfig
 from rllib.env import make_stream, resolve
-from rllib.env.environment_process import EnvironmentProcess
-from rllib.env.vectorized import AsyncFactory
+from rllib.env.factories.vectorized import AsyncFactory
+from rllib.env.streams.process import EnvironmentProcess
 from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
 from tests.env.transitions import Tape, collect, constant_actions
 from tests.envs import CountingEnv, ProbeFailure

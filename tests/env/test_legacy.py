@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib.env import check_environment, legacy, make_stream, resolve
+from rllib.env import check_environment, make_stream, resolve
+from rllib.env.streams import legacy
 from tests.env.transitions import Tape, collect
 from tests.envs import SimpleCorridor
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from rllib.env.minigrid import FlatMiniGrid
+from rllib.env.tasks.minigrid_tasks import FlatMiniGrid
 
 
 def test_without_minigrid_it_says_what_to_install(monkeypatch):

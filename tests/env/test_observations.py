@@ -6,7 +6,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from rllib.env.observations import observation_column
+from rllib.env.spaces.observations import observation_column
 
 BYTES = [
     spaces.MultiDiscrete([3, 2, 4]),

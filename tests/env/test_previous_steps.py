@@ -5,10 +5,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from rllib.env.previous_steps import ActionRow, PreviousStep, PreviousStepFactory
-from rllib.env.registry import EnvContext, resolve
-from rllib.env.vector import make_stream
-from rllib.models.flat_spaces import flat_leaves
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.previous_steps import ActionRow, PreviousStep, PreviousStepFactory
+from rllib.env.factories.registry import EnvContext, resolve
+from rllib.models.observations.flat_spaces import flat_leaves
 from tests.envs import ProbeEnv, in_vector
 
 BOTH = PreviousStep(action=True, reward=True)

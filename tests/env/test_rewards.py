@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib.env.rewards import write_rewards
+from rllib.env.streams.rewards import write_rewards
 
 
 @pytest.mark.filterwarnings("error")

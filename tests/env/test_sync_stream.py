@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import TimeLimit
 
 from rllib.env import make_stream, resolve
-from rllib.env.vector import SyncStream
+from rllib.env.factories.make import SyncStream
 from tests.env.transitions import Tape, collect, constant_actions
 from tests.envs import CountingEnv, InfiniteHorizon
 

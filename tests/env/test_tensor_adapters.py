@@ -11,9 +11,9 @@ from gymnasium.wrappers import OrderEnforcing
 from gymnasium.wrappers import vector as wrappers
 
 from rllib import PPOConfig
-from rllib.env.tensor_adapters import AsVectorEnv, FunctionalVectorEnv, from_brax
-from rllib.env.tensors import tell_lost_finals
-from rllib.env.torch_cartpole import TorchCartPole
+from rllib.env.streams.tensors_as_arrays import tell_lost_finals
+from rllib.env.tasks.torch_cartpole import TorchCartPole
+from rllib.env.tensors.adapters import AsVectorEnv, FunctionalVectorEnv, from_brax
 
 SHORT = {
     "num_rollout_workers": 0, "num_envs_per_worker": 8, "train_batch_size": 64, "sgd_minibatch_size": 32,

@@ -9,15 +9,15 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from rllib.env.actions import action_mapper
-from rllib.env.observations import observation_column
-from rllib.env.registry import EnvContext, resolve
-from rllib.env.tensor_spaces import TensorColumn, tensor_action_mapper
-from rllib.env.tensor_stream import TensorRow
-from rllib.env.tensors import tell_lost_finals
-from rllib.env.vector import make_stream
-from rllib.models.action_distributions import distribution_for
-from rllib.models.squashed import SquashedGaussian
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.registry import EnvContext, resolve
+from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.observations import observation_column
+from rllib.env.streams.tensors_as_arrays import tell_lost_finals
+from rllib.env.tensors.spaces import TensorColumn, tensor_action_mapper
+from rllib.env.tensors.stream import TensorRow
+from rllib.models.distributions.choose import distribution_for
+from rllib.models.distributions.squashed import SquashedGaussian
 from tests.envs import CountingEnv, StructuredProbe, in_vector
 from tests.tensor_envs import Tensors, as_tensors, stacked
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rllib.env import check_environment, resolve
-from rllib.env.torch_cartpole import TorchCartPole
-from rllib.env.torch_pendulum import TorchPendulum
+from rllib.env.tasks.torch_cartpole import TorchCartPole
+from rllib.env.tasks.torch_pendulum import TorchPendulum
 
 ENVIRONMENTS = {"CartPole-v1": TorchCartPole, "Pendulum-v1": TorchPendulum}
 SIZES = {"CartPole-v1": (4, 500), "Pendulum-v1": (2, 200)}  # of a state; time limit

@@ -8,9 +8,9 @@ import pytest
 from gymnasium.vector import VectorEnv
 
 from rllib import PPOConfig
-from rllib.algorithms.from_config import learned_environment
-from rllib.env.registry import EnvContext
-from rllib.env.vector import make_stream
+from rllib.algorithms.base.wiring import learned_environment
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.registry import EnvContext
 
 
 def config(mode: str, env="CartPole-v1", **rollouts):

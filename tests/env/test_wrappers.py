@@ -10,9 +10,9 @@ from gymnasium.wrappers import TimeAwareObservation
 
 import rllib
 from rllib import Algorithm, PPOConfig, register_wrapper
-from rllib.algorithms.from_config import learned_environment, playable_environment
-from rllib.env import wrappers as wrappers_module
-from rllib.env.registry import EnvContext
+from rllib.algorithms.base.wiring import learned_environment, playable_environment
+from rllib.env.factories import wrapped as wrappers_module
+from rllib.env.factories.registry import EnvContext
 from tests.envs import CountingEnv, ProbeFailure
 
 

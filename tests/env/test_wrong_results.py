@@ -4,8 +4,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rllib.env.registry import resolve
-from rllib.env.vector import make_stream
+from rllib.env.factories.make import make_stream
+from rllib.env.factories.registry import resolve
 
 OK = np.zeros(2, np.float32)
 CHECKED = 2

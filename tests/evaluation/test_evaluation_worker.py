@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rllib import PPOConfig
-from rllib.env.registry import resolve
+from rllib.env.factories.registry import resolve
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from tests.envs import CountingEnv, ProbeEnv
 from tests.evaluation.test_rollout_worker import settings

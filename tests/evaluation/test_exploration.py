@@ -6,21 +6,17 @@ from gymnasium.spaces import Box, Discrete
 
 from rllib import DQNConfig
 from rllib import sample_batch as sb
-from rllib.env.actions import ActionMapper
-from rllib.env.registry import resolve
-from rllib.evaluation import exploration as ex
-from rllib.evaluation.exploration import (
-    GaussianNoise,
-    OrnsteinUhlenbeckNoise,
-    RandomActions,
-)
-from rllib.evaluation.parameter_noise import ADAPTATION, ParameterNoise
+from rllib.env.factories.registry import resolve
+from rllib.env.spaces.actions import ActionMapper
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.models.catalog import policy_spec
-from rllib.models.encoders import BoxEncoder
+from rllib.exploration import explorers as ex
+from rllib.exploration.explorers import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
+from rllib.exploration.parameter_noise import ADAPTATION, ParameterNoise
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions.q_values import QValues
+from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.q_values import QValues
 from rllib.policy import Policy, Snapshot
 from tests.envs import BoundedAction, InfiniteHorizon
 

@@ -8,13 +8,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rllib import sample_batch as sb
-from rllib.env.goals import Goals
-from rllib.env.registry import resolve
-from rllib.env.sparse_tasks import BitFlipping
-from rllib.evaluation.hindsight import STRATEGIES, HindsightTransitions
+from rllib.env.factories.registry import resolve
+from rllib.env.spaces.goals import Goals
+from rllib.env.tasks.sparse import BitFlipping
+from rllib.evaluation.postprocess.hindsight import STRATEGIES, HindsightTransitions
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import Column
 
 BITS, GAMMA = 4, 0.9

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from rllib.env.registry import resolve
+from rllib.env.factories.registry import resolve
 from rllib.evaluation import seeding
-from rllib.evaluation.perturbations import PerturbationWorker, Trial
+from rllib.evaluation.evolution.noise_table import NoiseTable
+from rllib.evaluation.evolution.perturbations import PerturbationWorker, Trial
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.models.catalog import policy_spec
-from rllib.models.filters import RunningMoments
-from rllib.models.noise_table import NoiseTable
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.observations.filters import RunningMoments
 from rllib.policy import Snapshot
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv
 

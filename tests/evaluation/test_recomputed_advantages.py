@@ -5,7 +5,7 @@ import pytest
 
 from rllib import PPOConfig
 from rllib import sample_batch as sb
-from rllib.evaluation.advantages import RecomputedAdvantages
+from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.env.registry import resolve
+from rllib.env.factories.registry import resolve
 from rllib.evaluation import seeding
-from rllib.evaluation.advantages import AdvantageEstimator, QLambda
-from rllib.evaluation.exploration import EpsilonGreedy, Explorer, StochasticSampling
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator, QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.models.catalog import policy_spec
-from rllib.models.q_values import QValues
+from rllib.exploration.explorers import EpsilonGreedy, Explorer, StochasticSampling
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions.q_values import QValues
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
 from tests.envs import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.evaluation.sequence_rows import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
+from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.sample_batch import Column
 from tests.envs import CountingEnv
 from tests.evaluation.test_states import KINDS, SIZE, Failing, worker

@@ -5,11 +5,11 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rllib import sample_batch as sb
-from rllib.env.registry import resolve
-from rllib.evaluation.fragment import Column, Fragment
+from rllib.env.factories.registry import resolve
+from rllib.evaluation.postprocess.fragment import Column, Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv
 

@@ -7,14 +7,14 @@ from gymnasium.vector import AutoresetMode
 from torch import nn
 
 from rllib import sample_batch as sb
-from rllib.env.registry import resolve
+from rllib.env.factories.registry import resolve
 from rllib.evaluation import seeding
-from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.losses.returns import gae
-from rllib.models.catalog import policy_spec
-from rllib.models.recurrent import RecurrentSpec, Unrolled
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.user.recurrent import RecurrentSpec, Unrolled
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv, ProbeFailure, in_vector

@@ -8,12 +8,12 @@ from gymnasium.vector import AutoresetMode
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.env.episodes import EpisodeTracker
-from rllib.env.torch_cartpole import TorchCartPole
-from rllib.env.torch_pendulum import TorchPendulum
-from rllib.evaluation.tensor_episodes import TensorEpisodes
+from rllib.env.tasks.torch_cartpole import TorchCartPole
+from rllib.env.tasks.torch_pendulum import TorchPendulum
+from rllib.evaluation.tensors.episodes import TensorEpisodes
 from rllib.losses.returns import gae
-from rllib.models.filters import MeanStdFilter
-from rllib.models.torch_filter import TensorFilter
+from rllib.models.observations.filters import MeanStdFilter
+from rllib.models.observations.filters_in_torch import TensorFilter
 from tests.envs import CountingEnv, HundredReward, MaskedProbe, ProbeEnv
 from tests.gpu import DEVICES
 from tests.tensor_envs import as_tensors, counted_waits

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rllib import sample_batch as sb
-from rllib.evaluation.fragment import Fragment
-from rllib.evaluation.transitions import Transitions, n_step_returns
+from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.postprocess.transitions import Transitions, n_step_returns
 from rllib.sample_batch import Column, SampleBatch
 
 

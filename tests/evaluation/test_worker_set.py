@@ -14,12 +14,12 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
-from rllib.algorithms.from_config import tell_crowds
+from rllib.algorithms.base.wiring import tell_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, ensure_runtime, num_cores
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
-from runtime.machine import cpu_count
+from runtime.host.machine import cpu_count
 from runtime.session import engine
 from runtime.util.fleet import SilentActorError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv

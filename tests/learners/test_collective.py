@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from rllib.learners.collective import SharedBlock, SharedSums, Unfinished
+from rllib.learners.updates.collective import SharedBlock, SharedSums, Unfinished
 
 SIZES = [1, 2, 3, 5]
 
@@ -106,7 +106,7 @@ def test_a_block_is_found_by_its_token_alone():
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_gloo_sums_the_same(size):
-    from rllib.learners.torch_collective import TorchSums, open_store
+    from rllib.learners.group.torch_collective import TorchSums, open_store
 
     store = open_store("127.0.0.1", 20.0)
     address = "127.0.0.1", store.port
@@ -126,7 +126,7 @@ def test_gloo_sums_the_same(size):
 
 
 def test_gloo_ends_the_wait_for_one_that_does_not_come():
-    from rllib.learners.torch_collective import TorchSums, open_store
+    from rllib.learners.group.torch_collective import TorchSums, open_store
 
     store = open_store("127.0.0.1", 20.0)
     address = "127.0.0.1", store.port

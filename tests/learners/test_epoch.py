@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.learners.torch_epoch import epoch_of, sent_orders
+from rllib.learners.in_torch.epoch import epoch_of, sent_orders
 from rllib.sample_batch import SEQ_LENS, STATE_IN, SampleBatch
 
 LENGTHS = np.array([3, 1, 4, 2, 5])

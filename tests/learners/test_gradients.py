@@ -7,8 +7,8 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.losses.ppo import PPO_LOSS
 

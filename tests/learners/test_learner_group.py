@@ -33,7 +33,7 @@ from rllib import (
     TQCConfig,
 )
 from rllib.errors import LearnerError, LearnersLostError
-from rllib.learners import learner_group
+from rllib.learners.group import learner_group
 from rllib.sample_batch import ADVANTAGES, SampleBatch
 from runtime import errors
 from runtime.util import get_node_ip_address

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib.learners.minibatches import Cuts
+from rllib.learners.updates.minibatches import Cuts
 
 LENGTHS = np.array([3, 1, 4, 1, 5, 2])
 

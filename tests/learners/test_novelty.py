@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from rllib import sample_batch as sb
-from rllib.evaluation.intrinsic import RND, Curiosity
-from rllib.learners.intrinsic_rewards import IntrinsicRewards
-from rllib.models.catalog import policy_spec
-from rllib.models.intrinsic import action_rows
+from rllib.exploration.intrinsic.networks import action_rows
+from rllib.exploration.intrinsic.rewards import IntrinsicRewards
+from rllib.exploration.intrinsic.settings import RND, Curiosity
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 
 torch.set_num_threads(1)

@@ -11,8 +11,8 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import Adam, OptimizerSettings
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import Adam, OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS, STATS
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch

@@ -4,12 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.algorithms.from_config import optimizer_settings
+from rllib.algorithms.base.wiring import optimizer_settings
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.sac import SACConfig
-from rllib.learners.optimizers import NAMES, SGD, Adam, OptimizerSettings, RAdam, RMSprop, clip_gradient, global_norm
-from rllib.learners.torch_descent import MEMORY, _make_optimizer
-from rllib.models.kernels import CHUNK
+from rllib.learners.in_torch.descent import MEMORY, _make_optimizer
+from rllib.learners.updates.optimizers import (
+    NAMES,
+    SGD,
+    Adam,
+    OptimizerSettings,
+    RAdam,
+    RMSprop,
+    clip_gradient,
+    global_norm,
+)
+from rllib.models.arithmetic.kernels import CHUNK
 
 
 def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.learners.collective import Unfinished
 from rllib.learners.learner import Learner, make_learner
-from rllib.learners.objective import Objective
+from rllib.learners.updates.collective import Unfinished
+from rllib.learners.updates.objective import Objective
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.td import TDLoss
-from rllib.models.encoders import BoxEncoder
+from rllib.models.distributions.q_values import QValues
+from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.q_values import QValues
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.learners.learner_support import SETTINGS, make_batch, make_policy

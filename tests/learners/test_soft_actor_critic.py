@@ -13,15 +13,15 @@ import torch
 from torch.nn import functional
 
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
-from rllib.learners.target_copy import TargetCopy
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
-from rllib.models.catalog import policy_spec
-from rllib.models.custom import CustomModule
-from rllib.models.distributions import DiagGaussian
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
 from rllib.models.policy_spec import PolicySpec
+from rllib.models.user.module import CustomModule
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
 from tests.gpu import DEVICES

@@ -5,7 +5,7 @@ import pytest
 from learner_support import make_policy
 
 from rllib.learners.learner import make_learner
-from rllib.learners.target_copy import TargetCopy
+from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.ppo import PPO_LOSS
 
 

@@ -10,10 +10,10 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
+from rllib.learners.in_torch.transfers import PinnedTransfers
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
-from rllib.learners.transfers import PinnedTransfers
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
 from rllib.sample_batch import SampleBatch
 from tests.gpu import DEVICES, needs_gpu

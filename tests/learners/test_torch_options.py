@@ -14,11 +14,11 @@ from learner_support import SETTINGS, make_batch, make_policy
 
 from rllib import DQNConfig, PPOConfig, SACConfig
 from rllib.errors import GpuMemoryError, LearnerError
+from rllib.learners.in_torch.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
-from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
-from rllib.learners.torch_options import DEFAULTS, TorchOptions
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.learners.updates.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.ppo import PPO_LOSS
 from tests.envs import MaskedProbe
 from tests.gpu import DEVICES

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 
 SETTINGS = {
     "clip_param": 0.2,

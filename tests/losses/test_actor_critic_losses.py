@@ -9,18 +9,18 @@ import torch
 
 from rllib import PPOConfig, SACConfig
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
-from rllib.learners.target_copy import TargetCopy
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses import crossq, deterministic, sac, tqc
-from rllib.models import kernels
-from rllib.models.batch_renorm import BatchRenorm
-from rllib.models.deterministic import Deterministic
-from rllib.models.distributions import Categorical
-from rllib.models.encoders import BoxEncoder
+from rllib.models.arithmetic import kernels
+from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.distributions.deterministic import Deterministic
+from rllib.models.distributions.squashed import BoundedSquashedGaussian
+from rllib.models.distributions.standard import Categorical
 from rllib.models.modules import FullyConnected
+from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.squashed import BoundedSquashedGaussian
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.losses.intrinsic import (
+from rllib.exploration.intrinsic.losses import (
     advantages_of_rows,
     curiosity_loss,
     discounted_sums,

@@ -8,7 +8,7 @@ from ppo_support import DISTRIBUTIONS, make_minibatch
 from rllib import sample_batch as sb
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS, STATS
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.distributions import Categorical
+from rllib.models.distributions.standard import Categorical
 
 SETTINGS = {"vf_loss_coeff": 0.5, "entropy_coeff": 0.01}
 

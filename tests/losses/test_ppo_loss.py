@@ -6,7 +6,7 @@ from ppo_support import DISTRIBUTIONS, SETTINGS, make_minibatch
 
 from rllib import sample_batch as sb
 from rllib.losses.ppo import PPO_LOSS, STATS, adapted_kl_coeff, ppo_gradient
-from rllib.models.distributions import Categorical
+from rllib.models.distributions.standard import Categorical
 
 each_distribution = pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 

@@ -6,7 +6,7 @@ import torch
 from ppo_support import DISTRIBUTIONS, SETTINGS, make_minibatch
 
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.distributions import Categorical
+from rllib.models.distributions.standard import Categorical
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)

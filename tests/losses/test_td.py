@@ -16,7 +16,7 @@ from rllib.losses.td import (
     torch_project,
     unrescaled,
 )
-from rllib.models.q_values import QValues
+from rllib.models.distributions.q_values import QValues
 from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 from tests.gpu import DEVICES
 

@@ -8,7 +8,7 @@ from vtrace_support import make_rows, slow_vtrace
 from rllib import sample_batch as sb
 from rllib.losses.returns import gae
 from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace, vtrace_of_rows
-from rllib.models.distributions import Categorical
+from rllib.models.distributions.standard import Categorical
 
 
 def of_sequence(log_rho, discounts, rewards, values, bootstrap, **clips):

@@ -12,7 +12,7 @@ from rllib.losses.impala import IMPALA_LOSS
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.returns import gae
 from rllib.losses.vtrace import vtrace_of_rows
-from rllib.models.distributions import Categorical
+from rllib.models.distributions.standard import Categorical
 from tests.tensor_envs import counted_waits
 
 COMMON = {
@@ -54,7 +54,7 @@ def test_statistics_and_gradients_agree(loss, settings, distribution, vtrace, se
 
 @BY_NAME
 def test_settings_may_be_tensors_whose_numbers_are_not_looked_at(loss, settings):
-    """As a recorded step gives them (learners/recorded_steps.py)."""
+    """As a recorded step gives them (learners/in_torch/recorded_steps.py)."""
     outputs, minibatch = make_rows(Categorical(3))
     outputs = [torch.from_numpy(output) for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}

@@ -7,11 +7,11 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rllib.models.attention import Attention, AttentionLayout
-from rllib.models.catalog import policy_spec
-from rllib.models.numpy_attention import NumpyAttentionNetwork
-from rllib.models.torch_attention import TorchAttentionNetwork
-from rllib.models.torch_network import backward
+from rllib.models.attention.in_numpy import NumpyAttentionNetwork
+from rllib.models.attention.in_torch import TorchAttentionNetwork
+from rllib.models.attention.spec import Attention, AttentionLayout
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.in_torch import backward
 from rllib.policy import Policy
 
 torch.set_num_threads(1)  # operations this small are slower on several

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models import kernels
-from rllib.models.batch_renorm import BatchRenorm
-from rllib.models.encoders import BoxEncoder
-from rllib.models.initializers import uniform
+from rllib.models.arithmetic import kernels
+from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.in_torch import backward
+from rllib.models.dense.initializers import uniform
+from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
+from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.squashed import BoundedSquashedGaussian
-from rllib.models.torch_network import backward
 from rllib.policy import Policy
 
 torch.set_num_threads(1)

@@ -9,12 +9,12 @@ import pytest
 from torch import nn
 
 from rllib import PPOConfig, SACConfig
-from rllib.models.attention import Attention
-from rllib.models.catalog import policy_spec
-from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
-from rllib.models.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
-from rllib.models.memory import Memory
+from rllib.models.attention.spec import Attention
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import MODEL_DEFAULTS, check_model
+from rllib.models.observations.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
 from rllib.models.policy_spec import PolicySpec
 
 BOX = gym.spaces.Box(-1, 1, (4,))

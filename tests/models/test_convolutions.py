@@ -11,13 +11,13 @@ from torch.nn import functional
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.in_torch import ActingNetwork, TorchNetwork, backward
+from rllib.models.observations.torso import filters_from
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
-from rllib.models.torso import filters_from
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.gpu import needs_gpu

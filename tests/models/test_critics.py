@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from rllib.models.dense.in_torch import backward
 from rllib.models.modules import FullyConnected
-from rllib.models.torch_network import backward
 
 ROWS, WIDTHS = 33, {"observation": 4, "action": 2}  # the column of ones behind an observation is not counted
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rllib.models.action_distributions import distribution_from_json
-from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.distributions.choose import distribution_from_json
+from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 
 DISTRIBUTIONS = [
     Categorical(2),

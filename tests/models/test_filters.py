@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib.models.filters import CLIP, MeanStdFilter, NoFilter, RunningMoments
+from rllib.models.observations.filters import CLIP, MeanStdFilter, NoFilter, RunningMoments
 
 
 def test_printed_merge():

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rllib.algorithms.dqn import DQNConfig
-from rllib.models.initializers import INITIALIZERS, uniform
-from rllib.models.layout import LayersLayout
+from rllib.models.dense.initializers import INITIALIZERS, uniform
+from rllib.models.dense.layout import LayersLayout
 
 
 def test_uniform_begins_like_torch_layers():

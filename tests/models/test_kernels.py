@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from rllib import PPOConfig, SACConfig
-from rllib.algorithms import from_config
+from rllib.algorithms.base import wiring as from_config
 from rllib.algorithms.sac import SAC
-from rllib.models import kernels
-from rllib.models.kernels import SYMBOLS
+from rllib.models.arithmetic import kernels
+from rllib.models.arithmetic.kernels import SYMBOLS
 
 # Prints the number of threads before and after a policy was made; numpy is imported first, as users do.
 CODE = """

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rllib.models.batch_renorm import BatchRenorm
-from rllib.models.layout import LayersLayout
+from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.layout import LayersLayout
 
 BOTH, POLICY = {"policy": 3, "value": 1}, {"policy": 3}
 LAYOUTS = [

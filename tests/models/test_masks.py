@@ -9,14 +9,14 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
-from rllib.learners.objective import Objective
+from rllib.learners.updates.objective import Objective
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
-from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.models.distributions import Categorical, MultiCategorical
-from rllib.models.encoders import MaskedEncoder
-from rllib.models.masks import LOWEST, MaskedOutputs
-from rllib.models.q_values import QValues
+from rllib.models.catalog.catalog import PolicySpec, policy_spec
+from rllib.models.distributions.q_values import QValues
+from rllib.models.distributions.standard import Categorical, MultiCategorical
+from rllib.models.observations.encoders import MaskedEncoder
+from rllib.models.observations.masks import LOWEST, MaskedOutputs
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.learners.learner_support import SETTINGS

@@ -5,12 +5,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rllib.models import kernels
-from rllib.models.catalog import policy_spec
-from rllib.models.memory import Memory, MemoryLayout, StepOrder
-from rllib.models.numpy_memory import NumpyMemoryNetwork
-from rllib.models.torch_memory import TorchMemoryNetwork
-from rllib.models.torch_network import backward
+from rllib.models.arithmetic import kernels
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.dense.in_torch import backward
+from rllib.models.memory.in_numpy import NumpyMemoryNetwork
+from rllib.models.memory.in_torch import TorchMemoryNetwork
+from rllib.models.memory.spec import Memory, MemoryLayout, StepOrder
 from rllib.policy import Policy
 
 NUM_INPUTS, SIZE, ACTIONS = 5, 6, 3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib.models.noise_table import NoiseTable
+from rllib.evaluation.evolution.noise_table import NoiseTable
 
 
 @pytest.mark.parametrize(("size", "dimension"), [(10, 10), (10, 1), (1000, 999), (5000, 37)])

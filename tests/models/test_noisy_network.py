@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.encoders import BoxEncoder
+from rllib.models.dense.in_torch import NoisyTorchNetwork, backward
+from rllib.models.distributions.q_values import QValues
+from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.q_values import QValues
-from rllib.models.torch_network import NoisyTorchNetwork, backward
 from rllib.policy import Policy
 
 LAYERS = ("shared.hidden_0", "shared.hidden_1", "policy.head")

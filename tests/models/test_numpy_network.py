@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rllib.models import activations
-from rllib.models.initializers import orthogonal
-from rllib.models.layout import LayersLayout
-from rllib.models.numpy_network import NumpyNetwork
-from rllib.models.torch_network import ACTIVATIONS as torch_activations
+from rllib.models.arithmetic import activations
+from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.in_torch import ACTIVATIONS as torch_activations
+from rllib.models.dense.initializers import orthogonal
+from rllib.models.dense.layout import LayersLayout
 
 ACTIVATIONS = {
     "tanh": np.tanh,

@@ -14,12 +14,12 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from torch import nn
 
 from rllib import register_model
-from rllib.env.observations import observation_column
+from rllib.env.spaces.observations import observation_column
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models import registry
-from rllib.models.catalog import policy_spec
-from rllib.models.structure import Structure, sampled_rows
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions import names as registry
+from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.policy import Policy
 from tests.learners.learner_support import SETTINGS, make_batch
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Tuple
 
-from rllib.models.action_distributions import distribution_for, distribution_from_json
-from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
-from rllib.models.flat_spaces import action_form
-from rllib.models.product import Product
+from rllib.models.distributions.choose import distribution_for, distribution_from_json
+from rllib.models.distributions.product import Product
+from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.observations.flat_spaces import action_form
 
 PARTS = (DiagGaussian((2, 1)), Categorical(3), MultiCategorical((2, 4)))
 MIXED = Product(PARTS)

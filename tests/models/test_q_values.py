@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.action_distributions import distribution_from_json
-from rllib.models.q_values import QValues
+from rllib.models.distributions.choose import distribution_from_json
+from rllib.models.distributions.q_values import QValues
 
 CASES = [QValues(3, dueling, atoms, -2.0, 5.0) for dueling in (False, True) for atoms in (1, 7)]
 each_case = pytest.mark.parametrize("values", CASES, ids=str)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from rllib import Algorithm, PPOConfig
-from rllib.env.actions import action_mapper
-from rllib.models.catalog import policy_spec
-from rllib.models.distributions import DiagGaussian
+from rllib.env.spaces.actions import action_mapper
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
+from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.squashed import BoundedSquashedGaussian, SquashedGaussian
 from tests.envs import BoundedAction
 
 GAUSSIAN, SQUASHED = DiagGaussian((1,)), SquashedGaussian((1,))

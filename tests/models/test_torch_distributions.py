@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 
 
 class _Parts:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.layout import LayersLayout
-from rllib.models.numpy_network import NumpyNetwork
-from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
+from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.in_torch import ActingNetwork, TorchNetwork, backward
+from rllib.models.dense.layout import LayersLayout
 
 HEADS = {"policy": 2, "value": 1}
 CASES = [

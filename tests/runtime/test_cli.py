@@ -11,7 +11,7 @@ import numpy as np
 from runtime_support import wait_until
 
 import runtime
-from runtime.engines.zeromq import stack_files
+from runtime.engines.zeromq.system import stack_files
 
 
 @runtime.remote
@@ -110,7 +110,7 @@ def test_logs(fresh):
     actor = Named.remote()
     runtime.get(actor.speak.remote("a first line"))
     follower = subprocess.Popen(
-        [sys.executable, "-u", "-m", "runtime.cli", "logs", "-f", "--address", session.session_dir],
+        [sys.executable, "-u", "-m", "runtime.engines.zeromq.cli", "logs", "-f", "--address", session.session_dir],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import runtime
-from runtime.engines.zeromq import interrupts
+from runtime.engines.zeromq.system import interrupts
 
 DRIVER = """
 import sys, time

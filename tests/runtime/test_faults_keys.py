@@ -12,7 +12,7 @@ import zmq
 from runtime_support import wait_until
 
 import runtime
-from runtime.engines.zeromq import session_key, wire
+from runtime.engines.zeromq.transport import session_key, wire
 
 
 @runtime.remote

@@ -15,7 +15,7 @@ import pytest
 from runtime_support import unsettled, wait_until
 
 import runtime
-from runtime.engines.zeromq.shared_items import SETTLE_S
+from runtime.engines.zeromq.node.shared_items import SETTLE_S
 
 MB = 2**20
 

@@ -10,7 +10,7 @@ from runtime_support import wait_until
 
 import runtime
 from runtime import context
-from runtime.engines.zeromq import node_requests
+from runtime.engines.zeromq.transport import node_requests
 
 MB = 2**20
 

@@ -13,7 +13,7 @@ import pytest
 from runtime_support import process_alive, wait_until
 
 import runtime
-from runtime import memory_limits
+from runtime.host import memory_limits
 
 CLOCK = """
 #define _GNU_SOURCE

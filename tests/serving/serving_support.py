@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 import psutil
 
-from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.policy import Policy
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
 from rllib.serving.model import Model
 from rllib.serving.settings import ServingSettings
+from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 
 ROOT = Path(__file__).parents[2]
 CARTPOLE = ROOT / "tests" / "checkpoints" / "format_1_ppo"

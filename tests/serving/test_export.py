@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config
-from rllib.algorithms.from_config import playable_environment, with_additions
-from rllib.env.registry import EnvContext
+from rllib.algorithms.base.wiring import playable_environment, with_additions
+from rllib.env.factories.registry import EnvContext
 from rllib.evaluation import seeding
 from rllib.serving.export import export_policy, export_weights
 from rllib.serving.exported_policy import ExportedPolicy, ExportError, leaves_of

@@ -13,10 +13,10 @@ from serving_support import cartpole_rows, write_version
 
 import rllib
 from rllib import DQNConfig, PPOConfig, SACConfig
-from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.pg import PG, PGConfig
-from rllib.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from rllib.policy import Policy
+from rllib.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
 
 ROOT = Path(__file__).parents[2]
@@ -74,8 +74,8 @@ def trained(request, tmp_path_factory):
 
 def seen_in(config) -> tuple[list, list | None]:
     """Observations of the environment itself with random actions, and their masks; None without."""
-    from rllib.algorithms.from_config import playable_environment
-    from rllib.env.registry import EnvContext
+    from rllib.algorithms.base.wiring import playable_environment
+    from rllib.env.factories.registry import EnvContext
 
     env = playable_environment(config).make(EnvContext(config.env_config))
     env.action_space.seed(1)
@@ -265,7 +265,7 @@ def test_nothing_of_the_trainer_is_loaded():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(found.stderr.split())
     assert int(found.stdout) in (0, 1)
-    assert not loaded & {"torch", "runtime", "zmq", "psutil", "asyncio", "rllib.algorithms.algorithm", "rllib.learners"}
+    assert not loaded & {"torch", "runtime", "zmq", "psutil", "asyncio", "rllib.algorithms.base.algorithm", "rllib.learners"}
 
 
 # ---------------------------------------------------------------------- in the form of Stable-Baselines3

@@ -19,7 +19,7 @@ from rllib import (
 from rllib.algorithms.dqn import DQN
 from rllib.algorithms.impala import IMPALA
 from rllib.algorithms.ppo import PPO
-from rllib.algorithms.sections import above, section
+from rllib.config.sections import above, section
 
 
 class Print(DefaultCallbacks):

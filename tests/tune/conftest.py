@@ -9,7 +9,7 @@ from rllib import tune
 @pytest.fixture(scope="module")
 def two_cpus():
     """A session with two CPUs for all tests of a module; tests/conftest.py ends it."""
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor"])
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 
 from rllib import tune
 from rllib.errors import TuneError
-from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.build_experiment import check_spec
-from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.searchers.base import Searcher
-from rllib.tune.trainables import resolve_trainable
+from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.running.build import check_spec
+from rllib.tune.search.base import Searcher
+from rllib.tune.trainables.resolve import resolve_trainable
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -232,7 +232,7 @@ def test_a_full_disk_keeps_what_there_is_and_can_be_resumed(run, tmp_path, file)
 
 
 def test_a_full_disk_under_the_state_of_the_search(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", 0)
+    monkeypatch.setattr("rllib.tune.experiment.directory._SNAPSHOT_SHARE", 0)
 
     class FillsTheDisk(tune.Callback):
         def on_trial_complete(self, iteration, trials, trial, **info):

@@ -14,10 +14,10 @@ import pytest
 
 from rllib import tune
 from rllib.errors import TuneError
-from rllib.tune import session
-from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.results.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import AsyncHyperBandScheduler
-from rllib.tune.searchers import Searcher
+from rllib.tune.search import Searcher
+from rllib.tune.trainables import session
 from runtime.errors import UnschedulableError
 from tests.runtime.runtime_support import wait_until
 
@@ -322,7 +322,7 @@ class HangsInSetup(tune.Trainable):
 
 @pytest.fixture
 def short_grace(monkeypatch):
-    monkeypatch.setattr("rllib.tune.trials.GRACE_S", 0.5)
+    monkeypatch.setattr("rllib.tune.running.trials.GRACE_S", 0.5)
 
 
 def test_the_time_budget_ends_a_trial_that_hangs(run, short_grace, caplog):
@@ -415,7 +415,7 @@ def test_nan_is_never_the_best(run):
 
 
 def test_a_full_disk_ends_the_experiment_and_keeps_the_results(run, tmp_path, monkeypatch):
-    from rllib.tune.experiment import Journal
+    from rllib.tune.experiment.directory import Journal
 
     written = []
 
@@ -586,7 +586,7 @@ DRIVER = """
         def load_checkpoint(self, checkpoint):
             self.n = checkpoint["n"]
 
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor"])
     analysis = tune.run(Slow, name="x", storage_path=ROOT, config={"a": tune.uniform(0, 1)}, num_samples=6,
                         stop={"n": 8}, checkpoint_freq=3, resume=sys.argv[2] == "resume", verbose=0, tensorboard=False)
     print([(t.status, t.last_result["n"], t.last_result["a"]) for t in analysis.trials])

@@ -10,11 +10,11 @@ import pytest
 from climber import Climber
 
 from rllib import tune
-from rllib.tune.build_experiment import prepare
-from rllib.tune.experiment_spec import make_spec
-from rllib.tune.journal_values import ValueReader, written
+from rllib.tune.experiment.journal_values import ValueReader, written
+from rllib.tune.experiment.spec import make_spec
+from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
-from rllib.tune.searchers import BasicVariant, ConcurrencyLimiter
+from rllib.tune.search import BasicVariant, ConcurrencyLimiter
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 

@@ -17,7 +17,7 @@ from rllib.runs.drawing import CurveLogger
 from rllib.runs.files import CsvLogger, JsonLogger, flatten, write_params
 from rllib.runs.follower import thinned
 from rllib.runs.sidecar import SidecarLogger
-from rllib.tune.trial import Trial
+from rllib.tune.experiment.trial import Trial
 
 
 def result_of(iteration, **more):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rllib import PPO, tune
-from rllib.checkpoint import read_checkpoint
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.runs.files import CsvLogger, read_results
+from rllib.storage.checkpoint import read_checkpoint
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 

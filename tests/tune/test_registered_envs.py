@@ -7,7 +7,7 @@ import pytest
 import runtime
 from rllib import tune
 from rllib.algorithms.ppo import PPOConfig
-from rllib.env import registry
+from rllib.env.factories import registry
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -76,7 +76,7 @@ def test_a_trial_in_the_drivers_process_leaves_that_as_it_was(run):
         (trial,) = run(lambda config: {"loss": 1.0}).trials
     finally:
         runtime.shutdown()
-        runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+        runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor"])
     assert trial.last_result["loss"] == 1.0 and registry._creators == before
     with pytest.raises(RuntimeError):
         tune.get_trial_id()

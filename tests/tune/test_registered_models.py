@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rllib import register_model, tune
-from rllib.models import registry
+from rllib.models.distributions import names as registry
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 

@@ -13,10 +13,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rllib.tune import reporters
-from rllib.tune.reporters import CLIReporter, JupyterNotebookReporter, LiveReporter, TrialEndLines, make_reporter
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.results import reporters
+from rllib.tune.results.reporters import (
+    CLIReporter,
+    JupyterNotebookReporter,
+    LiveReporter,
+    TrialEndLines,
+    make_reporter,
+)
 from rllib.tune.states import ERROR, PENDING, RUNNING, TERMINATED
-from rllib.tune.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 STATUS = {"scheduler": "FIFOScheduler", "used": {"CPU": 4.0}, "total": {"CPU": 4.0}, "directory": "/r/my_experiment",

@@ -8,8 +8,8 @@ import climber
 import pytest
 
 from rllib import tune
-from rllib.tune import searchers
-from rllib.tune.experiment import described, difference
+from rllib.tune import search as searchers
+from rllib.tune.experiment.directory import described, difference
 from rllib.tune.schedulers import AsyncHyperBandScheduler
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
@@ -86,7 +86,7 @@ def test_a_restored_tuner_keeps_the_scheduler_and_its_state(tmp_path):
 @pytest.mark.parametrize("space", [{"rate": tune.uniform(0, 5)}, {"rate": tune.uniform(0, 5), "own": True}])
 def test_a_restored_tuner_keeps_the_searcher_and_its_state(tmp_path, space):
     pytest.importorskip("optuna")
-    from rllib.tune.searchers import ConcurrencyLimiter, OptunaSearch
+    from rllib.tune.search import ConcurrencyLimiter, OptunaSearch
 
     own, space = ({"rate": space["rate"]}, {}) if "own" in space else (None, space)
 
@@ -138,7 +138,7 @@ class LargeTimeout(tune.TimeoutStopper):
 
 @pytest.mark.parametrize("share", [0, 1e9], ids=["the state is written after every result", "it is so slow: only once"])
 def test_a_restored_tuner_has_what_is_left_of_its_timeout(tmp_path, monkeypatch, share):
-    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", share)
+    monkeypatch.setattr("rllib.tune.experiment.directory._SNAPSHOT_SHARE", share)
     path = broken_off(tmp_path, stop=[LargeTimeout(tmp_path / "used_s"), {"training_iteration": 5}])
     (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()
     assert result.metrics["training_iteration"] == 5 and float((tmp_path / "used_s").read_text()) > 0
@@ -163,7 +163,7 @@ class Remembers(tune.Stopper):
 
 
 def test_a_resumed_stopper_counts_no_result_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", 0)  # the state is written after every result
+    monkeypatch.setattr("rllib.tune.experiment.directory._SNAPSHOT_SHARE", 0)  # the state is written after every result
     path = broken_off(tmp_path, after=4, stop=[Remembers(tmp_path / "asked"), {"training_iteration": 5}],
                       checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1))  # fmt: skip
     (result,) = tune.Tuner.restore(path, Climber, load_user_code=True).fit()

@@ -14,9 +14,9 @@ import pytest
 from climber import Climber
 
 from rllib import tune
-from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.results.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.searchers import create_searcher
+from rllib.tune.search import create_searcher
 from tests.runtime.runtime_support import wait_until
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
@@ -77,7 +77,7 @@ SEARCHES = {
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_killed_experiment_ends_as_it_would_have(tmp_path, monkeypatch, name):
     # What is not in the first state of searcher and scheduler is in the journal alone.
-    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", 10**9)
+    monkeypatch.setattr("rllib.tune.experiment.directory._SNAPSHOT_SHARE", 10**9)
     if name == "tpe":
         pytest.importorskip("optuna")
 

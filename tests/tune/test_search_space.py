@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rllib import tune
-from rllib.tune.search_space import SearchSpace, evaluated_params, split
+from rllib.tune.search.space import SearchSpace, evaluated_params, split
 
 SAMPLES = 2000
 

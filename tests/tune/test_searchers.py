@@ -5,9 +5,9 @@ import math
 import pytest
 
 from rllib import tune
-from rllib.tune.searchers import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
-from rllib.tune.searchers.base import announce_search
-from rllib.tune.searchers.seeded import Seeded
+from rllib.tune.search import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
+from rllib.tune.search.base import announce_search
+from rllib.tune.search.seeded import Seeded
 
 SPACE = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5), "fixed": 3}
 

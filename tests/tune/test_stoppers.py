@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rllib.runs.files import encode
-from rllib.tune.stoppers import (
+from rllib.tune.experiment.stoppers import (
     CombinedStopper,
     ExperimentPlateauStopper,
     MaximumIterationStopper,

@@ -5,7 +5,7 @@ import math
 import pickle
 import tracemalloc
 
-from rllib.tune.trial import MetricAnalysis, Trial
+from rllib.tune.experiment.trial import MetricAnalysis, Trial
 
 
 def analysis_of(*values, key="loss"):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rllib.tune.session import TrialContext
-from rllib.tune.trial_actor import Definition, TrialActor
+from rllib.tune.running.actor import Definition, TrialActor
+from rllib.tune.trainables.session import TrialContext
 from tests.tune.climber import Climber
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rllib.tune.experiment_spec import CheckpointConfig, ExperimentSpec
-from rllib.tune.resources import Resources
+from rllib.tune.experiment.records import apply_record
+from rllib.tune.experiment.spec import CheckpointConfig, ExperimentSpec
+from rllib.tune.experiment.stoppers import TimeoutStopper, make_stopper
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.running.trials import CLOSE_S, GRACE_S, Trials
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
-from rllib.tune.searchers import Searcher
+from rllib.tune.search import Searcher
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
-from rllib.tune.stoppers import TimeoutStopper, make_stopper
-from rllib.tune.trial import Trial, TrialCheckpoint
-from rllib.tune.trial_records import apply_record
-from rllib.tune.trials import CLOSE_S, GRACE_S, Trials
+from rllib.tune.trainables.resources import Resources
 
 
 class Counts(Searcher):

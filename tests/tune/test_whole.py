@@ -10,8 +10,8 @@ import climber
 import pytest
 
 from rllib import tune
-from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.experiment import Journal
+from rllib.tune.experiment.directory import Journal
+from rllib.tune.results.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from tests.runtime.runtime_support import wait_until
 

@@ -15,7 +15,7 @@ import numpy as np
 from rllib.env.checkup.random_walk import RandomWalk
 from rllib.env.checkup.report import Found
 from rllib.env.checkup.subject import SEED, Subject
-from rllib.env.sync_stream import take_off_wrappers
+from rllib.env.streams.sync import take_off_wrappers
 
 # Bounds of the random steps, and of the episodes that are compared.
 EPISODES_S, COMPARED_S = 60.0, 2.0

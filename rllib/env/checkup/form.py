@@ -16,10 +16,10 @@ from gymnasium.vector import VectorEnv
 from rllib.env.checkup.random_walk import INFO_RULE, OBSERVATION_RULE
 from rllib.env.checkup.report import Found, one_line, told
 from rllib.env.checkup.subject import SEED, Subject, close
-from rllib.env.examiner import env_name
-from rllib.env.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed
-from rllib.env.registry import EnvContext
-from rllib.env.spaces import check_spaces, mismatch
+from rllib.env.factories.registry import EnvContext
+from rllib.env.spaces.supported import check_spaces, mismatch
+from rllib.env.streams.first_results import env_name
+from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed
 
 _NEW_API = (
     "reset(self, *, seed=None, options=None) -> (observation, info); step(self, action) -> (observation, reward, "

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rllib.env.checks import CHECKED_STEPS
+from rllib.env.checkup.driver import CHECKED_STEPS
 from rllib.env.checkup.report import Found
-from rllib.env.legacy import call_reset
-from rllib.env.rewards import reward_problem
-from rllib.env.spaces import Rounding, mismatch
+from rllib.env.spaces.supported import Rounding, mismatch
+from rllib.env.streams.legacy import call_reset
+from rllib.env.streams.rewards import reward_problem
 
 # Rules, and what to do where one is broken.
 INFO_RULE = "info is a dict.", "Return {} where there is nothing to tell."

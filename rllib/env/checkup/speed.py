@@ -13,11 +13,11 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.env.checkup.report import Found
 from rllib.env.checkup.subject import MASK_KEY, SEED, Subject
-from rllib.env.registry import EnvContext, EnvFactory
-from rllib.env.vector import stream_over
-from rllib.env.vector_stream import autoreset_mode
-from rllib.env.vectorized import AsyncFactory
-from rllib.models.flat_spaces import flat_leaves
+from rllib.env.factories.make import stream_over
+from rllib.env.factories.registry import EnvContext, EnvFactory
+from rllib.env.factories.vectorized import AsyncFactory
+from rllib.env.streams.vector import autoreset_mode
+from rllib.models.observations.flat_spaces import flat_leaves
 
 LONG_RESET_SHARE = 0.25
 TOGETHER_S = 1.0

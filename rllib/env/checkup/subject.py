@@ -10,10 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from rllib.env.examiner import env_name
-from rllib.env.legacy import LegacyEnvironment, adapt_spaces
-from rllib.env.registry import EnvContext, EnvFactory, resolve
-from rllib.env.wrappers import WrappedFactory, resolve_wrappers
+from rllib.env.factories.registry import EnvContext, EnvFactory, resolve
+from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
+from rllib.env.streams.first_results import env_name
+from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces
 
 SEED = 7
 COMPARED_STEPS = 64  # at most, of the checks that repeat episodes

@@ -6,7 +6,7 @@ from rllib.tune.schedulers.hyperband import HyperBandScheduler
 from rllib.tune.schedulers.median_stopping import MedianStoppingRule
 from rllib.tune.schedulers.pbt import PopulationBasedTraining
 from rllib.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
-from rllib.tune.searchers.base import made_by_name
+from rllib.tune.search.base import made_by_name
 
 __all__ = [
     "ASHAScheduler", "AsyncHyperBandScheduler", "FIFOScheduler", "HyperBandScheduler", "MedianStoppingRule",

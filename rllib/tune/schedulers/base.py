@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rllib.tune.checks import check_mode
-from rllib.tune.searchers.base import joined_objective, metric_value
+from rllib.tune.search.base import joined_objective, metric_value
 from rllib.tune.states import PENDING
 
 

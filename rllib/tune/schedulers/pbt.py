@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from rllib.runs.files import encode, is_number
 from rllib.tune.checks import check
-from rllib.tune.domains import Choice, Domain, Float, Integer, Normal
 from rllib.tune.schedulers.base import TrialScheduler
+from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ... import errors
-from ...refs import Unseen
+from ...remote.refs import Unseen
 from ..placement_groups import PlacementGroups
 from ..resources import units
 

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from ...actors import handle_from_state
+from ...remote.actors import handle_from_state
 from ...runtime_context import RuntimeContext
 from ...runtime_env import environment_dict, merged
 from ..placement_groups import PlacementGroups, Placements

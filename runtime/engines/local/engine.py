@@ -8,9 +8,10 @@ import os
 import threading
 import weakref
 
-from ... import errors, machine
-from ...options import DYNAMIC, STREAMING
-from ...refs import ObjectRef
+from ... import errors
+from ...calls.options import DYNAMIC, STREAMING
+from ...host import machine
+from ...remote.refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
 from ..base import EngineConfig, refusal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from ...options import TaskOptions
-from ...retries import Attempts, worth_retrying
+from ...calls.options import TaskOptions
+from ...calls.retries import Attempts, worth_retrying
 from .actors import Actor
 from .values import Reference
 

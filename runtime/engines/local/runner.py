@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from ... import errors
+from ...calls.options import DYNAMIC
 from ...failures import describe_exception, unreadable
-from ...generators import DynamicObjectRefGenerator
-from ...options import DYNAMIC
-from ...refs import Unseen
+from ...remote.generators import DynamicObjectRefGenerator
+from ...remote.refs import Unseen
 from ...unpicklable import refuse
 from ..base import iterate, split_returns
 from ..definitions import describe_exit

@@ -8,9 +8,9 @@ import pickle
 from collections.abc import Callable
 
 from ... import context, errors
-from ...actors import handle_session
 from ...pickling import Pickler
-from ...refs import ObjectRef, SessionBound, Unseen
+from ...remote.actors import handle_session
+from ...remote.refs import ObjectRef, SessionBound, Unseen
 from ..writable import freeze
 
 

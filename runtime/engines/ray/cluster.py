@@ -8,8 +8,8 @@ from collections import Counter
 
 import ray
 
+from ...calls.options import ActorOptions, TaskOptions, check_feasible
 from ...errors import UnschedulableError
-from ...options import ActorOptions, TaskOptions, check_feasible
 from ...scheduling import PlacementGroupSchedulingStrategy
 from . import placement
 from .values import ActorId

@@ -15,10 +15,10 @@ from ray.exceptions import RayError
 from ray.util.client import ray as client
 
 from ... import errors
-from ...actors import handle_from_state
+from ...calls.options import DYNAMIC, STREAMING, TaskOptions
 from ...failures import unreadable
-from ...options import DYNAMIC, STREAMING, TaskOptions
-from ...refs import ObjectRef
+from ...remote.actors import handle_from_state
+from ...remote.refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...scheduling import PlacementGroupSchedulingStrategy
 from ...unpicklable import refuse, refuse_call

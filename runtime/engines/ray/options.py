@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions
+from ...calls.options import DYNAMIC, STREAMING, ActorOptions, TaskOptions
 from ..definitions import CallOptions
 from .placement import strategy_options
 from .worker import WORKING_DIR, RaisedAgain

@@ -11,8 +11,8 @@ from ray.util import scheduling_strategies as rays
 from ray.util.placement_group import PlacementGroup as RayGroup
 from ray.util.placement_group import get_current_placement_group, placement_group_table
 
+from ...calls.options import ActorOptions, TaskOptions
 from ...errors import UnschedulableError
-from ...options import ActorOptions, TaskOptions
 from ...scheduling import (
     REMOVED,
     GroupInfo,

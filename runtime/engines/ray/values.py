@@ -16,11 +16,11 @@ from typing import NamedTuple
 import ray
 
 from ... import context
-from ...actors import ActorHandle, handle_from_state, handle_session, handle_state
 from ...errors import SessionClosedError
-from ...generators import DynamicObjectRefGenerator
 from ...pickling import Pickler
-from ...refs import ForeignRef, ObjectRef
+from ...remote.actors import ActorHandle, handle_from_state, handle_session, handle_state
+from ...remote.generators import DynamicObjectRefGenerator
+from ...remote.refs import ForeignRef, ObjectRef
 from ..writable import freeze
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import ray
 
 from ... import context
+from ...calls.options import DYNAMIC, ActorOptions, TaskOptions, worth_retrying
 from ...failures import RemoteFailure, describe_exception
-from ...options import DYNAMIC, ActorOptions, TaskOptions, worth_retrying
 from ...unpicklable import refuse
 from ..base import Engine, iterate, split_returns
 from ..definitions import ClassDefinition, describe_exit, find_method

@@ -20,9 +20,9 @@ from __future__ import annotations
 import contextlib
 
 from ..base import Engine, EngineConfig
-from .interrupts import Interrupts
-from .joining import RunningSession
-from .launch import NodeProcess
+from .session.joining import RunningSession
+from .session.launch import NodeProcess
+from .system.interrupts import Interrupts
 
 
 def start(config: EngineConfig) -> Engine:
@@ -33,7 +33,7 @@ def start(config: EngineConfig) -> Engine:
         if config.address is not None:
             session = RunningSession(config.address)
             failed.callback(session.close)
-            from .driver import Guest
+            from .client.driver import Guest
 
             guest = Guest(session, interrupts, config)
             failed.pop_all()
@@ -41,7 +41,7 @@ def start(config: EngineConfig) -> Engine:
         node = NodeProcess(config)
         failed.callback(node.close)
         failed.callback(node.wait_end, 0)
-        from .driver import Driver  # numpy and zmq: as long as the node takes
+        from .client.driver import Driver  # numpy and zmq: as long as the node takes
 
         driver = Driver(node, dict(config.resources), config.namespace, interrupts)
         failed.pop_all()

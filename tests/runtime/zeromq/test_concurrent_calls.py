@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from runtime.engines.zeromq import concurrent_calls
-from runtime.engines.zeromq.concurrent_calls import ConcurrentCalls
+from runtime.engines.zeromq.worker import concurrent_calls
+from runtime.engines.zeromq.worker.concurrent_calls import ConcurrentCalls
 
 
 class Methods:

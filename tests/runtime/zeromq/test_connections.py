@@ -12,7 +12,7 @@ import zmq
 from runtime_support import wait_until
 
 import runtime
-from runtime.engines.zeromq.connections import Connections
+from runtime.engines.zeromq.node.connections import Connections
 
 SENDER = """
 import sys, time, zmq

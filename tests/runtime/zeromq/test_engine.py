@@ -13,8 +13,9 @@ import zmq
 from runtime_support import wait_until
 
 import runtime
-from runtime.engines.zeromq import mailbox as mailbox_module
-from runtime.engines.zeromq import tasks, wire
+from runtime.engines.zeromq.client import tasks
+from runtime.engines.zeromq.transport import mailbox as mailbox_module
+from runtime.engines.zeromq.transport import wire
 
 
 @runtime.remote

@@ -15,7 +15,7 @@ import zmq
 from runtime_support import process_alive, wait_until
 
 import runtime
-from runtime.engines.zeromq import boot, launch
+from runtime.engines.zeromq.session import boot, launch
 
 
 @runtime.remote

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from test_state import CPU, Driven, failure, frames, text
 
-from runtime import memory_limits
-from runtime.engines.zeromq import wire
-from runtime.engines.zeromq.entities import Kill, Spawn
-from runtime.engines.zeromq.memory_watch import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, MemoryWatch, private_bytes
-from runtime.engines.zeromq.process import be_ended_first
+from runtime.engines.zeromq.node.entities import Kill, Spawn
+from runtime.engines.zeromq.node.memory_watch import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, MemoryWatch, private_bytes
+from runtime.engines.zeromq.transport import wire
+from runtime.host import memory_limits
+from runtime.host.linux import be_ended_first
 from runtime.scheduling import Placement
 
 MB = 2**20

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from runtime.engines.zeromq.refcounts import ACTOR, BLOCK, OBJECT, RefCounts
+from runtime.engines.zeromq.node.refcounts import ACTOR, BLOCK, OBJECT, RefCounts
 
 A, B, C = 1, 2, 3
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_store import Memory
 
-from runtime.engines.zeromq import wire
-from runtime.engines.zeromq.serializer import INLINE_BYTES, Serializer
-from runtime.engines.zeromq.store import Hold, Segment, block_of
+from runtime.engines.zeromq.transport import wire
+from runtime.engines.zeromq.values.serializer import INLINE_BYTES, Serializer
+from runtime.engines.zeromq.values.store import Hold, Segment, block_of
 
 
 class Pair:

@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from runtime.engines.zeromq import wire
-from runtime.engines.zeromq.spilling import is_in_memory, unnamed_file
-from runtime.engines.zeromq.store import (
+from runtime.engines.zeromq.system.spilling import is_in_memory, unnamed_file
+from runtime.engines.zeromq.transport import wire
+from runtime.engines.zeromq.values.store import (
     SEGMENT_HEADER,
     Block,
     Hold,

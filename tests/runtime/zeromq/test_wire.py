@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from runtime.engines.zeromq import structs, wire
+from runtime.engines.zeromq.transport import structs, wire
 
 
 def test_message_round_trip():

@@ -7,7 +7,7 @@ import select
 import pytest
 
 from runtime.engines import zeromq
-from runtime.engines.zeromq.worker_output import HINT, LARGEST_COUNT, WINDOW_S, RepeatedLines, WorkerOutput
+from runtime.engines.zeromq.node.worker_output import HINT, LARGEST_COUNT, WINDOW_S, RepeatedLines, WorkerOutput
 
 ENGINE = os.path.dirname(zeromq.__file__)
 

@@ -1,0 +1,1 @@
+"""Actions of a trained policy outside of training."""

@@ -1,0 +1,396 @@
+"""Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
+
+import dataclasses
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rllib.acting.player import Player
+from rllib.env.factories.masks import METHOD, OBSERVATIONS, Augmentation
+from rllib.env.factories.previous_steps import ACTIONS, REWARDS, ActionRow, PreviousStep
+from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.env.spaces.observations import ArrayColumn, observation_column
+from rllib.env.spaces.supported import all_fit, mismatch
+from rllib.models.distributions.standard import Distribution
+from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
+
+logger = logging.getLogger(__name__)
+
+C = TypeVar("C")
+
+
+def under_plain_names(mixin: type[C]) -> type[C]:
+    """Lets Python's messages about the arguments of a mixin's methods name these alone; users do not know the class."""
+    for method in vars(mixin).values():
+        function = getattr(method, "__func__", method)
+        if isinstance(function, FunctionType):
+            function.__qualname__ = function.__name__
+    return mixin
+
+
+@dataclass(frozen=True)
+class ActingSettings:
+    """What is between the environment's observations and actions and those of a policy.
+
+    Attributes:
+        normalize_actions, clip_actions: as for env.actions.ActionMapper.
+        ignored_keys: of observations, which the policy does not read.
+        augmentation: what is added to the environment's own observations; None: nothing.
+        told: what observations tell of the step before; None: nothing.
+        explore: whether actions are sampled where a call does not say.
+    """
+
+    normalize_actions: bool = True
+    clip_actions: bool = False
+    ignored_keys: tuple[str, ...] = ()
+    augmentation: Augmentation | None = None
+    told: PreviousStep | None = None
+    explore: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able data; `from_json` reads it."""
+        return {**dataclasses.asdict(self), "ignored_keys": list(self.ignored_keys)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ActingSettings":
+        """The settings among the items of `data`."""
+        added, told = data["augmentation"], data["told"]
+        return cls(
+            data["normalize_actions"],
+            data["clip_actions"],
+            tuple(data["ignored_keys"]),
+            added and Augmentation(**added),
+            told and PreviousStep(**told),
+            data["explore"],
+        )
+
+
+@under_plain_names
+class Acting:
+    """The methods of an algorithm, or a loaded policy, that act with its present policies."""
+
+    policies: dict[str, Policy]
+    _inference: "Inference"
+
+    @abstractmethod
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment, as the action distribution's `noise` takes it."""
+
+    def compute_single_action(
+        self,
+        observation,
+        state: Sequence[np.ndarray] | None = None,
+        *,
+        explore: bool | None = None,
+        prev_action=None,
+        prev_reward: float | None = None,
+        full_fetch: bool = False,
+        action_mask=None,
+        policy_id: str = DEFAULT_POLICY,
+    ) -> Any:
+        """The action for one observation, in the environment's own units.
+
+        Args:
+            observation: as the environment gives it.
+            state: required for a policy with a memory: `get_policy().get_initial_state()` for the first observation of
+                an episode, then the state that the previous call returned.
+            prev_action, prev_reward: the action before and its reward, for policies that read them
+                (lstm_use_prev_action, lstm_use_prev_reward); None with the first observation of an episode.
+            explore: sample it; False takes the most likely one. By default the config's `explore`.
+            full_fetch: return the state and what the network computed as well.
+            action_mask: of the legal actions, where the environment gives masks in the info or by a method.
+            policy_id: of the policy that acts.
+
+        Returns:
+            the action; if a state is given or with `full_fetch`, (action, state, fetches): the state for the next
+            observation ([] without a memory), and a dict with action_dist_inputs, and with action_logp and vf_preds
+            where the policy has them.
+
+        Raises:
+            ValueError: for an observation of another form than the space's (one beyond its bounds is a warning, once),
+                a state that does not fit the policy, or a mask that is missing or leaves no legal action.
+        """
+        states = None if state is None else [state]
+        how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
+        told = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
+        how |= {name: None if value is None else [value] for name, value in told.items()}
+        answer = self.compute_actions([observation], states, **how)
+        if state is None and not full_fetch:
+            return answer[0]
+        actions, states, fetches = answer
+        if not (state or full_fetch):  # [], as a policy without a memory has it
+            return actions[0]
+        return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
+
+    # The name of Ray 0.8.
+    compute_action = compute_single_action
+
+    def predict(
+        self,
+        observation,
+        state: Sequence[np.ndarray] | None = None,
+        *,
+        deterministic: bool = False,
+        action_masks: Sequence | None = None,
+    ) -> tuple[Any, Any]:
+        """The action for one observation and the state after it, in the form of Stable-Baselines3.
+
+        Args:
+            observation: as the environment gives it.
+            state: of a policy with a memory; None with the first observation of an episode.
+            deterministic: take the most likely action instead of a sampled one.
+            action_masks: the mask of the legal actions, where the environment gives masks in the info or by a method.
+
+        Returns:
+            the action, and the state for the next observation; None for a policy without a memory.
+
+        Raises:
+            ValueError: as for `compute_single_action`.
+        """
+        state = self.get_policy().get_initial_state() if state is None else state
+        how = {"explore": not deterministic, "full_fetch": True, "action_mask": action_masks}
+        action, state, _ = self.compute_single_action(observation, state, **how)
+        return action, state or None
+
+    def compute_actions(
+        self,
+        observations: Sequence | Mapping,
+        state: Sequence | Mapping | None = None,
+        *,
+        explore: bool | None = None,
+        prev_action: Sequence | Mapping | None = None,
+        prev_reward: Sequence | Mapping | None = None,
+        full_fetch: bool = False,
+        action_masks: Sequence | Mapping | None = None,
+        policy_id: str = DEFAULT_POLICY,
+    ) -> Any:
+        """Actions for several observations; see `compute_single_action`.
+
+        Args:
+            observations: a sequence of them, or a dict by agent.
+            state: a state for each of them, in the same form.
+            explore, full_fetch, policy_id: as for `compute_single_action`.
+            prev_action, prev_reward, action_masks: one for each of them, in the same form.
+
+        Returns:
+            actions: an array (for Tuple and Dict spaces a list), or a dict by agent. If a state is given or with
+            `full_fetch`, (actions, states, fetches): a state for each in the same form, and a dict of arrays with a row
+            for each.
+        """
+        policy = self.get_policy(policy_id)
+        policy.exploration = self.explored_by()
+        agents = list(observations) if isinstance(observations, Mapping) else None
+        if agents is not None:
+            observations = [observations[agent] for agent in agents]
+            per_agent = state, prev_action, prev_reward, action_masks
+            state, prev_action, prev_reward, action_masks = (
+                given and [given[agent] for agent in agents] for given in per_agent
+            )
+        fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
+        explore = self._inference.settings.explore if explore is None else explore
+        told = action_masks, prev_action, prev_reward
+        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *told)
+        if agents is not None:
+            actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
+        return actions if fetches is None else (actions, states, fetches)
+
+    def make_player(
+        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+    ) -> Player:
+        """What acts in episodes and remembers between steps: states of a memory, previous actions and rewards.
+
+        Args:
+            num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
+            explore: sample the actions; False takes the most likely ones.
+            policy_id: of the policy that acts.
+        """
+        return Player(self, num_episodes, explore=explore, policy_id=policy_id)
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The policy with this id."""
+        if policy_id not in self.policies:
+            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
+        return self.policies[policy_id]
+
+
+class Inference:
+    """From observations to actions, both in the environment's own units.
+
+    Args:
+        observation_space, action_space: of the environment.
+        settings: how observations become those of the policies, and their actions those of the space.
+        rng: draws the actions that are sampled.
+        distribution: of the policies' actions.
+
+    Attributes:
+        rng, settings: the same.
+    """
+
+    def __init__(
+        self,
+        observation_space,
+        action_space,
+        settings: ActingSettings,
+        rng: np.random.Generator,
+        distribution: Distribution,
+    ):
+        self.rng, self.settings = rng, settings
+        self._augmentation, self._told = settings.augmentation, settings.told
+        self._action_row = self._told and ActionRow(action_space)
+        self._space = observation_space
+        # Until the first observation beyond them is told: one that is a rounding error outside still gets its action.
+        self._minds_bounds = True
+        self._ignored = set(settings.ignored_keys)
+        self._column = observation_column(observation_space)
+        mapping = settings.normalize_actions, settings.clip_actions
+        self._to_env = action_mapper(action_space, distribution, *mapping).to_env
+
+    def compute_actions(
+        self,
+        policy: Policy,
+        observations: Sequence,
+        states: Sequence | None,
+        explore: bool,
+        fetches: dict | None,
+        action_masks: Sequence | None = None,
+        prev_actions: Sequence | None = None,
+        prev_rewards: Sequence | None = None,
+    ) -> tuple[Sequence, list[list[np.ndarray]]]:
+        """One action for each observation.
+
+        Args:
+            policy: acts.
+            observations: N of them.
+            states: of a policy with a memory, the state before each observation, in the form of
+                `Policy.get_initial_state`.
+            explore: sample the actions.
+            fetches: as for `Policy.choose`.
+            action_masks: a mask for each observation, where the environment does not give them in its observations.
+            prev_actions, prev_rewards: the action before each observation, as the environment took it, and its reward,
+                where the policy reads them; None where an episode begins.
+
+        Returns:
+            N actions, an array or, for Tuple and Dict, a list; and the state after each observation.
+
+        Raises:
+            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
+                that is missing or leaves no legal action.
+        """
+        rows = self._rows_at_once(observations) if action_masks is None else None
+        if rows is None:
+            given = states, prev_actions, prev_rewards, action_masks
+            given = observations, *(_or_none(each, observations) for each in given)
+            rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
+        memory = _memory(policy, states, len(rows))
+        drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
+        actions = of_each(self._to_env(drawn))
+        return actions, _states(policy, memory, len(rows))
+
+    @property
+    def given_space(self):
+        """The space of the observations that `compute_actions` takes: the environment's, but for ignored keys."""
+        space = self._space if self._augmentation is None else self._space[OBSERVATIONS]
+        return space if self._told is None else self._told.own_space(space)
+
+    def _rows_at_once(self, observations: Sequence) -> np.ndarray | None:
+        """Observations that are arrays, and lie in the space, as batches store them; None: look at each."""
+        if self._augmentation or self._told or not isinstance(self._column, ArrayColumn):
+            return None
+        try:
+            rows = np.asarray(observations)
+        except ValueError:  # of different shapes
+            return None
+        fit = len(rows) and all_fit(self._space, rows, bounded=self._minds_bounds)
+        return rows.astype(self._column.dtype, copy=False) if fit else None
+
+    def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
+        """The observation as batches store it."""
+        added = self._augmentation
+        if added and isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
+            observation, action_mask = observation[OBSERVATIONS], observation[added.mask_key]
+        if self._ignored and isinstance(observation, Mapping):
+            observation = {key: value for key, value in observation.items() if key not in self._ignored}
+        observation = self._with_previous(observation, state, prev_action, prev_reward)
+        observation = self._with_mask(observation, action_mask)
+        problem = mismatch(self._space, observation, bounded=self._minds_bounds)
+        if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
+            self._minds_bounds = False
+            logger.warning("the %s; the policy acts on it, and no more of these are told", problem)
+        elif problem:
+            if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+                problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
+            raise ValueError(f"no action can be computed: {problem}")
+        return self._column.row(observation)
+
+    def _with_previous(self, observation, state, action, reward):
+        """The observation with what the policy reads of the step before."""
+        told, row = self._told, self._action_row
+        if told is None or (isinstance(observation, Mapping) and observation.keys() & {ACTIONS, REWARDS}):
+            return observation
+        missing = ["prev_action"] if told.action and action is None else []
+        missing += ["prev_reward"] if told.reward and reward is None else []
+        begins = state is None or not any(np.any(part) for part in state)
+        if missing and not begins:
+            raise ValueError(
+                f"no action can be computed: this policy reads the step before. Give {' and '.join(missing)} with "
+                "every observation but the first of an episode, whose state is get_initial_state(). algo.make_player() "
+                "remembers the action and the state."
+            )
+        action = row.zeros if action is None else row.of(action)
+        return told.added_to(observation, action, 0.0 if reward is None else reward)
+
+    def _with_mask(self, observation, action_mask):
+        """The observation as the policy's environments give it."""
+        added = self._augmentation
+        if added is None:
+            if action_mask is not None:
+                raise ValueError(
+                    f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
+                    "observation alone. Leave it out, or use .environment(action_mask_from='info')."
+                )
+            return observation
+        if action_mask is None:
+            raise ValueError(
+                "no action can be computed: this policy was trained with masks beside its observations. Give "
+                f"action_mask=info[{added.mask_key!r}], or what env.{METHOD}() returns."
+            )
+        return added.added_to(observation, np.asarray(action_mask))
+
+
+def _or_none(values: Sequence | None, observations: Sequence) -> Sequence:
+    return [None] * len(observations) if values is None else values
+
+
+def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray | None:
+    """The states before `count` observations in one array [count, size]; None for a policy without a memory."""
+    shapes = [part.shape for part in policy.get_initial_state()]
+    if states is None and not shapes:
+        return None
+    fit = isinstance(states, Sequence) and len(states) == count
+    if fit and all(isinstance(each, list | tuple) and [np.shape(part) for part in each] == shapes for each in states):
+        return np.array([np.concatenate(each, axis=None) for each in states], np.float32) if shapes else None
+    if not shapes:
+        raise ValueError(f"this policy has no memory, so its state is [], but got {states!r:.80}; explore is a keyword")
+    raise ValueError(
+        f"this policy has a memory: each observation needs a state, a list with {_described(shapes)}, "
+        f"but got {states!r:.80}. Give state=algo.get_policy().get_initial_state() with the first observation of an "
+        "episode, and then the state that the previous call returned."
+    )
+
+
+def _states(policy: Policy, memory: np.ndarray | None, count: int) -> list[list[np.ndarray]]:
+    """The states [count, size] in the form of `Policy.get_initial_state`."""
+    if memory is None:
+        return [[] for _ in range(count)]
+    return [list(parts) for parts in zip(*policy.state_parts(memory))]
+
+
+def _described(shapes: Sequence[tuple[int, ...]]) -> str:
+    listed = [str(list(shape)) for shape in shapes]
+    return f"an array of shape {listed[0]}" if len(listed) == 1 else f"arrays of shapes {', '.join(listed)}"

@@ -1,0 +1,1 @@
+"""The base of all algorithms: building, training, evaluating, saving and reporting."""

@@ -1,0 +1,665 @@
+"""What all algorithms share: build, train, evaluate, save, restore, act.
+
+An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
+newest weights, counting and timing. Beside it: base/wiring.py reads the config, saving.py saves and restores,
+evaluations.py evaluates, inference.py acts in the user's own loops.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rllib import spans
+from rllib.acting.inference import Acting, Inference
+from rllib.algorithms.base import tensor_rollouts
+from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base.config import AlgorithmConfig, frozen
+from rllib.algorithms.base.evaluations import Evaluations
+from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
+from rllib.algorithms.base.reporting import Reporting
+from rllib.algorithms.base.saving import Saving
+from rllib.algorithms.base.videos import EvaluationVideos
+from rllib.env.factories.registry import EnvFactory
+from rllib.errors import NotFiniteError
+from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
+from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.rollout_worker import Gradient, SampleReport
+from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
+from rllib.exploration.explorers import Exploration, StateDependentNoise
+from rllib.learners.group.learner_group import LearnerGroup
+from rllib.learners.learner import Learner, make_learner
+from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.learners.updates.torch_options import TorchOptions
+from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.metrics import Metrics, SystemUsage
+from rllib.models.catalog.catalog import policy_spec
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy, Snapshot
+from rllib.progress import counted, steps_progress
+from rllib.result import Result
+from rllib.runs.profiling import ITERATION, Profile, Recording
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+
+logger = logging.getLogger(__name__)
+
+# Settings of an update that are among its statistics, and their names there
+_REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
+
+
+class Algorithm(Acting, Saving, ABC):
+    """One training run: a policy, its learner and the workers that sample for it.
+
+    Use it as a context manager, or call `stop()` at the end.
+
+    Without an environment, but with an observation_space and an action_space in the config, it has no workers: it acts,
+    learns from batches that it is given, and is saved and restored, but does not train by itself.
+
+    Args:
+        config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet.
+        env: environment, where the config names none.
+
+    Attributes:
+        directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
+        rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
+
+    Raises:
+        ValueError: with every mistake in the settings.
+        the environment's own exception, if it cannot be made or stepped.
+    """
+
+    config_class: ClassVar[type[AlgorithmConfig]]
+    # What learners minimise; see `make_loss`.
+    loss: ClassVar[Loss | LossOverModules]
+    # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
+    samples_sequences: ClassVar[bool] = False
+    # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
+    is_synchronous: ClassVar[bool] = True
+    # Statistics that each result has under info/learner/<policy>/learner_stats, by Ray's names.
+    reported_stats: ClassVar[tuple[str, ...]] = ()
+    # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
+    initializer: ClassVar[str] = "orthogonal"
+    # Why it cannot train a policy with a memory; None if it can. Explorations and postprocesses may have one, too.
+    without_memory: ClassVar[str | None] = None
+
+    def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
+        if config is None or isinstance(config, dict):
+            config = self.get_default_config().update_from_dict(config or {})
+        self.config = frozen(self.config_class, config, env)
+        self.callbacks = make_callbacks(self.config.callbacks_class)
+        _set_log_level(self.config.log_level)
+        self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
+        factory = from_config.learned_environment(self.config)
+        observation_space, action_space, self.rollout_device = from_config.checked_spaces(factory, self.config)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
+        rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
+        spec = self.make_policy_spec(observation_space, action_space)
+        spec.check()
+        self._check_action_dist(spec)
+        policy = Policy(spec, rng=rng)
+        policy.observation_space, policy.action_space = observation_space, action_space
+        policy.config = self.config
+        self.policies = {DEFAULT_POLICY: policy}
+        self._stopped = False
+        self._parts = contextlib.ExitStack()
+        try:
+            self._build(factory, spec)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __repr__(self) -> str:
+        of = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
+        return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
+
+    def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
+        """Makes all that is around the policies."""
+        observation_space, action_space = self.observation_space, self.action_space
+        if self.rollout_device is not None:
+            tensor_rollouts.refuse(self, self.rollout_device)
+        for policy_id, policy in self.policies.items():
+            self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
+        self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
+        is_recorded = self.config.profile and not spans.is_recording()
+        self._recording = self.owns(Recording()) if is_recorded else None
+        check_gpus(from_config.gpu_claims(self.config))
+        from_config.tell_crowds(self.config)
+        self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
+        self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
+        self._rollout_settings = from_config.rollout_settings(
+            self.config,
+            factory,
+            policy=spec,
+            postprocess=self.make_postprocess(),
+            seed=self.seed,
+            exploration=self.make_exploration(self.config),
+            sequences=self.samples_sequences,
+            acts_among_all=self.is_synchronous,
+            learner=self.make_worker_learner(),
+            spans_directory=self.spans_directory,
+        )
+        # The statistics that workers scale rewards by.
+        make_return_scale = self._rollout_settings.make_return_scale
+        self._return_scale = make_return_scale and make_return_scale()
+        self._refuse_memory()
+        rng = seeding.generator(self.seed, seeding.INFERENCE)
+        settings = from_config.acting_settings(self.config)
+        self._inference = Inference(observation_space, action_space, settings, rng, spec.distribution)
+        self._schedule = functools.cache(self.config.get_schedule)
+        self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
+        self._videos = self.owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
+        self._restores = 0  # from checkpoints: environments get fresh seeds each time
+        self._training_s = 0.0  # duration of the newest iteration's training steps
+        self._usage = SystemUsage() if self.config.log_sys_usage else None
+        now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+        self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
+        self._reporting = self.owns(Reporting(self))
+        self._told_no_episode = False
+        if not (self.is_synchronous or self.config.num_rollout_workers):
+            logger.warning(
+                "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
+                type(self).__name__,
+            )
+        self.setup()
+        self.workers = self.owns(self.make_workers())
+        self.callbacks.on_algorithm_init(algorithm=self)
+
+    def __init_subclass__(cls, **kwargs):
+        """Makes the config class that a subclass declares build the subclass."""
+        super().__init_subclass__(**kwargs)
+        config_class = vars(cls).get("config_class", AlgorithmConfig)
+        if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
+            config_class.algo_class = cls
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """A new config of this algorithm; override it to change the defaults of a subclass."""
+        return cls.config_class(algo_class=cls)
+
+    @classmethod
+    def default_resource_request(cls, config: AlgorithmConfig | Mapping[str, Any]) -> dict[str, Any]:
+        """What a run with these settings claims, as Tune's `resources_per_trial` and `with_resources` take it.
+
+        "cpu" and "gpu" are those of this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" those of the
+        rollout workers and the evaluation workers together.
+        """
+        return from_config.resource_request(cls.get_default_config().update_from_dict(config))
+
+    # ------------------------------------------------------------------ what an algorithm fills in
+
+    def setup(self) -> None:
+        """Makes what the algorithm needs beside policy and learner, before any worker starts.
+
+        If this raises, or the workers cannot start, what it has handed to `owns` is stopped.
+        """
+
+    @abstractmethod
+    def training_step(self) -> dict[str, Any]:
+        """Samples and updates.
+
+        Returns:
+            policy id -> statistics of its learner; those of the only policy may be returned as they are.
+        """
+
+    def make_loss(self) -> Loss | LossOverModules:
+        """What the learners minimise; override it where it depends on the config."""
+        return self.loss
+
+    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+        """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
+        loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
+        if not self._auxiliary_losses and custom is None:
+            return loss
+        if isinstance(loss, LossOverModules):
+            raise ValueError(
+                f"auxiliary_losses and custom_loss change a loss of the policy's outputs, but {type(self).__name__}'s "
+                "is over several modules. Change what its make_loss returns."
+            )
+        return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.masked_opened)
+
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+        """What changes the weights of the policy; checkpoints ask it for get_state and set_state.
+
+        This one minimises `whole_loss()` by one optimizer.
+        """
+        config = self.config
+        optimizer = from_config.optimizer_settings(config)
+        objective = Objective(
+            self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
+        )
+        return self.build_learner(policy, objective, targets=targets)
+
+    def build_learner(self, policy: Policy, objectives: Objective | Sequence[Objective], **more) -> Learner:
+        """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""
+        config, make_group = self.config, None
+        if config.num_learners:
+            settings = from_config.group_settings(config, self.spans_directory)
+
+            def make_group(*parts):
+                return self.owns(LearnerGroup(*parts, settings))
+
+        device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
+        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
+        cores = from_config.cores_per_learner(config)
+        how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
+        return make_learner(policy, objectives, cores=cores, **how, **more)
+
+    def make_postprocess(self) -> Postprocess:
+        """What the workers add to each fragment."""
+        return NO_POSTPROCESS
+
+    def make_workers(self, **more) -> WorkerSet:
+        """Makes what samples come from: workers, or NoWorkers where there is no environment.
+
+        An algorithm that takes samples from elsewhere overrides this: `sample` asks the result for them, as for those
+        of a WorkerSet.
+
+        Args:
+            more: further arguments of WorkerSet.
+        """
+        if self._rollout_settings.env is None:
+            return NoWorkers()
+        if self.rollout_device is not None:
+            from rllib.evaluation.tensors.worker import TensorRolloutWorker
+
+            more = {"worker_class": TensorRolloutWorker, "shared": [self.learner], **more}
+        return WorkerSet(
+            self._rollout_settings,
+            self.config.num_rollout_workers,
+            from_config.actor_options(self.config),
+            from_config.fault_tolerance(self.config),
+            [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
+            **more,
+        )
+
+    def result_info(self) -> dict[str, Any]:
+        """What the results' `info` holds besides counters and the learner's statistics."""
+        if not self.config.num_learners:
+            return {}
+        return {"num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
+
+    def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
+        """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""
+        return None
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        """The network for these spaces."""
+        return self.described_policy(observation_space, action_space, self.config.model)
+
+    def described_policy(self, observation_space, action_space, model: Mapping[str, Any]) -> PolicySpec:
+        """The network for these spaces with other settings than the config's `model`."""
+        return policy_spec(
+            observation_space,
+            action_space,
+            model,
+            observation_filter=self.config.observation_filter,
+            observation_clip=self.config.observation_clip,
+            initializer=self.initializer,
+            action_mask_key=self.config.action_mask_key,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
+        snapshot = self.policy.snapshot(self.num_updates, self.timesteps)
+        if self._return_scale is None:
+            return snapshot
+        return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
+
+    def _check_action_dist(self, spec: PolicySpec) -> None:
+        given = self.config.model.get("custom_action_dist")
+        if given is None:
+            return
+        if not spec.distribution.has_log_prob:
+            raise ValueError(
+                f"{type(self).__name__} learns the values of actions and takes the best, so it cannot use "
+                f"model['custom_action_dist']={given!r:.80}. Leave it out, or use PPO."
+            )
+        spec.distribution.check()
+
+    def _refuse_memory(self) -> None:
+        """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""
+        settings = self._rollout_settings
+        for part in (self, settings.exploration, settings.postprocess) if self.policy.state_size else ():
+            if reason := getattr(part, "without_memory", None):
+                raise ValueError(
+                    f"{type(self).__name__} cannot train a policy with a memory: {reason}. Return a PolicySpec without "
+                    "one from make_policy_spec, or use an algorithm such as PPO or IMPALA."
+                )
+
+    def make_exploration(self, config: AlgorithmConfig) -> Exploration:
+        """How workers with these settings try out new behaviour."""
+        given, default, model = config.exploration_config, config.default_exploration, config.acting_model
+        if model.get("use_sde"):
+            random_timesteps = exploration_settings(given, default).get("random_timesteps", 0)
+            return StateDependentNoise(model.get("sde_sample_freq", -1), random_timesteps)
+        return make_exploration(given, default, self.action_space)
+
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+        return self._rollout_settings.exploration.numbers_alone(self.timesteps)
+
+    def exploration_stats(self) -> dict[str, float]:
+        """The same as `cur_epsilon`, ..., for the learner's statistics."""
+        return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
+
+    def iteration_stats(self) -> dict[str, float]:
+        """Statistics of the whole iteration, added to those of the last training step."""
+        return {}
+
+    # ------------------------------------------------------------------ building blocks of a training step
+
+    def sample(self, num_steps: int) -> SampleBatch:
+        """At least `num_steps` steps of the environments, sampled with the newest weights.
+
+        The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
+        not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no
+        transitions (of vector environments that reset in a step of their own) count here, and are not in the batch.
+        """
+        rounds, steps = [], 0
+        with self.metrics.timer("sample"):
+            while steps < num_steps:
+                rounds.append([])
+                for batch, report in self.sample_round():
+                    self.take_in(report)
+                    rounds[-1].append(batch)
+                    steps += report.rows
+            with spans.span("join"):
+                return SampleBatch.join_rounds(rounds)
+
+    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+        """One fragment of each worker, sampled with the newest weights."""
+        return self.workers.sample(self.snapshot())
+
+    def take_in(self, report: SampleReport) -> None:
+        """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
+        with spans.span("take in"):
+            self.metrics.add_sample(report)
+            if report.filter_delta is not None:
+                self.policy.filter.merge(report.filter_delta)
+            if report.return_delta is not None:
+                self._return_scale.merge(report.return_delta)
+
+    def train_batches(self) -> dict[str, SampleBatch]:
+        """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
+        return {DEFAULT_POLICY: self.sample(self.config.min_train_batch)}
+
+    def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
+        """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
+        lag = self.num_updates - batch.policy_version
+        told: dict[str, float] = {}
+        if hears(self.callbacks, "on_learn_on_batch") and self.rollout_device is None:
+            batch = _in_own_arrays(batch)
+        self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
+        if self._auxiliary_losses:
+            weights = self.auxiliary_weights()
+            settings |= weights
+            told |= weights
+        with self.metrics.timer("learn"):
+            stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
+        counters = self.metrics.counters
+        counters["num_env_steps_trained"] += batch.env_steps()
+        counters["num_updates"] += 1
+        counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
+        used = {
+            name: settings[setting]
+            for setting, name in _REPORTED_SETTINGS.items()
+            if setting in settings and not isinstance(settings[setting], Mapping)
+        }
+        return {**stats, **used, **told, "policy_lag_updates": float(lag)}
+
+    def auxiliary_weights(self) -> dict[str, float]:
+        """The present weights of the user's auxiliary losses, as settings of the loss."""
+        return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
+
+    def scheduled(self, *names: str) -> dict[str, float | None]:
+        """The values of settings that may be schedules, at the present number of sampled steps."""
+        schedules = {name: self._schedule(name) for name in names}
+        return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
+
+    def owns(self, part):
+        """Returns the part; `stop` will call its `stop`."""
+        self._parts.callback(part.stop)
+        return part
+
+    def apply_gradient(self, gradient: Gradient, lr: float) -> dict[str, float]:
+        """One `Learner.apply_gradient`, counted and timed like `learn`, for a gradient that was computed elsewhere."""
+        lag = self.num_updates - gradient.policy_version
+        with self.metrics.timer("learn"):
+            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
+        counters = self.metrics.counters
+        counters["num_env_steps_trained"] += gradient.env_steps
+        counters["num_updates"] += 1
+        counters["num_grad_updates"] += 1
+        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
+
+    @property
+    def spans_directory(self) -> str | None:
+        """Directory in which its processes record what they do when (spans.py); None without the setting `profile`."""
+        return self._recording and self._recording.directory
+
+    @property
+    def rollout_settings(self) -> RolloutSettings:
+        """What its workers are made of."""
+        return self._rollout_settings
+
+    @property
+    def policy(self) -> Policy:
+        """The only policy."""
+        return self.policies[DEFAULT_POLICY]
+
+    @property
+    def learner(self) -> Learner:
+        """Its learner."""
+        return self.learners[DEFAULT_POLICY]
+
+    @property
+    def num_updates(self) -> int:
+        """Learner updates so far: the version of the weights."""
+        return self.metrics.counters["num_updates"]
+
+    @property
+    def iteration(self) -> int:
+        """Iterations of `train` so far."""
+        return self.metrics.iteration
+
+    # RLlib's names.
+    training_iteration = iteration
+
+    @property
+    def logdir(self) -> str:
+        """The attribute `directory`, as RLlib gives it."""
+        return str(self.directory)
+
+    @property
+    def num_requests_in_flight(self) -> int:
+        """Requests to workers whose answers have not been taken; only asynchronous algorithms have some here."""
+        return self.workers.fleet.num_in_flight
+
+    @property
+    def timesteps(self) -> int:
+        """Environment steps sampled so far, what schedules run over."""
+        return self.metrics.counters["num_env_steps_sampled"]
+
+    # ------------------------------------------------------------------ training
+
+    def train(self) -> Result:
+        """One iteration: training steps until the `reporting` minima are reached.
+
+        Returns:
+            the result dict; `episode_reward_mean` is NaN until an episode has finished.
+        """
+        if self._stopped:
+            raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
+        self._reporting.prepare()
+        with spans.span(ITERATION), self._naming_the_checkpoint():
+            self.metrics.start_iteration()
+            evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
+            training_began = time.monotonic()
+            while True:
+                self.metrics.training_steps += 1
+                try:
+                    stats = self.training_step()
+                except NotFiniteError as error:
+                    self._reporting.on_not_finite(error)
+                    raise
+                if self._iteration_is_full():
+                    break
+            self._training_s = time.monotonic() - training_began
+            if self._evaluations.is_due(self.metrics.iteration + 1):
+                with self.metrics.timer("evaluation"):
+                    evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
+                    if self._videos is not None:
+                        evaluation["evaluation"]["video"] = self._videos.record(self)
+            by_policy = any(isinstance(value, dict) for value in stats.values())
+            stats, of_all = stats if by_policy else {DEFAULT_POLICY: stats}, self.iteration_stats()
+            result = self.metrics.result({policy_id: {**own, **of_all} for policy_id, own in stats.items()})
+            result.update(evaluation or {})
+            self._add_surroundings(result)
+            self._log_no_episode_yet(result)
+            tell_recreated_workers(self, self.workers, is_evaluation=False)
+            self.callbacks.on_train_result(algorithm=self, result=result)
+            self._reporting.on_result(result)
+            return result
+
+    def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
+        """Trains until this number of further environment steps has been sampled, in whole iterations.
+
+        Args:
+            total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
+            progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
+
+        Returns:
+            the algorithm itself, as Stable-Baselines3 does.
+
+        Raises:
+            ValueError: if the number is not positive and finite.
+        """
+        if isinstance(total_timesteps, bool) or not 0 < total_timesteps < math.inf:
+            raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
+        first = self.timesteps
+
+        def done() -> int:
+            return self.timesteps - first
+
+        with steps_progress(total_timesteps, done) if progress_bar else contextlib.nullcontext() as bar:
+            while done() < total_timesteps:
+                result = self.train()
+                if bar is not None:
+                    bar.update(result)
+        return self
+
+    def _iteration_is_full(self) -> bool:
+        config, metrics = self.config, self.metrics
+        return (
+            metrics.elapsed_s() >= (config.min_time_s_per_iteration or 0)
+            and metrics.sampled_this_iteration() >= (config.min_sample_timesteps_per_iteration or 0)
+            and metrics.trained_this_iteration() >= (config.min_train_timesteps_per_iteration or 0)
+        )
+
+    def _add_surroundings(self, result: Result) -> None:
+        health = {
+            "num_healthy_workers": self.workers.num_healthy_workers,
+            "num_remote_worker_restarts": self.workers.num_restarts,
+        }
+        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.num_requests_in_flight)
+        perf = self._usage.read() if self._usage else {}
+        if perf and self.config.num_learners:
+            for learner in self.learners.values():
+                perf |= learner.backend.usage()
+        result.update(perf=perf, config=self.config.to_dict())
+        result["info"].update(self.result_info())
+
+    def _log_no_episode_yet(self, result: Result) -> None:
+        if not self._told_no_episode and math.isnan(result["episode_reward_mean"]):
+            self._told_no_episode = True
+            logger.info(
+                "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",
+                result["longest_running_episode"],
+            )
+
+    def profile(self) -> Profile:
+        """Where the time went so far, in all processes; only with `.reporting(profile=True)`.
+
+        Raises:
+            RuntimeError: without that setting, after `stop()`, or if another algorithm of this process was being
+                recorded when this one was built.
+        """
+        if self._recording is None or self._stopped:
+            raise RuntimeError(
+                "there is no profile of this algorithm: it has been stopped"
+                if self._stopped
+                else "there is no profile of this algorithm: nothing was recorded. Use .reporting(profile=True), for "
+                "one algorithm of a process at a time."
+            )
+        return Profile(self._recording.lanes(), self.config.to_dict(), num_cores())
+
+    # ------------------------------------------------------------------ evaluation and weights
+
+    def evaluate(self, num_episodes: int | None = None, explore: bool | None = None) -> dict:
+        """Plays whole episodes in fresh environments, on seeds that training never uses.
+
+        Args:
+            num_episodes: `evaluation_duration`, in its unit, if not given; where that is "auto", 10.
+            explore: sample actions; by default the most likely ones are taken, unless `evaluation_config` says
+                `explore: True`.
+
+        Returns:
+            the episode statistics of `train()`, of these episodes alone.
+        """
+        duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
+        return self._evaluations.start(duration, explore)()
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        """Policy id -> a copy of its flat parameter vector."""
+        return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Takes over what `get_weights` gave; the workers get it with their next request."""
+        for policy_id, policy in self.policies.items():
+            policy.set_weights(weights[policy_id])
+
+    # ------------------------------------------------------------------ the end
+
+    def stop(self) -> None:
+        """Ends the workers and all other processes of this run. The policy still acts; a second call does nothing."""
+        self._stopped = True
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type, *exc_info) -> None:
+        self._reporting.failed = exc_type is not None
+        self.stop()
+
+
+def _set_log_level(name: str) -> None:
+    """The default leaves alone what the program has set for the library's loggers."""
+    library = logging.getLogger("rllib")
+    if name not in ("WARN", "WARNING") or library.level == logging.NOTSET:
+        library.setLevel(name)
+
+
+def _in_own_arrays(batch: SampleBatch) -> SampleBatch:
+    """The batch with copies of those columns that lie read-only in shared memory, or on a GPU."""
+
+    def own(column):
+        if not isinstance(column, np.ndarray):  # a tensor, of a replay there
+            return column.cpu().numpy()
+        return column if column.flags.writeable else column.copy()
+
+    return SampleBatch({name: own(column) for name, column in batch.items()}, policy_version=batch.policy_version)

@@ -1,0 +1,150 @@
+"""The evaluations of a run: by this process, or by workers that do nothing else."""
+
+from collections.abc import Callable
+
+from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.evaluation.callbacks import tell_recreated_workers
+from rllib.evaluation.evaluator import Duration, EvaluationWorker
+from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.evaluation.worker_set import WorkerSet
+from rllib.metrics import episode_statistics
+from rllib.result import Result
+
+
+class Evaluations:
+    """Plays whole episodes in fresh environments, on seeds that neither training nor another evaluation uses.
+
+    Args:
+        algorithm: the Algorithm whose policy is evaluated; the policy itself acts where no evaluation workers do.
+        training: settings of its rollout workers.
+
+    Attributes:
+        count: evaluations so far.
+        workers: the processes that play, from the first evaluation on; None where this process does.
+
+    Raises:
+        ValueError: if evaluation_config describes an environment with other spaces.
+    """
+
+    def __init__(self, algorithm, training: RolloutSettings):
+        self._algorithm = algorithm
+        self._config = algorithm.config.get_evaluation_config_object()
+        self._settings = self._own_settings(training)
+        self.count = 0
+        self.workers: WorkerSet | None = None
+        self._stopped = False
+        self._local = EvaluationWorker(self._settings, policy=algorithm.policy)
+
+    def _own_settings(self, training: RolloutSettings) -> RolloutSettings:
+        """Those of the training, or of the environments that evaluation_config describes."""
+        algorithm, config = self._algorithm, self._config
+        if not algorithm.config.evaluation_changes().keys() - {"explore"}:
+            return training
+        factory = from_config.learned_environment(config)
+        observation_space, action_space, _ = from_config.checked_spaces(factory, config)
+        if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
+            raise ValueError(
+                f"evaluation_config describes an environment with observations {observation_space} and actions "
+                f"{action_space}, but the policy is trained with {algorithm.observation_space} and "
+                f"{algorithm.action_space}. Evaluate in an environment with the same spaces."
+            )
+        return from_config.rollout_settings(
+            config,
+            factory,
+            policy=algorithm.policy.spec,
+            postprocess=NO_POSTPROCESS,
+            seed=algorithm.seed if config.seed is None else config.seed,
+            exploration=algorithm.make_exploration(config),
+        )
+
+    def is_due(self, iteration: int) -> bool:
+        """Whether this iteration, counted from 1, ends with an evaluation."""
+        interval = self._config.evaluation_interval
+        return bool(interval) and iteration % interval == 0
+
+    def begin(self, iteration: int, training_s: float) -> Callable[[], Result] | None:
+        """Begins the evaluation of an iteration beside its training, if one is due and is to go on beside it.
+
+        Args:
+            iteration: counted from 1.
+            training_s: duration of the training in the iteration before; 0 for the first.
+        """
+        if not (self._config.evaluation_parallel_to_training and self.is_due(iteration)):
+            return None
+        return self.start(self.duration(training_s))
+
+    def duration(self, training_s: float | None = None) -> Duration:
+        """The configured length of an evaluation.
+
+        Args:
+            training_s: what "auto" is to take: the duration of the training beside it; 0 where that is not known yet,
+                None where there is none.
+        """
+        amount, unit = self._config.evaluation_duration, self._config.evaluation_duration_unit
+        if amount != "auto":
+            return Duration(amount, unit)
+        if training_s:
+            return Duration(training_s, "seconds")
+        at_once = max(self._config.evaluation_num_workers, 1) * self._config.num_envs_per_worker
+        return Duration(AlgorithmConfig.settings["evaluation_duration"].default if training_s is None else at_once)
+
+    def start(self, duration: Duration, explore: bool | None = None) -> Callable[[], Result]:
+        """Begins one evaluation of the present weights. Without evaluation workers it is played here and now.
+
+        Args:
+            duration: how long to play.
+            explore: sample actions instead of taking the most likely ones; None: as evaluation_config says.
+
+        Returns:
+            a function that waits for the end and returns the statistics of the episodes.
+
+        Raises:
+            RuntimeError: if there is no environment.
+        """
+        algorithm = self._algorithm
+        algorithm.callbacks.on_evaluate_start(algorithm=algorithm)
+        if self._settings.env is None:
+            raise RuntimeError(
+                'this algorithm has no environment to evaluate in. Build it with .environment("CartPole-v1"), or '
+                'with .evaluation(evaluation_config={"env": "CartPole-v1"}).'
+            )
+        if explore is None:
+            explore = algorithm.config.explores_in_evaluation
+        self.count += 1
+        play = self._play_here if self._stopped or not self._config.evaluation_num_workers else self._play_remotely
+        collect = play(duration, explore)
+
+        def finish() -> Result:
+            episodes = collect()
+            tell_recreated_workers(algorithm, self.workers, is_evaluation=True)
+            result = Result(episode_statistics(episodes))
+            result["episodes_this_iter"] = len(episodes)
+            result["timesteps_this_iter"] = sum(result["hist_stats"]["episode_lengths"])
+            result["num_healthy_workers"] = self.workers.num_healthy_workers if self.workers is not None else 0
+            algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics={"evaluation": result})
+            return result
+
+        return finish
+
+    def _play_here(self, duration: Duration, explore: bool) -> Callable[[], list]:
+        self._local.policy.exploration = self._settings.exploration.numbers_alone(self._algorithm.timesteps)
+        episodes = self._local.play_episodes(duration, self.count, explore)
+        return lambda: episodes
+
+    def _play_remotely(self, duration: Duration, explore: bool) -> Callable[[], list]:
+        if self.workers is None:
+            self.workers = WorkerSet(
+                self._settings,
+                self._config.evaluation_num_workers,
+                from_config.actor_options(self._config),
+                from_config.fault_tolerance(self._config),
+                worker_class=EvaluationWorker,
+            )
+        return self.workers.start_episodes(self._algorithm.snapshot(), duration, self.count, explore)
+
+    def stop(self) -> None:
+        """Ends its workers; what is evaluated afterwards, this process plays."""
+        self._stopped = True
+        if self.workers is not None:
+            self.workers.stop()

@@ -1,0 +1,189 @@
+"""What exploration_config may say, by type; algorithms name the types that they can explore by.
+
+Each type is a class of exploration/explorers.py: its fields are the settings, with the defaults of Ray 2.6.
+"""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+
+import msgspec
+from gymnasium import spaces
+
+from rllib.config.setting_types import shortened
+from rllib.exploration import explorers as ex
+from rllib.exploration.intrinsic.settings import RND, Curiosity
+from rllib.exploration.parameter_noise import ParameterNoise
+from rllib.models.observations.flat_spaces import parts
+
+_TYPES = (
+    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ParameterNoise),
+    *(ex.GaussianNoise, ex.OrnsteinUhlenbeckNoise, ex.Random),
+    *(ex.PerWorkerGaussianNoise, ex.PerWorkerOrnsteinUhlenbeckNoise),
+    *(RND, Curiosity),
+)
+KINDS: Mapping[str, type[ex.Exploration]] = {each.__name__: each for each in _TYPES}
+# By the values of discrete actions.
+OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
+# Around a deterministic policy's continuous actions.
+OF_ACTIONS = (
+    *("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise"),
+    "Random",
+)
+# By a reward for what is new, which the driver adds to the advantages of train batches.
+OF_NOVELTY = ("RND", "Curiosity")
+
+
+def of_epsilon(value) -> dict:
+    """The exploration_config of Ray 2.10+'s `epsilon`: a number, or [(0, initial), (timesteps, final)].
+
+    Raises:
+        TypeError: if it is neither.
+    """
+    if isinstance(value, Real):
+        return {"type": "EpsilonGreedy", "initial_epsilon": value, "final_epsilon": value, "epsilon_timesteps": 0}
+    try:
+        (start, initial), (end, final) = value
+        if start != 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"epsilon={shortened(value)} must be a number, or two points [(0, initial), (timesteps, final)]. Use "
+            ".exploration(exploration_config={'type': 'EpsilonGreedy', 'initial_epsilon': 1.0, 'final_epsilon': 0.02, "
+            "'epsilon_timesteps': 10000})."
+        ) from None
+    return {"type": "EpsilonGreedy", "initial_epsilon": initial, "final_epsilon": final, "epsilon_timesteps": end}
+
+
+def _of_key(key: str):
+    """An alias: a setting of its own in another era, a key of exploration_config here."""
+    return "exploration_config", lambda value: {key: value}
+
+
+# Ray 0.8 writes the length of a schedule as a product of two settings; see `exploration_settings`.
+_SCHEDULE_OF_0_8 = {name: _of_key(name) for name in ("exploration_fraction", "schedule_max_timesteps")}
+# Names of other eras that mean an exploration_config where actions are chosen by their values.
+EPSILON_ALIASES = {
+    "epsilon": ("exploration_config", of_epsilon),
+    "exploration_initial_eps": _of_key("initial_epsilon"),
+    "exploration_final_eps": _of_key("final_epsilon"),
+    **_SCHEDULE_OF_0_8,
+    "per_worker_exploration": (
+        "exploration_config", lambda value: {"type": "PerWorkerEpsilonGreedy" if value else "EpsilonGreedy"}
+    ),
+}  # fmt: skip
+# The same for noise on continuous actions.
+NOISE_ALIASES = {
+    "pure_exploration_steps": _of_key("random_timesteps"),
+    "exploration_final_scale": _of_key("final_scale"),
+    "exploration_ou_noise_scale": _of_key("ou_base_scale"),
+    "exploration_ou_theta": _of_key("ou_theta"),
+    "exploration_ou_sigma": _of_key("ou_sigma"),
+    "exploration_gaussian_sigma": _of_key("stddev"),
+    **_SCHEDULE_OF_0_8,
+    "per_worker_exploration": (
+        "exploration_config",
+        lambda value: {"type": f"{'PerWorker' if value else ''}OrnsteinUhlenbeckNoise"},
+    ),
+}
+
+# Why a type does not go with an algorithm that has none of its group.
+_REASONS = {
+    **dict.fromkeys(OF_VALUES, "it chooses among actions by their values"),
+    **dict.fromkeys(
+        OF_ACTIONS, "it changes continuous actions, and then their probabilities under a policy mean nothing"
+    ),
+    **dict.fromkeys(OF_NOVELTY, "its rewards are added to the advantages of PPO's and A2C's train batches"),
+}
+
+
+def exploration_settings(config: Mapping, default: Mapping) -> dict:
+    """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
+    kind = config.get("type", default["type"])
+    if not (isinstance(kind, str) or _is_own(kind)):
+        kind = getattr(kind, "__name__", repr(kind))
+    described = KINDS.get(kind, kind)
+    fields = () if isinstance(described, str) else msgspec.structs.fields(described)
+    of_type = {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT}
+    of_algorithm = default if kind == default["type"] else {}
+    settings = {**of_type, **of_algorithm, **config, "type": kind}
+    if settings.keys() >= _SCHEDULE_OF_0_8.keys():
+        length = settings.pop("exploration_fraction") * settings.pop("schedule_max_timesteps")
+        settings["epsilon_timesteps" if "epsilon_timesteps" in of_type else "scale_timesteps"] = int(length)
+    return settings
+
+
+def _is_own(kind) -> bool:
+    """Whether a type is a class of the user's, derived from Exploration."""
+    return isinstance(kind, type) and issubclass(kind, ex.Exploration) and kind not in _TYPES
+
+
+def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
+    """What a checked exploration_config describes, with these actions.
+
+    Raises:
+        ValueError: if it cannot explore with actions of several parts.
+    """
+    settings = exploration_settings(config, default)
+    kind = settings.pop("type")
+    if kind in _REASONS and parts(action_space) is not None:
+        raise ValueError(
+            f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
+            "Use StochasticSampling, or let the environment take all parts of an action in one array."
+        )
+    return KINDS.get(kind, kind)(**settings).for_actions(action_space)
+
+
+def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
+    """Which rule the exploration_config breaks, with what to do; None if it keeps them all."""
+    settings = exploration_settings(config, default)
+    kind = settings.pop("type")
+    advice = f"Use .exploration(exploration_config={dict(default)!r})."
+    if _is_own(kind):
+        try:
+            kind(**settings)
+        except (TypeError, ValueError) as error:
+            return f"exploration_config: {kind.__name__} cannot be made of {settings}: {error}"
+        return None
+    if kind not in kinds:
+        reason = f" ({kind}: {_REASONS[kind]})" if kind in _REASONS else ""
+        return (
+            f"exploration_config={shortened(config)} is not available: this algorithm explores by "
+            f"{' or '.join(kinds)}{reason}, or by a class of your own derived from Exploration. {advice}"
+        )
+    if _SCHEDULE_OF_0_8.keys() & settings.keys():
+        return (
+            "exploration_config: exploration_fraction and schedule_max_timesteps are two factors of one number of "
+            "steps, and one is missing. Use epsilon_timesteps (or scale_timesteps, for noise on continuous actions)."
+        )
+    known = KINDS[kind].__struct_fields__
+    unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)
+    if unknown:
+        return f"exploration_config: {kind} takes {', '.join(known) or 'nothing else'}, not {unknown}. {advice}"
+    if kind in OF_NOVELTY:
+        problem = KINDS[kind].problem(settings)
+        return problem and f"exploration_config: {problem}. {advice}"
+    sub_exploration = settings.pop("sub_exploration", None)
+    for name, value in settings.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):
+            never = ": a schedule that never ends" if name == "epsilon_timesteps" else ""
+            return f"exploration_config: {name}={value!r} must be a finite number >= 0{never}. {advice}"
+    if settings.get("temperature", 1) == 0:
+        return "exploration_config: temperature=0 never explores. Use .exploration(explore=False) or a temperature > 0."
+    if "initial_epsilon" in settings:
+        return _epsilon_problem(settings, advice)
+    if sub_exploration is not None:
+        if not isinstance(sub_exploration, Mapping):
+            return (
+                f"exploration_config: sub_exploration={shortened(sub_exploration)} must be a dict of EpsilonGreedy's."
+            )
+        return exploration_problem(sub_exploration, {"type": "EpsilonGreedy"}, ("EpsilonGreedy",))
+    return None
+
+
+def _epsilon_problem(settings: Mapping, advice: str) -> str | None:
+    initial, final = settings["initial_epsilon"], settings["final_epsilon"]
+    if not final <= initial <= 1:
+        return (
+            f"exploration_config: final_epsilon={final} must be at most initial_epsilon={initial}, and both at most 1. "
+            f"{advice}"
+        )

@@ -1,0 +1,192 @@
+"""What a checkpoint says: the algorithm's class, its config, and what earlier versions saved in another way."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
+from rllib.env.factories.registry import is_environment_class, register_typed_function
+from rllib.env.factories.wrapped import named_class
+from rllib.evaluation.postprocess.transitions import n_step_returns
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
+from rllib.storage.encoding import import_path, importable_path
+from rllib.storage.foreign_files import WRONG_FORM
+
+State = Mapping[str, Mapping[str, Any]]
+LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
+# Keys of algorithm.json that are read here.
+_OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
+# Where APPO's checkpoints held the target before the learner's state did.
+OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
+
+
+def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[str, dict[str, Any]]:
+    """What `Algorithm.get_state` had returned when the checkpoint was written.
+
+    Raises:
+        CheckpointError: if it is missing, cut off, or no checkpoint of an algorithm.
+    """
+    state = read_checkpoint(path, load_user_code=load_user_code)
+    lacks = _OF_AN_ALGORITHM - state.get("algorithm.json", {}).keys()
+    if lacks or "config.json" not in state:
+        what = f"its algorithm.json has no {', '.join(sorted(lacks))}" if lacks else "it has no config.json"
+        raise CheckpointError(
+            f"{os.fspath(path)} is a checkpoint, but not one of an algorithm: {what}. Give what Algorithm.save() or "
+            "`rllib train` wrote; rllib.load_policy() reads a policy alone."
+        )
+    with naming_damage(path):
+        _modernise(state)
+    return state
+
+
+def _modernise(state: dict[str, dict[str, Any]]) -> None:
+    """Puts what earlier versions have saved of the only policy where it is today."""
+    own, target = state["algorithm.json"]["state"], None
+    if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
+        state["config.json"]["model"].setdefault("output_layer_use_bias", True)
+    if "learner.safetensors" in state:
+        state[LEARNER_FILE] = state.pop("learner.safetensors")
+        own |= {name: {DEFAULT_POLICY: own[name]} for name in own.keys() & {"kl_coeff"}}
+    if "target.safetensors" in state:  # of Q-learning
+        target, moved_at = state.pop("target.safetensors"), own["target_updated_at"]
+    elif OLD_TARGET_FILE in state:
+        target, moved_at = state.pop(OLD_TARGET_FILE), _last_move(state)
+    if target is not None:
+        state[LEARNER_FILE] |= {
+            "target_policy.weights": target["weights"],
+            "target_policy.moved_at": np.array(moved_at),
+        }
+
+
+def _last_move(state: State) -> int:
+    """The update after which APPO moved its target last."""
+    config, updates = state["config.json"], state["algorithm.json"]["metrics"]["counters"].get("num_updates", 0)
+    ring = config["minibatch_buffer_size"]
+    every = config["target_update_frequency"] * (ring * config["num_sgd_iter"] if ring > 1 else 1)
+    return updates - updates % every
+
+
+def rows_of_steps(replay: dict[str, np.ndarray], gamma: float, n_step: int, capacity: int) -> dict[str, np.ndarray]:
+    """The state of a replay of rows; of one that an earlier version saved as steps [T, E] in lockstep, its rows."""
+    if "steps" not in replay:
+        return replay
+    if "stacks.frames" in replay:
+        raise ValueError(
+            "the checkpoint holds a replay of stacked frames in a format that is no longer read. Remove its file "
+            "replay.safetensors, and that name from manifest.json, to go on with an empty replay."
+        )
+    oldest, added = replay["steps"].tolist()
+    order = np.arange(oldest, added) % len(replay["columns.obs"])
+    steps = {name.removeprefix("columns."): part[order] for name, part in replay.items() if part.ndim > 1}
+    valid, ends = steps[sb.LOSS_MASK], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
+    rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, gamma, n_step, valid)
+    rows = {name: steps[name] for name in (sb.OBS, sb.ACTIONS)} | {
+        sb.NEXT_OBS: steps[sb.NEXT_OBS][last, np.arange(valid.shape[1])],
+        sb.REWARDS: rewards.astype(np.float32),
+        sb.DISCOUNTS: discounts.astype(np.float32),
+    }
+    state = {f"columns.{name}": column[valid][-capacity:] for name, column in rows.items()}
+    if "priorities" in replay:
+        state["priorities"] = replay["priorities"].reshape(-1, valid.shape[1])[order][valid][-capacity:]
+        state["largest_priority"] = replay["largest"]
+    return {**state, "added": np.array(len(state["columns.obs"])), "capacity": np.array(capacity)}
+
+
+def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
+    """The class of a checkpoint's algorithm: loaded already, one of this library, or `base`, one of the user's.
+
+    Args:
+        state: what read_checkpoint returned.
+        path: where it was read, for messages.
+        base: class that the algorithm has to be of.
+
+    Raises:
+        CheckpointError: if it is not, or is the user's own and was not loaded.
+    """
+    name, saved = state["algorithm.json"]["algorithm"], state["algorithm.json"]["class"]
+    if isinstance(saved, UserCode):
+        if saved.reference == f"{ALGORITHMS.get(name)}:{name}":
+            saved = get_algorithm_class(name)
+        elif saved.reference == importable_path(base) or name == base.__name__:
+            saved = base
+        else:
+            raise CheckpointError(
+                f"the checkpoint is of {name}, an algorithm of your own ({saved.reference}). Use "
+                f"{name}.from_checkpoint(path), or from_checkpoint(path, load_user_code=True) if you trust its origin."
+            )
+    if not issubclass(saved, base):
+        raise CheckpointError(
+            f"the checkpoint {os.fspath(path)} is of {name}, not of {base.__name__}. Use {name}.from_checkpoint(path), "
+            "or Algorithm.from_checkpoint(path) for any algorithm."
+        )
+    return saved
+
+
+def saved_config(
+    state: State,
+    path: str | os.PathLike,
+    config_class: type[AlgorithmConfig],
+    overrides: dict[str, Any],
+    load_user_code: bool,
+) -> AlgorithmConfig:
+    """The config of a checkpoint's algorithm, with these changes; its environment's class is imported.
+
+    Raises:
+        CheckpointError: if it still names code of the user's that was not loaded.
+    """
+    try:
+        config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
+    except WRONG_FORM as error:
+        raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
+    config.update_from_dict(overrides)
+    if load_user_code and isinstance(config.env, str):
+        register_typed_function(config.env)
+    elif isinstance(config.env, UserCode):
+        config.environment(environment_class(config.env))
+    config.environment(env_wrappers=_known_wrappers(config.env_wrappers))
+    code = [
+        f"{place} ({reference if ':' in reference else 'pickled'})"
+        for name, value in config.items()
+        for place, reference in _unloaded(name, value)
+    ]
+    if code:
+        raise CheckpointError(
+            f"the checkpoint {os.fspath(path)} holds code of yours, which runs only when you ask for it: "
+            f"{', '.join(code)}. Use from_checkpoint(path, load_user_code=True) if you trust where it comes from, or "
+            "give these settings yourself: from_checkpoint(path, overrides={...})."
+        )
+    return config
+
+
+def _known_wrappers(value):
+    """The setting env_wrappers with gymnasium's classes in the place of their references."""
+    if isinstance(value, UserCode):
+        return (":" in value.reference and named_class(value.reference)) or value
+    if isinstance(value, list | tuple):
+        return type(value)(map(_known_wrappers, value))
+    return value
+
+
+def environment_class(code: UserCode) -> type | UserCode:
+    """The class that the reference names, if it is one of environments; else the reference, as it is."""
+    if ":" not in code.reference:
+        return code  # the place of something pickled
+    found = import_path(code.reference)
+    return found if is_environment_class(found) else code
+
+
+def _unloaded(place: str, value) -> Iterator[tuple[str, str]]:
+    """(place, reference) of each UserCode within a setting."""
+    if isinstance(value, UserCode):
+        yield place, value.reference
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _unloaded(f"{place}[{key!r}]", item)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unloaded(f"{place}[{index}]", item)

@@ -1,0 +1,79 @@
+"""Where an algorithm's results go: files in log_dir, Weights & Biases, MLflow, by the settings of `.reporting()`."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from rllib.algorithms.base.wiring import environment_name
+from rllib.errors import NotFiniteError
+from rllib.result import Result
+from rllib.runs.files import keep_failing_batch
+from rllib.runs.run_log import RunLog, refuse_earlier_run
+from rllib.runs.trackers import TRACKERS, check_package
+
+
+class Reporting:
+    """Opens what the settings name with the first iteration, so that an algorithm that only acts writes nothing.
+
+    Args:
+        algorithm: the Algorithm whose results they are.
+
+    Attributes:
+        failed: whether an exception has ended the run.
+
+    Raises:
+        ImportError: if a package is missing.
+    """
+
+    def __init__(self, algorithm):
+        self._algorithm, self.failed = algorithm, False
+        config = algorithm.config
+        self._options = {name: options for name in TRACKERS if (options := getattr(config, name)) is not None}
+        self._log: RunLog | None = None
+        self._trackers: list = []
+        for name in self._options:
+            check_package(name)
+
+    def prepare(self) -> None:
+        """Before an iteration: opens everything, or opens the files again if a checkpoint has set the run back."""
+        algorithm = self._algorithm
+        if algorithm.config.log_dir is not None:
+            iteration = algorithm.metrics.iteration
+            if self._log is None or self._log.iteration != iteration:
+                self._open_log(algorithm.directory, iteration)
+        if not self._trackers:
+            self._trackers = [TRACKERS[name](*self._described(), **each) for name, each in self._options.items()]
+
+    def _open_log(self, directory: Path, iteration: int) -> None:
+        if self._log is not None:
+            self._log.close()
+        elif not iteration:
+            refuse_earlier_run(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log = RunLog(directory)
+        self._log.forget_after(iteration)
+        self._log.start(*self._described())
+
+    def _described(self) -> tuple[dict, str]:
+        """The algorithm's name with all settings, and a title."""
+        algorithm, name = self._algorithm, type(self._algorithm).__name__
+        params = {"algorithm": name, **algorithm.config.to_dict(), "seed": algorithm.seed}
+        return params, f"{name} on {environment_name(algorithm.config)}"
+
+    def on_result(self, result: Result) -> None:
+        """After an iteration."""
+        for each in filter(None, [self._log, *self._trackers]):
+            each.on_result(result)
+
+    def on_not_finite(self, error: NotFiniteError) -> None:
+        """After an update that failed: keeps its batch beside the results."""
+        if self._log is not None:
+            keep_failing_batch(self._log.directory, error)
+
+    def stop(self) -> None:
+        """Closes everything, when all is written and sent."""
+        trackers, self._trackers = self._trackers, []
+        with ExitStack() as closed:  # each of them, though another raises
+            if self._log is not None:
+                closed.callback(self._log.close)
+            for tracker in reversed(trackers):
+                closed.callback(tracker.close, self.failed)

@@ -1,0 +1,285 @@
+"""Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
+
+import contextlib
+import json
+import operator
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium
+import numpy as np
+
+from rllib.acting.inference import Inference, under_plain_names
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.evaluations import Evaluations
+from rllib.algorithms.base.from_checkpoint import read_state, saved_class, saved_config
+from rllib.algorithms.base.wiring import environment_name
+from rllib.errors import GpuMemoryError, LearnersLostError
+from rllib.evaluation import seeding
+from rllib.evaluation.postprocess.return_scale import ReturnScale
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet
+from rllib.learners.learner import Learner
+from rllib.metrics import Metrics
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy, description_of
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.checkpoint import naming_damage, write_checkpoint
+
+# The statistics of discounted returns in a checkpoint
+_RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
+
+
+@under_plain_names
+class Saving:
+    """The methods of an algorithm that write checkpoints and go on from them."""
+
+    config_class: ClassVar[type[AlgorithmConfig]]
+    config: AlgorithmConfig
+    seed: int
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    policies: dict[str, Policy]
+    learners: dict[str, Learner]
+    workers: WorkerSet | NoWorkers
+    metrics: Metrics
+    _evaluations: Evaluations
+    _inference: Inference
+    _return_scale: ReturnScale | None
+    _learner_rng: np.random.Generator
+    directory: Path
+    # What was saved or restored last.
+    _newest_checkpoint: Path | None = None
+    _restores: int
+    _stopped: bool
+
+    @abstractmethod
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The present policy of this id."""
+
+    @abstractmethod
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the workers and all other processes of the run."""
+
+    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
+        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
+
+        Args:
+            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
+                checkpoint_ITERATION in log_dir, or in results/ALGORITHM_DATE with the date at which this algorithm was
+                built.
+
+        Returns:
+            its path.
+        """
+        if checkpoint_dir is None:
+            checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
+        self._newest_checkpoint = write_checkpoint(checkpoint_dir, self.get_state())
+        return self._newest_checkpoint
+
+    def save_to_path(self, path: str | Path | None = None) -> str:
+        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does."""
+        return str(self.save(path))
+
+    @contextlib.contextmanager
+    def _naming_the_checkpoint(self) -> Iterator[None]:
+        """Notes the newest checkpoint on a failure after which the run can go on from one."""
+        try:
+            yield
+        except (GpuMemoryError, LearnersLostError) as error:
+            if self._newest_checkpoint is not None and self._newest_checkpoint.exists():
+                error.add_note(f"The newest checkpoint of this run is {self._newest_checkpoint}.")
+            raise
+
+    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
+        """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
+        weights.safetensors is what Policy.set_state takes.
+
+        Returns:
+            the directory.
+        """
+        return write_checkpoint(export_dir, self._policy_files(self.get_policy(policy_id)))
+
+    def restore(self, checkpoint_path: str | Path) -> None:
+        """Goes on from a checkpoint of the same algorithm, spaces and network.
+
+        Raises:
+            ValueError: if it is not a whole checkpoint, or of something else.
+        """
+        state = read_state(checkpoint_path)
+        name = state["algorithm.json"]["algorithm"]
+        if name != type(self).__name__:
+            raise ValueError(
+                f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
+                f"Algorithm.from_checkpoint, or build a {name}Config"
+            )
+        self.set_state(state)
+        self._newest_checkpoint = Path(checkpoint_path)
+
+    # The name of Ray 2.10 and later.
+    restore_from_path = restore
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        checkpoint_path: str | os.PathLike,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        config: Mapping[str, Any] | AlgorithmConfig | None = None,
+        load_user_code: bool = False,
+    ) -> Self:
+        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
+
+        Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
+        imported. An environment's name that was given to `register_env` must be registered.
+
+        Args:
+            checkpoint_path: what `save` returned, or a checkpoint of a trial.
+            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
+            config: the same by another name; of a config object, what differs from its defaults.
+            load_user_code: also import the functions and other classes that the settings name, and unpickle those that
+                have no name. That runs code: only for checkpoints whose origin you trust.
+
+        Raises:
+            CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
+                of this class, or holds code of yours that is not loaded.
+        """
+        state = read_state(checkpoint_path, load_user_code)
+        with naming_damage(checkpoint_path):
+            algorithm_class = saved_class(state, checkpoint_path, base=cls)
+        config_class = algorithm_class.config_class
+        if isinstance(config, AlgorithmConfig):
+            config = config.changes()
+        changes = {**(config or {}), **(overrides or {})}
+        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))
+        try:
+            with naming_damage(checkpoint_path):
+                algorithm.set_state(state)
+        except BaseException:
+            algorithm.stop()
+            raise
+        algorithm._newest_checkpoint = Path(checkpoint_path)
+        return algorithm
+
+    def get_state(self) -> dict[str, Any]:
+        """The files of a checkpoint: name -> dict of plain values, or of arrays."""
+        files = {
+            "algorithm.json": {
+                "algorithm": type(self).__name__,
+                "class": type(self),
+                "seed": self.seed,
+                "metrics": self.metrics.get_state(),
+                "state": self.algorithm_state(),
+                "evaluations": self._evaluations.count,
+                "restores": self._restores,
+            },
+            "config.json": self.config.to_dict(),
+            "rng.json": {
+                "learner": self._learner_rng.bit_generator.state,
+                "inference": self._inference.rng.bit_generator.state,
+                # A stopped worker's streams are gone; a run that goes on from there draws new actions.
+                "workers": [] if self._stopped else worker_states(self.workers),
+            },
+        }
+        for policy_id, policy in self.policies.items():
+            own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
+            files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
+        if self._return_scale is not None:
+            files[_RETURNS] = self._return_scale.get_state()
+        return files
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes over `get_state`; spaces and network must be the same.
+
+        Environments cannot be saved: they start new episodes, with seeds that the run has not used.
+
+        Raises:
+            ValueError: if the network differs.
+        """
+        algorithm, rng = state["algorithm.json"], state["rng.json"]
+        for policy_id, policy in self.policies.items():
+            check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
+            policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
+            self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
+        if self._return_scale is not None and _RETURNS in state:
+            self._return_scale.set_state(state[_RETURNS])
+        self.metrics.set_state(algorithm["metrics"])
+        self.set_algorithm_state(algorithm["state"])
+        self._evaluations.count = algorithm["evaluations"]
+        self._restores = algorithm["restores"] + 1
+        self._learner_rng.bit_generator.state = rng["learner"]
+        self._inference.rng.bit_generator.state = rng["inference"]
+        if isinstance(self.workers, WorkerSet):
+            restore_workers(self.workers, rng["workers"], self._restores)
+
+    def algorithm_state(self) -> dict[str, Any]:
+        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
+        return {}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        """Takes `algorithm_state` back."""
+
+    def _policy_files(self, policy: Policy) -> dict[str, Any]:
+        """A policy and all that acting needs beside it."""
+        description = {
+            **description_of(policy.spec),
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            **self._inference.settings.to_json(),
+            "exploration": {name: float(number) for name, number in self.explored_by().items()},
+            "trained": {
+                "algorithm": type(self).__name__,
+                "env": environment_name(self.config),
+                **{name: self.metrics.counters[name] for name in ("num_updates", "num_env_steps_sampled")},
+            },
+        }
+        return {"policy.json": description, "weights.safetensors": policy.get_state()}
+
+
+def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
+    """Compares the "spec" of a policy.json with a policy's own.
+
+    Raises:
+        ValueError: if they differ.
+    """
+    theirs, own = PolicySpec.from_json(saved["spec"]).to_json(), spec.to_json()
+    differing = [name for name in own if own[name] != theirs.get(name)]
+    if differing:
+        raise ValueError(
+            f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
+            f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
+            "Use Algorithm.from_checkpoint, or the same settings."
+        )
+
+
+def worker_states(workers: WorkerSet) -> list[list[dict]]:
+    """The state of each worker's random streams, of each of its environments."""
+    return workers.foreach_worker(operator.methodcaller("get_state"))
+
+
+def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int) -> None:
+    """Lets the workers go on from `worker_states`, with new episodes on seeds that the run has not used.
+
+    Args:
+        workers: of any number; they take over the states if they have as many environments as there were.
+        states: what `worker_states` gave.
+        restores: how often the run has gone on from a checkpoint, this time included.
+    """
+    workers.restores = restores
+    workers.foreach_worker(_restore_worker, json.dumps(states), restores)
+    workers.fleet.forget()  # what is under way was asked for by other weights
+
+
+def _restore_worker(worker, states: str, restores: int) -> None:
+    worker.start_over(incarnation=seeding.incarnation(restores))
+    saved = json.loads(states)
+    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    # Of as many environments, and of the same kind of worker: arrays or tensors.
+    if [each.keys() for each in own] == [each.keys() for each in worker.get_state()]:
+        worker.set_state(own)

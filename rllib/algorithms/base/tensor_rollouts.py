@@ -1,0 +1,126 @@
+"""Which runs can keep their rollouts on the device of environments that hand over torch tensors."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import gymnasium
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.evaluation.callbacks import DefaultCallbacks, hears
+from rllib.evaluation.episode_hooks import EPISODE_HOOKS
+from rllib.evaluation.settings import Postprocess
+from rllib.exploration.explorers import Exploration, StochasticSampling
+from rllib.policy import Policy
+
+PAGE = "docs/accelerated_environments.md"
+
+
+def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) -> str | None:
+    """The device of the rollouts; None where they are arrays.
+
+    Args:
+        config: of the algorithm.
+        found: device of the tensors that the environment has handed over in the driver's check; None: there were none.
+        was_checked: whether there was such a check.
+
+    Raises:
+        ValueError: if the config asks for tensors and the environment gives none.
+    """
+    if config.tensor_rollouts is False:
+        return None
+    if config.tensor_rollouts and was_checked and found is None:
+        raise ValueError(
+            "tensor_rollouts=True needs an environment that hands over torch tensors, but its reset() gives arrays. "
+            "Leave the setting out, or wrap the vector environment: "
+            'gymnasium.wrappers.vector.NumpyToTorch(env, device="cuda").'
+        )
+    if config.tensor_rollouts and found is None:
+        return "cuda" if config.num_gpus else "cpu"
+    return found
+
+
+class Sampling(Protocol):
+    """What decides, in an algorithm, whether its rollouts can be tensors."""
+
+    config: AlgorithmConfig
+    policy: Policy
+    action_space: gymnasium.Space
+    callbacks: DefaultCallbacks
+    is_synchronous: bool
+    samples_sequences: bool
+
+    def make_worker_learner(self) -> object | None: ...
+
+    def make_postprocess(self) -> Postprocess: ...
+
+    def make_exploration(self, config: AlgorithmConfig) -> Exploration: ...
+
+
+def refuse(algorithm: Sampling, device: str) -> None:
+    """Raises one ValueError with everything that does not go with rollouts of tensors on this device."""
+    problems = [*_of_settings(algorithm.config, device), *_of_parts(algorithm)]
+    if problems:
+        lines = "".join(f"\n- {problem}" for problem in problems)
+        raise ValueError(
+            f"the environment hands over torch tensors on {device}, where rollouts are to stay ({PAGE}), but:{lines}"
+            "\nOr use .rollouts(tensor_rollouts=False): each step is copied into arrays, which any algorithm takes."
+        )
+
+
+def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
+    if config.num_rollout_workers:
+        yield (
+            f"num_rollout_workers={config.num_rollout_workers}: tensors on a device do not travel between processes. "
+            "Use .rollouts(num_rollout_workers=0)."
+        )
+    if config.num_learners:
+        yield f"num_learners={config.num_learners}: one learner in this process. Use .learners(num_learners=0)."
+    is_on_gpu = device.startswith("cuda")
+    if is_on_gpu and not config.num_gpus:
+        yield "num_gpus=0: the learner has to be on the same device. Use .resources(num_gpus=1)."
+    if config.num_gpus and not is_on_gpu:
+        yield (
+            f"num_gpus={config.num_gpus:g}: the learner has to be on the same device. Make the environment on the GPU, "
+            'such as by env_config={"device": "cuda"}, or use .resources(num_gpus=0).'
+        )
+    if config.batch_mode != "truncate_episodes":
+        yield f'batch_mode="{config.batch_mode}": all environments are stepped at once. Use "truncate_episodes".'
+    if config.normalize_returns:
+        yield "normalize_returns=True is for arrays. Let the environment scale its rewards."
+    if config.info_columns:
+        yield f"info_columns={list(config.info_columns)} are for arrays. Put the values into a Dict observation."
+    if config.restart_failed_sub_environments:
+        yield "restart_failed_sub_environments=True: the environments are one object. Leave it out."
+    if config.action_mask_from != "observation":
+        yield f'action_mask_from="{config.action_mask_from}": put the mask into a Dict observation.'
+
+
+def _of_parts(algorithm: Sampling) -> Iterator[str]:
+    """What the algorithm is made of."""
+    from rllib.env.tensors.spaces import maps_tensors
+    from rllib.models.tensors import draws_tensors
+
+    name, config, policy = type(algorithm).__name__, algorithm.config, algorithm.policy
+    is_able = algorithm.is_synchronous and algorithm.make_worker_learner() is None
+    if not is_able or not hasattr(algorithm.make_postprocess(), "of_tensors"):
+        yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
+        return
+    if algorithm.samples_sequences:
+        yield "recompute_advantages and intrinsic rewards (RND, Curiosity) need batches of arrays. Leave them out."
+    if policy.state_size:
+        yield "a policy with a memory is trained from arrays. Use a model without use_lstm, use_gru, use_attention."
+    if not draws_tensors(policy.distribution) or not maps_tensors(algorithm.action_space):
+        yield (
+            f"actions of {algorithm.action_space} with the distribution {type(policy.distribution).__name__} are drawn "
+            "as arrays. Use Discrete, MultiDiscrete, MultiBinary or Box of floats, and no custom_action_dist."
+        )
+    exploration = algorithm.make_exploration(config)
+    if type(exploration) is not StochasticSampling or exploration.random_timesteps:
+        yield f'exploration by {type(exploration).__name__} is for arrays. Use {{"type": "StochasticSampling"}}.'
+    heard = _hooks_of_episodes(algorithm.callbacks)
+    if heard:
+        yield f"callbacks {', '.join(heard)}: single episodes are not followed. Use on_sample_end or on_train_result."
+
+
+def _hooks_of_episodes(callbacks: DefaultCallbacks) -> list[str]:
+    return [hook for hook in EPISODE_HOOKS if hears(callbacks, hook)]

@@ -1,0 +1,95 @@
+"""Episodes that are drawn: by `rllib play` and `rllib record`, and after evaluations with evaluation_videos=1."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.wiring import playable_environment
+from rllib.env.factories.masks import METHOD
+from rllib.env.factories.registry import EnvContext
+from rllib.video import VideoFile
+
+DEFAULT_FPS = 30.0
+# Of an evaluation's video: a longer one would fill the disk, and what shows it.
+MOST_FRAMES = 2000
+
+
+def drawn_environment(config: AlgorithmConfig, mode: str):
+    """The environment of a config, made with this render_mode.
+
+    Raises:
+        ValueError: if it does not draw itself.
+    """
+    factory = playable_environment(config)
+    env = factory.make(EnvContext({**config.env_config, "render_mode": mode}, in_evaluation=True))
+    if getattr(env, "num_envs", 1) != 1 or getattr(env, "render_mode", None) != mode:
+        env.close()
+        raise ValueError(
+            f"{factory.name} does not draw itself: made with render_mode={mode!r}, it has "
+            f"render_mode={getattr(env, 'render_mode', None)!r}. A class of your own gets it with its config, and "
+            "keeps it as self.render_mode; a vector environment cannot be shown."
+        )
+    return env
+
+
+def fps_of(env) -> float:
+    """Frames a second at which the environment is to be shown."""
+    return env.metadata.get("render_fps") or DEFAULT_FPS
+
+
+def play_episode(algorithm, env, seed: int | None, explore: bool, draw: Callable[[], None]) -> tuple[float, int]:
+    """One episode, drawn after its reset and after each step: its return and its length."""
+    config, player = algorithm.config, algorithm.make_player(explore=explore)
+    observation, info = env.reset(seed=seed)
+    total, length, reward, over = 0.0, 0, None, False
+    draw()
+    while not over:
+        mask = None
+        if config.action_mask_from == "info":
+            mask = info[config.action_mask_key]
+        elif config.action_mask_from == "method":
+            mask = env.get_wrapper_attr(METHOD)()
+        observation, reward, terminated, truncated, info = env.step(player.act(observation, reward, mask))
+        total, length, over = total + float(reward), length + 1, terminated or truncated
+        draw()
+    return total, length
+
+
+class EvaluationVideos:
+    """Plays episodes after an evaluation and writes them as an animated picture, by this process.
+
+    Args:
+        config: of the algorithm. evaluation_videos is the number of episodes in each file; the first one has the same
+            seed each time, so that files can be compared.
+
+    Raises:
+        ValueError: if the environment does not draw itself.
+        ImportError: without the package that writes videos.
+    """
+
+    def __init__(self, config: AlgorithmConfig):
+        VideoFile("needed.gif", DEFAULT_FPS)  # says what to install, before anything is trained
+        self._episodes, self._explore = config.evaluation_videos, config.explores_in_evaluation
+        self._env = drawn_environment(config.get_evaluation_config_object(), "rgb_array")
+        self._env.reset()
+        self._env.render()  # what it draws with may be missing
+
+    def record(self, algorithm) -> str:
+        """Writes videos/iteration_000012.gif in the algorithm's directory; returns that name, for the results."""
+        name = f"videos/iteration_{algorithm.metrics.iteration + 1:06}.gif"
+        frames = 0
+        with VideoFile(Path(algorithm.directory, name), fps_of(self._env)) as video:
+
+            def draw() -> None:
+                nonlocal frames
+                frames += 1
+                if frames <= MOST_FRAMES:
+                    video.add(self._env.render())
+
+            for number in range(self._episodes):
+                play_episode(algorithm, self._env, algorithm.seed if number == 0 else None, self._explore, draw)
+        return name
+
+    def stop(self) -> None:
+        """Closes the environment."""
+        self._env.close()

@@ -1,0 +1,306 @@
+"""From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
+
+import logging
+from dataclasses import replace
+from functools import partial
+
+from rllib.acting.inference import ActingSettings
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.tensor_rollouts import device_for
+from rllib.env.checkup.driver import Examined, examine_environment
+from rllib.env.factories.atari import AtariFactory, is_atari
+from rllib.env.factories.masks import Augmentation, AugmentedFactory
+from rllib.env.factories.partial import PartialObservationFactory
+from rllib.env.factories.previous_steps import PreviousStep, PreviousStepFactory
+from rllib.env.factories.registry import EnvFactory, resolve
+from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
+from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
+from rllib.evaluation.callbacks import make_callbacks
+from rllib.evaluation.postprocess.return_scale import ReturnScale
+from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores, tell_crowd
+from rllib.learners.group.learner_group import GroupSettings
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.models.model_settings import MODEL_DEFAULTS
+
+logger = logging.getLogger(__name__)
+
+
+# torch's AdamW has it by default.
+_DECAY_OF_ADAMW = 0.01
+
+
+def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
+    """Of the optimizers that move networks."""
+    decay = config.weight_decay
+    if decay is None:
+        decay = _DECAY_OF_ADAMW if config.opt_type == "adamw" else 0.0
+    return OptimizerSettings(
+        config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon, weight_decay=decay
+    )
+
+
+def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
+    """What makes the environments that are learned in, as the policy sees them; None if the config names none.
+
+    They are in the wrappers of env_wrappers. Observations are without the keys that are to be ignored, and with what is
+    added to them: the previous step, and the mask that comes from elsewhere. Atari games have DeepMind's preprocessing,
+    if wanted.
+    """
+    if config.env is None:
+        return None
+    factory = with_additions(_preprocessed(config), config)
+    if config.gym_env_vectorize_mode == "async":
+        factory = AsyncFactory(factory, config.sub_environment_timeout_s)
+    return factory
+
+
+def with_additions(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
+    """Makes the factory's environments with what is added to their observations: previous step and mask, if wanted."""
+    if told := previous_step(config):
+        factory = PreviousStepFactory(factory, told)
+    if added := augmentation(config):
+        factory = AugmentedFactory(factory, added)
+    return factory
+
+
+def playable_environment(config: AlgorithmConfig) -> EnvFactory:
+    """What makes single environments for a `Player`; their observations are as the environment gives them.
+
+    Raises:
+        ValueError: if the config names none.
+    """
+    factory = _preprocessed(config)
+    return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
+
+
+def augmentation(config: AlgorithmConfig) -> Augmentation | None:
+    """What is added to the environments' own observations; None: nothing."""
+    if config.action_mask_from == "observation":
+        return None
+    return Augmentation(config.action_mask_from, config.action_mask_key)
+
+
+def previous_step(config: AlgorithmConfig) -> PreviousStep | None:
+    """What observations tell of the step before; None: nothing."""
+    return PreviousStep.of_model(config.model)
+
+
+def acting_settings(config: AlgorithmConfig) -> ActingSettings:
+    """What is between the environment's observations and actions and those of the policy."""
+    return ActingSettings(
+        normalize_actions=config.normalize_actions,
+        clip_actions=config.clip_actions,
+        ignored_keys=tuple(config.ignore_observation_keys),
+        augmentation=augmentation(config),
+        told=previous_step(config),
+        explore=config.explore,
+    )
+
+
+def environment_name(config: AlgorithmConfig) -> str | None:
+    """What messages call the environment; None without one."""
+    return None if config.env is None else resolve(config.env).name
+
+
+def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
+    """What makes the environments of a config that names one, with its wrappers and an Atari game's preprocessing.
+
+    Raises:
+        ValueError: if there are both.
+    """
+    factory = resolve(config.env)
+    is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
+    if wrappers := resolve_wrappers(config.env_wrappers):
+        if is_game:
+            raise ValueError(
+                f"env_wrappers={config.env_wrappers!r} and DeepMind's preprocessing of {factory.name} do not go "
+                "together. Use .rollouts(preprocessor_pref=None) for wrappers of your choice, or leave them out."
+            )
+        factory = WrappedFactory(factory, wrappers)
+    if mode == "vector_entry_point" and not is_game:
+        factory = by_entry_point(factory)
+    if config.ignore_observation_keys:
+        return PartialObservationFactory(factory, tuple(dict.fromkeys(config.ignore_observation_keys)))
+    if not is_game:
+        return factory
+    model = {**MODEL_DEFAULTS, **config.model}
+    return AtariFactory(
+        factory.spec,
+        native=config.batch_mode == "truncate_episodes" and mode != "async",
+        size=model["dim"],
+        stack=4 if model["framestack"] else 1,
+    )
+
+
+def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Examined:
+    """Observation and action space of the policy, from an environment that is made, stepped and closed in the driver.
+
+    Without an environment, or if it is not to be checked, those of the config. The device is that on which rollouts are
+    to stay; None where they are arrays.
+    """
+    unchecked = factory is None or config.disable_env_checking
+    if unchecked and config.observation_space is not None and config.action_space is not None:
+        observation_space = _told(config.observation_space, config.action_space, config)
+        return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))
+    observation_space, action_space, found = examine_environment(
+        factory,
+        config.env_config,
+        num_envs=config.num_envs_per_worker,
+        check=not config.disable_env_checking,
+        info_columns=config.get_info_columns(),
+        action_mask_key=config.action_mask_key,
+        needs_goals=config.needs_goals,
+    )
+    device = device_for(config, found, was_checked=not config.disable_env_checking)
+    for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
+        given = config[kind]
+        if given is None:
+            continue
+        if (_told(given, action_space, config) if kind == "observation_space" else given) != own:
+            raise ValueError(
+                f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
+                "wrap the environment so that it has the space you want."
+            )
+    return Examined(observation_space, action_space, device)
+
+
+def _told(observation_space, action_space, config: AlgorithmConfig):
+    """The space of the policy's observations, by that of the environment's."""
+    if told := previous_step(config):
+        observation_space = told.space(observation_space, action_space)
+    added = augmentation(config)
+    return observation_space if added is None else added.space(observation_space, action_space)
+
+
+# What the fields of FaultTolerance are called in the config.
+_FAULT_TOLERANCE = {
+    "restart": "recreate_failed_workers",
+    "ignore": "ignore_worker_failures",
+    "max_restarts": "max_num_worker_restarts",
+    "delay_s": "delay_between_worker_restarts_s",
+    "max_consecutive_failures": "num_consecutive_worker_failures_tolerance",
+    "silence_s": "sample_timeout_s",
+}
+
+
+def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) -> RolloutSettings:
+    """What rollout workers and evaluation do.
+
+    Args:
+        config: of the algorithm.
+        env: what makes its environments; None: there are none, and nothing can be sampled.
+        more: what the algorithm decides: `policy`, `postprocess`, `seed`, `exploration`, `sequences`, `acts_among_all`,
+            `learner`.
+    """
+    return RolloutSettings(
+        env=env,
+        env_config=dict(config.env_config),
+        num_envs=config.num_envs_per_worker,
+        fragment_length=config.get_rollout_fragment_length(),
+        num_workers=config.num_rollout_workers,
+        complete_episodes=config.batch_mode == "complete_episodes",
+        explore=config.explore,
+        normalize_actions=config.normalize_actions,
+        clip_actions=config.clip_actions,
+        clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,
+        make_return_scale=partial(ReturnScale, config.gamma, config.normalized_reward_clip)
+        if config.normalize_returns
+        else None,
+        callbacks=partial(make_callbacks, config.callbacks_class),
+        config=config if config.callbacks_class else None,
+        sample_timeout_s=config.sample_timeout_s,
+        check_env=not config.disable_env_checking,
+        seeds_driver=config.seed is not None,
+        replace_failed_envs=config.restart_failed_sub_environments,
+        info_columns=config.get_info_columns(),
+        acting_device="cuda" if config.num_gpus_per_worker else None,
+        **more,
+    )
+
+
+def actor_options(config: AlgorithmConfig) -> dict:
+    """Resources of a worker, as for `runtime.remote`."""
+    return {
+        "num_cpus": config.num_cpus_per_worker,
+        "num_gpus": config.num_gpus_per_worker,
+        "resources": config.custom_resources_per_worker,
+    }
+
+
+def cores_per_learner(config: AlgorithmConfig) -> int | None:
+    """Cores for updates that the user has asked for; None: nothing was said. Warns where this process has fewer."""
+    if config.num_cpus_per_learner == "auto":
+        return None
+    asked, there = max(1, config.num_cpus_per_learner), num_cores()
+    if asked > there and not config.num_learners:
+        logger.warning(
+            "num_cpus_per_learner=%d threads share %d cores and wait for one another, which is slower than a core for "
+            "each. Use .learners(num_cpus_per_learner=%d).",
+            asked,
+            there,
+            there,
+        )
+    return asked
+
+
+def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:
+    """The learner processes of a config with num_learners."""
+    num_cpus = config.num_cpus_per_learner
+    # With one thread more than a core for each of them, all would be slower.
+    threads = max(1, num_cores() // config.num_learners) if num_cpus == "auto" else max(1, num_cpus)
+    options = {"num_cpus": _cpus_per_learner(config), "num_gpus": config.num_gpus}
+    kind, tolerance = config.learner_collective, fault_tolerance(config)
+    return GroupSettings(config.num_learners, options, tolerance, threads, kind, spans_directory)
+
+
+def _cpus_per_learner(config: AlgorithmConfig) -> int:
+    """CPUs that a learner claims: none where rollout workers and learners wait for one another."""
+    if config.num_cpus_per_learner != "auto":
+        return config.num_cpus_per_learner
+    return int(config.algo_class is None or not config.algo_class.is_synchronous)
+
+
+def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
+    """The GPUs of the processes that a run starts."""
+    evaluation = config.get_evaluation_config_object()
+    return [
+        GpuClaim(config.num_learners, config.num_gpus, "learners", "num_gpus"),
+        GpuClaim(config.num_rollout_workers, config.num_gpus_per_worker, "rollout workers", "num_gpus_per_worker"),
+        GpuClaim(
+            config.evaluation_num_workers,
+            evaluation.num_gpus_per_worker,
+            "evaluation workers",
+            "num_gpus_per_worker",
+        ),
+    ]
+
+
+def tell_crowds(config: AlgorithmConfig) -> None:
+    """Logs where more workers are asked for than there are CPUs."""
+    evaluation = config.get_evaluation_config_object()
+    tell_crowd("rollout workers", config.num_rollout_workers, config.num_cpus_per_worker)
+    tell_crowd("evaluation workers", config.evaluation_num_workers, evaluation.num_cpus_per_worker)
+
+
+def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
+    """What the config says about processes that fail."""
+    return FaultTolerance(**{field: config[name] for field, name in _FAULT_TOLERANCE.items()}, names=_FAULT_TOLERANCE)
+
+
+def resource_request(config: AlgorithmConfig) -> dict:
+    """What a run claims: see Algorithm.default_resource_request."""
+    learners = config.num_learners
+    request = {
+        "cpu": max(config.num_cpus_for_local_worker, 0 if learners else cores_per_learner(config) or 0),
+        "gpu": 0 if learners else config.num_gpus,
+        "extra_cpu": learners * _cpus_per_learner(config),
+        "extra_gpu": sum(claim.count * claim.each for claim in gpu_claims(config)),
+    }
+    custom: dict[str, float] = {}
+    evaluation = config.get_evaluation_config_object()
+    for count, of in ((config.num_rollout_workers, config), (config.evaluation_num_workers, evaluation)):
+        request["extra_cpu"] += count * of.num_cpus_per_worker
+        for name, quantity in of.custom_resources_per_worker.items():
+            custom[name] = custom.get(name, 0) + count * quantity
+    return {**request, "extra_custom_resources": custom}

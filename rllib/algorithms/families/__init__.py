@@ -1,0 +1,1 @@
+"""Code shared by the members of a family of algorithms."""

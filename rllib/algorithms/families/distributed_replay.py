@@ -1,0 +1,268 @@
+"""Distributed prioritised replay (Horgan et al., arXiv:1803.00933): many explore, shards of a replay, one learns.
+
+The mechanism of Ape-X, whatever is learned: apex_dqn.py and apex_ddpg.py put it before an off-policy algorithm. Workers
+explore to different degrees, and send rows of n-step returns with the TD errors that their own weights make of them, so
+that new rows have a priority before the learner has seen them. The rows go to replay shards in turn. Samples are
+fetched from the shards ahead of the learner, and their new TD errors are sent back.
+
+Departures from the paper:
+- Sampling and learning keep to a ratio, `training_intensity` rows trained on per step sampled: the side that is ahead
+  waits. None lets both run as fast as they can. The results show the ratio and the age of the workers' weights.
+- Every queue is bounded: requests to each worker and each shard, rows and samples on their way (Ray's are unbounded).
+- New rows replace the oldest ones one by one, not in bulk.
+- Everything is counted in environment steps, the updates of the target network too.
+
+The results show the returns of the third of the workers that explore least, as in Ray: they come closest to the
+policy that is learned. With num_rollout_workers=0 this process samples and learns in turn, exploring by the schedule.
+
+A restored run goes on with the saved weights, target networks and optimizers, and with the rows if
+`store_buffer_in_checkpoints` is set. Fragments and samples on their way are lost, so it is not equal to the bit.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.base.wiring import fault_tolerance
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import Merged, at_least, section
+from rllib.evaluation.postprocess.td_errors import TDErrors
+from rllib.evaluation.postprocess.transitions import Transitions
+from rllib.evaluation.replay_shards import ReplayShards
+from rllib.sample_batch import SampleBatch
+
+SHARDED_REPLAY = {
+    **REPLAY_DEFAULTS,
+    "capacity": 2_000_000,
+    "worker_side_prioritization": True,
+    # Of Ray's configs; there is nothing to choose here.
+    "no_local_replay_buffer": True,
+    "replay_buffer_shards_colocated_with_driver": True,
+}
+# Updates by which the learner may be behind before no more fragments are taken in.
+MOST_UPDATES_OWED = 8
+
+
+class DistributedReplayConfig(OffPolicyConfig):
+    """Settings of workers, shards, and what is on the way between them."""
+
+    replay_defaults: ClassVar[dict] = SHARDED_REPLAY
+    not_on_gpu: ClassVar[str] = "replays in other processes"
+
+    @section
+    def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        n_step=3,
+        train_batch_size=512,
+        training_intensity=1,
+        num_steps_sampled_before_learning_starts=50_000,
+        replay_buffer_config: Annotated[
+            dict,
+            "type, capacity (of all shards), prioritized_replay_alpha, _beta, _eps, frame_stack_axis, "
+            "storage, worker_side_prioritization",
+            Merged,
+        ] = SHARDED_REPLAY,
+        num_replay_buffer_shards: Annotated[int, "processes that the replay is shared out to", at_least(1)] = 4,
+        max_weight_sync_delay: Annotated[int, "steps that a worker makes between new weights", at_least(1)] = 400,
+        max_requests_in_flight_per_sampler_worker: Annotated[
+            int, "fragments that a worker is asked for ahead; 2 keep it busy", at_least(1)
+        ] = 2,
+        max_requests_in_flight_per_replay_worker: Annotated[
+            int, "samples that a replay shard is asked for ahead of the learner", at_least(1)
+        ] = 2,
+    ) -> Self: ...
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=30, min_sample_timesteps_per_iteration=25_000) -> Self: ...
+
+    @relation("replay_buffer_config", "num_replay_buffer_shards")
+    def _check_shards(self):
+        settings, shards = self.replay_settings(), self.num_replay_buffer_shards
+        if type(settings["capacity"]) is int and 0 < settings["capacity"] < shards:
+            return (
+                f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}. "
+                f"Use .training(num_replay_buffer_shards=1) or a larger capacity."
+            )
+
+    @relation("replay_buffer_config")
+    def _check_prioritization(self):
+        given = self.replay_settings()["worker_side_prioritization"]
+        if type(given) is not bool:
+            return f"replay_buffer_config: worker_side_prioritization={given!r} must be True or False."
+
+
+@dataclass
+class _Sent:
+    """The weights that a worker acts by.
+
+    Attributes:
+        actor: handle of the worker.
+        request: asks for a fragment by these weights.
+        steps: steps requested since the worker got them.
+    """
+
+    actor: Any
+    request: Any
+    steps: int = 0
+
+
+class DistributedReplay(OffPolicy):
+    """Base of the algorithms that learn from a replay in shards, beside workers that sample on and on."""
+
+    is_synchronous = False
+    stratified = True
+
+    def setup(self) -> None:
+        super().setup()
+        self._sent: dict[int, _Sent] = {}
+        self._newest: tuple[int, Any] | None = None
+        self._lags: list[int] = [0]
+
+    @abstractmethod
+    def worker_errors(self) -> TDErrors:
+        """What computes the TD errors of rows in workers."""
+
+    @property
+    def workers_give_priorities(self) -> bool:
+        """Whether rows come with TD errors."""
+        settings = self.config.replay_settings()
+        return settings["has_priorities"] and settings["worker_side_prioritization"]
+
+    def make_postprocess(self) -> Transitions:
+        postprocess = super().make_postprocess()
+        if not self.workers_give_priorities:
+            return postprocess
+        return dataclasses.replace(postprocess, td_errors=self.worker_errors())
+
+    def make_replay(self) -> ReplayShards:
+        config, shards = self.config, self.config.num_replay_buffer_shards
+        ring = self.ring(config.replay_settings()["capacity"] // shards)
+        ring.func.check_room(*ring.args, copies=shards)
+        replay = ReplayShards(
+            ring,
+            shards,
+            self.seed,
+            min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
+            max_in_flight=config.max_requests_in_flight_per_replay_worker,
+            fault_tolerance=fault_tolerance(config),
+            spans_directory=self.spans_directory,
+        )
+        return self.owns(replay)
+
+    # ------------------------------------------------------------------ training
+
+    def take_in_fragments(self) -> None:
+        """Gives the replay what has arrived from the workers, unless the learner is too far behind."""
+        if self._updates_owed < MOST_UPDATES_OWED or not self.replay.is_ready:
+            self._store(self._arriving_fragments())
+
+    @property
+    def an_update_is_due(self) -> bool:
+        """Whether the steps sampled ask for one."""
+        return self._updates_owed >= 1
+
+    def update_from_shards(self, **settings) -> None:
+        """One update on a sample of some shard, if one comes in time; the shard gets the new TD errors.
+
+        Args:
+            settings: of `learn_from`.
+        """
+        self.replay.request_samples(self.config.train_batch_size, self._beta(self.timesteps))
+        with self.metrics.timer("replay"):
+            sample = self.replay.next_sample(self.config.sample_timeout_s)
+        if sample is None:
+            return
+        source, batch = sample
+        batch.policy_version = self.num_updates  # rows of many weights; their age is a statistic
+        self._stats = self.learn_from(batch, **settings)
+        self.replay.update_priorities(source, batch[sb.INDICES], self._stats.pop("td_error"))
+        if self.config.training_intensity is not None:
+            self._updates_owed -= 1
+
+    def iteration_stats(self) -> dict[str, float]:
+        """Those of every algorithm with a replay, and how old the fragments that have just arrived are (updates)."""
+        lag, most = float(np.mean(self._lags)), float(max(self._lags))
+        return {**super().iteration_stats(), "policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
+
+    def _arriving_fragments(self) -> list[SampleBatch]:
+        """The fragments that have arrived; waits for one if the learner has nothing to do."""
+        if not self.config.num_rollout_workers:
+            return [self.sample(1)]
+        with self.metrics.timer("sample"):
+            self.workers.fleet.keep_in_flight(self._request, self.config.max_requests_in_flight_per_sampler_worker)
+            learns = self._updates_owed >= 1 and self.replay.is_ready
+            answers = self.workers.fleet.take(0.0 if learns else self.config.sample_timeout_s)
+        counted = self._counted_workers()
+        for answer in answers:
+            _, report = answer.value
+            if answer.index not in counted:
+                report.episodes = []
+            self.take_in(report)
+        fragments = [answer.value[0] for answer in answers]
+        if fragments:
+            self._lags = [self.num_updates - fragment.policy_version for fragment in fragments]
+        return fragments
+
+    def _store(self, fragments: list[SampleBatch]) -> None:
+        """Gives rows to the replay and, once learning has started, counts the updates they make due."""
+        config = self.config
+        for batch in fragments:
+            while not self.replay.has_room:
+                self.replay.wait_for_room(config.sample_timeout_s)
+            self.replay.add(batch)
+            if not (self.replay.is_ready and self.learning_has_started):
+                continue
+            if config.training_intensity is None:
+                self._updates_owed = MOST_UPDATES_OWED - 1
+            else:
+                steps = batch.count / config.rows_per_step
+                self._updates_owed += steps * config.training_intensity / config.train_batch_size
+        self.replay.wait_for_room(0.0)
+
+    # ------------------------------------------------------------------ workers
+
+    def _request(self, actor, index: int):
+        """Asks for a fragment; the worker gets new weights after max_weight_sync_delay steps."""
+        sent = self._sent.get(index)
+        if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
+            if self._newest is None or self._newest[0] != self.num_updates:
+                self._newest = self.num_updates, self.workers.request("sample", self.snapshot())
+            sent = self._sent[index] = _Sent(actor, self._newest[1])
+        sent.steps += self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
+        return sent.request(actor, index)
+
+    def _counted_workers(self) -> range:
+        """Indices of the workers whose returns are in the results."""
+        workers = self.config.num_rollout_workers
+        if not self._rollout_settings.exploration.differs_by_worker:
+            return range(1, workers + 1)
+        return range(workers - (workers - 1) // 3, workers + 1)
+
+    def result_info(self) -> dict[str, Any]:
+        info = super().result_info()
+        fleet = self.replay.fleet
+        info["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
+        return info
+
+    # ------------------------------------------------------------------ state and the end
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        super().set_weights(weights)
+        self._forget_weights()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._forget_weights()
+
+    def _forget_weights(self) -> None:
+        self._sent.clear()
+        self._newest = None

@@ -1,0 +1,91 @@
+"""Algorithms that may add intrinsic rewards (exploration/intrinsic/settings.py) to the advantages of their train batches."""
+
+from typing import Any
+
+from rllib import sample_batch as sb
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.exploration_config import OF_NOVELTY, exploration_settings, make_exploration
+from rllib.evaluation import seeding
+from rllib.evaluation.postprocess.advantages import AdvantageEstimator
+from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS
+from rllib.models.catalog.catalog import policy_spec
+from rllib.sample_batch import SampleBatch
+
+
+class IntrinsicallyRewarded(Algorithm):
+    """Base of actor-critics whose workers compute advantages, and whose driver may add intrinsic ones to them.
+
+    Attributes:
+        intrinsic_rewards: policy id -> its exploration/intrinsic/rewards.py: IntrinsicRewards; empty where
+            exploration_config asks for none.
+    """
+
+    def setup(self) -> None:
+        self.intrinsic_rewards = {}
+        if self.has_intrinsic_rewards:
+            self.intrinsic_rewards = {policy_id: self._make_intrinsic_rewards() for policy_id in self.policies}
+
+    @property
+    def has_intrinsic_rewards(self) -> bool:
+        """Whether exploration_config asks for them."""
+        config = self.config
+        return exploration_settings(config.exploration_config, config.default_exploration)["type"] in OF_NOVELTY
+
+    @property
+    def samples_sequences(self) -> bool:
+        """Whether batches have the observations that follow each step."""
+        return self.has_intrinsic_rewards
+
+    def make_postprocess(self) -> AdvantageEstimator:
+        config = self.config
+        return AdvantageEstimator(
+            config.gamma, config.lambda_, config.use_gae, config.use_critic, self.has_intrinsic_rewards
+        )
+
+    def add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
+        """Adds the columns intrinsic_rewards and intrinsic_advantages; the statistics of their networks.
+
+        Does nothing where there are none.
+        """
+        if not self.intrinsic_rewards:
+            return {}
+        with self.metrics.timer("learn"):
+            return self.intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
+
+    def _make_intrinsic_rewards(self):
+        # It uses torch, which is loaded by those who ask for it.
+        from rllib.exploration.intrinsic.rewards import IntrinsicRewards
+
+        config = self.config
+        settings = make_exploration(config.exploration_config, config.default_exploration, self.action_space)
+        model = settings.net_config
+        if model is None:
+            model = {key: config.model[key] for key in NET_CONFIG_KEYS if key in config.model}
+        spec = policy_spec(self.observation_space, self.action_space, model, action_mask_key=config.action_mask_key)
+        rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS)
+        return IntrinsicRewards(settings, spec, rng, "cuda" if config.num_gpus and not config.num_learners else "cpu")
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> dict[str, Any]:
+        states = {_file(policy_id): each.get_state() for policy_id, each in self.intrinsic_rewards.items()}
+        return super().get_state() | states
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        for policy_id, each in self.intrinsic_rewards.items():
+            if _file(policy_id) in state:
+                each.set_state(state[_file(policy_id)])
+
+
+def _file(policy_id: str) -> str:
+    return f"policies/{policy_id}/intrinsic.safetensors"
+
+
+def with_intrinsic_advantages(batch: SampleBatch) -> SampleBatch:
+    """The steps of a batch, whose advantages have the intrinsic ones added; the batch itself where it has none."""
+    if sb.INTRINSIC_ADVANTAGES not in batch:
+        return batch
+    steps = batch.rows(batch[sb.LOSS_MASK])
+    steps[sb.ADVANTAGES] = steps[sb.ADVANTAGES] + steps[sb.INTRINSIC_ADVANTAGES]
+    return steps

@@ -1,0 +1,366 @@
+"""What off-policy algorithms share: a replay of rows, and updates in proportion to the steps sampled.
+
+Workers send rows that need no other row (evaluation/postprocess/transitions.py), and the replay keeps them, whichever
+weights acted in them. Learning starts after some steps. An update samples rows, learns from them, and gives them new
+priorities. On this stand q_learning.py, which learns the values of discrete actions, and off_policy_actor_critic.py,
+which learns an actor beside its critics.
+
+Everything is counted in environment steps, whatever the number of environments: schedules, the start of learning, and
+the updates of the target network.
+"""
+
+import functools
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.base.from_checkpoint import rows_of_steps
+from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import Merged, above, at_least, between, section
+from rllib.env.spaces.goals import Goals
+from rllib.env.spaces.observations import observation_column
+from rllib.evaluation.postprocess.hindsight import FUTURE, STRATEGIES, HindsightTransitions
+from rllib.evaluation.postprocess.transitions import Transitions
+from rllib.evaluation.settings import Postprocess
+from rllib.replay.disk import MEMORY, storage_problem
+from rllib.replay.gpu import GPU
+from rllib.replay.replay_buffer import ReplayBuffer
+from rllib.sample_batch import Column, SampleBatch
+from rllib.schedules import Schedule, schedule_problem, values_of
+
+REPLAY_DEFAULTS = {
+    "type": "MultiAgentPrioritizedReplayBuffer",
+    "capacity": 50_000,
+    "prioritized_replay_alpha": 0.6,
+    "prioritized_replay_beta": 0.4,
+    "prioritized_replay_eps": 1e-6,
+    "replay_sequence_length": 1,
+    "worker_side_prioritization": False,
+    "frame_stack_axis": None,
+    "storage": MEMORY,
+    "n_sampled_goal": 4,
+    "goal_selection_strategy": FUTURE,
+}
+# Names of Ray's buffers -> whether they have priorities.
+REPLAY_TYPES = {
+    "PrioritizedReplayBuffer": True,
+    "MultiAgentPrioritizedReplayBuffer": True,
+    "PrioritizedEpisodeReplayBuffer": True,
+    "ReplayBuffer": False,
+    "MultiAgentReplayBuffer": False,
+    "EpisodeReplayBuffer": False,
+    "HindsightReplayBuffer": False,
+    "HerReplayBuffer": False,
+}
+# Those whose rows have further goals (evaluation/postprocess/hindsight.py); the second name is Stable-Baselines3's.
+HINDSIGHT_TYPES = ("HindsightReplayBuffer", "HerReplayBuffer")
+# Ray 2.10+ name of a buffer's setting -> ours
+REPLAY_ALIASES = {
+    "alpha": "prioritized_replay_alpha",
+    "beta": "prioritized_replay_beta",
+    "eps": "prioritized_replay_eps",
+}
+
+
+class OffPolicyConfig(SamplingAheadConfig):
+    """Settings of replay, updates and target networks."""
+
+    needs_probabilities: ClassVar[bool] = False
+    # What replay_buffer_config may say, and what counts where it does not.
+    replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
+    # Why rows cannot lie on the learner's GPU; empty: they can.
+    not_on_gpu: ClassVar[str] = ""
+
+    @property
+    def steps_per_row(self) -> int:
+        """Steps to be learned from that one row of the replay holds, at most."""
+        return 1
+
+    @property
+    def needs_goals(self) -> bool:
+        """Whether rows are relabelled with goals that episodes achieved."""
+        return self.replay_settings()["type"] in HINDSIGHT_TYPES
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows that the replay gets for each step of an environment, with those of further goals."""
+        return 1 + self.replay_settings()["n_sampled_goal"] if self.needs_goals else 1
+
+    @section
+    def rollouts(self, *, rollout_fragment_length="auto") -> Self:
+        """Who samples, how much at a time, and how; "auto" takes n_step."""
+
+    @section
+    def training(
+        self,
+        *,
+        n_step: Annotated[int, "rewards before the bootstrap", at_least(1)] = 1,
+        target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
+        tau: Annotated[
+            float, "how far an update moves the target network to the learned one; 1: copied", between(0, 1)
+        ] = 1.0,
+        num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
+        training_intensity: Annotated[
+            float | None,
+            "rows trained on per step sampled; None: one update per round of fragments",
+            above(0, finite=True),
+        ] = None,
+        replay_buffer_config: Annotated[
+            dict,
+            "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis, storage, n_sampled_goal, "
+            "goal_selection_strategy",
+            Merged,
+        ] = REPLAY_DEFAULTS,
+        store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
+    ) -> Self: ...
+
+    @section
+    def reporting(self, *, min_sample_timesteps_per_iteration=1000) -> Self: ...
+
+    @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
+    def _check_replay(self):
+        settings, defaults = self.replay_settings(), self.replay_defaults
+        capacity, start = settings["capacity"], self.num_steps_sampled_before_learning_starts
+        if settings["type"] not in REPLAY_TYPES:
+            return f"replay_buffer_config: there is no type {settings['type']!r}. There are {', '.join(REPLAY_TYPES)}."
+        unknown = settings.keys() - defaults.keys() - {"has_priorities"}
+        if unknown:
+            return f"replay_buffer_config takes {', '.join(defaults)}, not {', '.join(sorted(map(str, unknown)))}."
+        if type(capacity) is not int or capacity < 1:
+            return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
+        if problem := self._goals_problem():
+            return f"replay_buffer_config: {problem}"
+        if capacity * self.steps_per_row < start * self.rows_per_step:
+            rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
+            return (
+                f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
+                f"{rows}: what was sampled first would be lost. "
+                f"Use {{'capacity': {start * self.rows_per_step}}} or more."
+            )
+        if settings["frame_stack_axis"] not in (None, 0, -1):
+            return (
+                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} must be 0 or -1, the axis of "
+                "the frames in an observation, so that each is stored once; or None, to store observations whole."
+            )
+        if problem := storage_problem(settings["storage"]):
+            return f"replay_buffer_config: {problem}"
+        return _priorities_problem(settings, defaults)
+
+    def _goals_problem(self) -> str | None:
+        settings, defaults = self.replay_settings(), self.replay_defaults
+        number, strategy = settings["n_sampled_goal"], settings["goal_selection_strategy"]
+        if type(number) is not int or number < 1:
+            return f"n_sampled_goal={number!r} must be an integer >= 1. Use {{'n_sampled_goal': 4}}."
+        if strategy not in STRATEGIES:
+            return f"there is no goal_selection_strategy {strategy!r}. There are {', '.join(STRATEGIES)}."
+        for name in ("n_sampled_goal", "goal_selection_strategy"):
+            if not self.needs_goals and settings[name] != defaults[name]:
+                return (
+                    f"{name}={settings[name]!r} is for hindsight replay, but the type is {settings['type']!r}. Use "
+                    f"{{'type': {HINDSIGHT_TYPES[0]!r}}}."
+                )
+
+    @relation("replay_buffer_config", "clip_rewards", "normalize_returns")
+    def _check_hindsight(self):
+        for name in ("clip_rewards", "normalize_returns") if self.needs_goals else ():
+            if self[name]:
+                return (
+                    f"{name}={self[name]!r} changes the rewards of steps, but those of the further goals of hindsight "
+                    f"replay come from the environment's compute_reward. Leave it out, or let compute_reward do it."
+                )
+
+    @relation("replay_buffer_config", "num_gpus", "num_learners")
+    def _check_gpu_replay(self):
+        if self.replay_settings()["storage"] != GPU:
+            return None
+        if self.not_on_gpu:
+            return f"replay_buffer_config: storage='gpu' is not for {self.not_on_gpu}. Use {{'storage': 'memory'}}."
+        if self.num_learners:
+            return (
+                f"replay_buffer_config: storage='gpu' keeps the rows beside a learner in this process, but "
+                f"num_learners={self.num_learners} are in others. Use .learners(num_learners=0), or {{'storage': "
+                "'memory'}."
+            )
+        if not self.num_gpus:
+            return (
+                "replay_buffer_config: storage='gpu' keeps the rows on the GPU of the learner, but num_gpus=0. Use "
+                ".resources(num_gpus=1), or {'storage': 'memory'}."
+            )
+
+    @relation("replay_buffer_config")
+    def _check_rows(self):
+        if self.replay_settings()["replay_sequence_length"] != 1:
+            return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
+
+    def replay_settings(self) -> dict[str, Any]:
+        """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
+        given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
+        settings = {**self.replay_defaults, **given}
+        kind = settings["type"]
+        if isinstance(settings["capacity"], float) and settings["capacity"].is_integer():  # 1e6
+            settings["capacity"] = int(settings["capacity"])
+        settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
+        return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
+
+    def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
+        """Steps of each of a worker's environments per fragment: n_step, unless it is given."""
+        return self.n_step if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
+
+
+def _priorities_problem(settings: dict, defaults: dict) -> str | None:
+    for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
+        value = settings[name]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
+            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {defaults[name]}}}."
+    given = settings["prioritized_replay_beta"]
+    beta = schedule_problem(given)
+    if not beta and not all(0 <= each <= 1 for each in values_of(given)):
+        beta = f"must be >= 0 and <= 1, but is {given!r}"
+    return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
+
+
+class OffPolicy(SamplingAhead):
+    """Base of the algorithms that learn from a replay.
+
+    Attributes:
+        replay: the rows.
+    """
+
+    # Whether a sample takes one row from each of equal parts of the priorities' sum.
+    stratified: ClassVar[bool] = False
+
+    def setup(self) -> None:
+        self._beta = Schedule(self.config.replay_settings()["prioritized_replay_beta"])
+        self._updates_owed = 0.0
+        self._empty_at = 0  # environment steps of the run when the replay was empty
+        self._stats: dict[str, float] = {}
+        self.replay = self.make_replay()
+
+    @abstractmethod
+    def learn_from(self, batch: SampleBatch, **settings) -> dict[str, Any]:
+        """One update on sampled rows; its statistics, and their new TD errors [B] as td_error."""
+
+    def make_postprocess(self) -> Postprocess:
+        config, stored = self.config, self.stored_observation()
+        rows = stored.shape, stored.dtype, config.gamma, config.n_step
+        if not config.needs_goals:
+            return Transitions(*rows)
+        goals, settings = Goals.of(self.observation_space), config.replay_settings()
+        return HindsightTransitions(
+            *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]
+        )
+
+    def stored_observation(self) -> Column:
+        """An observation as workers store it."""
+        stored = observation_column(self.observation_space)
+        dtype = "float32" if self.policy.filters_observations else str(stored.dtype)
+        return Column(sb.OBS, stored.shape, dtype)
+
+    def replay_columns(self) -> tuple[Column, ...]:
+        """What the replay keeps of a row."""
+        stored = self._rollout_settings.postprocess
+        return (
+            Column(sb.OBS, stored.shape, stored.dtype),
+            Column(sb.NEXT_OBS, stored.shape, stored.dtype),
+            Column(sb.ACTIONS, self.policy.action_shape, str(self.policy.action_dtype)),
+            Column(sb.REWARDS, (), "float32"),
+            Column(sb.DISCOUNTS, (), "float32"),
+        )
+
+    def make_replay(self):
+        """Where the rows are kept."""
+        settings = self.config.replay_settings()
+        if settings["storage"] == GPU and not self.learner.objectives[0].is_over_modules:
+            raise ValueError(
+                "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but those of this "
+                "run are not: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
+                ".training(replay_buffer_config={'storage': 'memory'})."
+            )
+        return self.ring(settings["capacity"])()
+
+    def ring(self, capacity: int) -> functools.partial:
+        """Makes a buffer of `capacity` rows when it is called; it can be pickled."""
+        stored, settings = self._rollout_settings.postprocess, self.config.replay_settings()
+        axis = settings["frame_stack_axis"]
+        if axis is not None and len(stored.shape) < 2:
+            raise ValueError(
+                f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
+                f"those of {self.config.env!r} have the shape {stored.shape}. Leave it at None."
+            )
+        alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
+        place = self.replay_columns(), capacity, axis, alpha, settings["storage"]
+        epsilon = settings["prioritized_replay_eps"]
+        return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
+
+    def result_info(self) -> dict[str, Any]:
+        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
+        return {**super().result_info(), "replay": replay}
+
+    # ------------------------------------------------------------------ building blocks of a training step
+
+    @property
+    def learning_has_started(self) -> bool:
+        """Whether enough steps have been sampled into the replay."""
+        sampled = self.timesteps - self._empty_at
+        return sampled >= max(self.config.num_steps_sampled_before_learning_starts, 1)
+
+    def updates_due(self, steps: int) -> int:
+        """Updates that these newly sampled steps ask for; fractions add up from round to round."""
+        config = self.config
+        if config.training_intensity is None:
+            return 1
+        self._updates_owed += steps * config.training_intensity / config.train_batch_size
+        due = int(self._updates_owed)
+        self._updates_owed -= due
+        return due
+
+    def iteration_stats(self) -> dict[str, float]:
+        """How it explores; updates, and rows trained on, for each environment step sampled since learning began."""
+        counters = self.metrics.counters
+        steps = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 1)
+        return {
+            **self.exploration_stats(),
+            "updates_per_step_sampled": counters["num_updates"] / steps,
+            "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / steps,
+        }
+
+    def update(self, **settings) -> dict[str, float]:
+        """One update on rows of a replay in this process; its statistics.
+
+        Args:
+            settings: of `learn_from`.
+        """
+        rows = -(-self.config.train_batch_size // self.config.steps_per_row)
+        batch = self.replay.sample(rows, self._learner_rng, self._beta(self.timesteps))
+        # Rows of many weights have no lag: workers sample by the newest ones (Ape-X reports how old theirs are).
+        batch.policy_version = self.num_updates
+        stats = self.learn_from(batch, **settings)
+        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
+        return stats
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def algorithm_state(self) -> dict[str, Any]:
+        return {"updates_owed": self._updates_owed, "replay_empty_at": self._empty_at}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        self._updates_owed, self._empty_at = state["updates_owed"], state.get("replay_empty_at", 0)
+
+    def get_state(self) -> dict[str, Any]:
+        state = super().get_state()
+        if self.config.store_buffer_in_checkpoints:
+            state["replay.safetensors"] = self.replay.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if "replay.safetensors" in state:
+            config = self.config
+            capacity = config.replay_settings()["capacity"]
+            self.replay.set_state(rows_of_steps(state["replay.safetensors"], config.gamma, config.n_step, capacity))
+        elif not len(self.replay):
+            # A few rows, learned from over and over, would undo what has been learned.
+            self._empty_at = self.timesteps

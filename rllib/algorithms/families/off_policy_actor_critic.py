@@ -1,0 +1,285 @@
+"""What actor-critic methods with a replay share: SAC, TD3, DDPG and their relatives.
+
+The policy is the actor. Beside it the learner trains a module "critics": several networks that judge an action in an
+observation, computed together. Critics, and for deterministic actors the actor too, have target copies. An update draws
+rows from the replay, moves the critics, then the actor by the new critics, then the target copies. An algorithm says by
+`critic_loss` and `actor_loss` what is minimised.
+
+Random numbers that losses need are columns of the batch, drawn here from the run's own generator: a run gives the same
+bits on every device that computes the same, and goes on from a checkpoint exactly.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import Merged, at_least, section
+from rllib.evaluation import seeding
+from rllib.learners.learner import Learner
+from rllib.learners.updates.objective import POLICY, Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
+from rllib.models.modules import FullyConnected
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy
+from rllib.sample_batch import OBS, SampleBatch
+
+CRITICS = "critics"
+# What the settings of the critics' network may say.
+_CRITIC_SETTINGS = ("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm")
+REPLAY_OF_A_MILLION = {**REPLAY_DEFAULTS, "capacity": 1_000_000}
+
+
+class OffPolicyActorCriticConfig(OffPolicyConfig):
+    """Settings of actor, critics and their targets."""
+
+    @section
+    def training(
+        self,
+        *,
+        lr=3e-4,
+        actor_lr: Annotated[float | list | None, "the actor's, or a schedule of it; None: lr", at_least(0)] = None,
+        critic_lr: Annotated[float | list | None, "the critics', or a schedule of it; None: lr", at_least(0)] = None,
+        train_batch_size=256,
+        model: Annotated[dict, "network of actor and critics: fcnet_hiddens, fcnet_activation, ...", Merged] = {  # noqa: B006
+            "fcnet_hiddens": [256, 256],
+            "fcnet_activation": "relu",
+        },
+        policy_model_config: Annotated[dict, "what differs from model for the actor", Merged] = {},  # noqa: B006
+        q_model_config: Annotated[
+            dict, "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm", Merged
+        ] = {},  # noqa: B006
+        twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one"] = True,
+        n_critics: Annotated[int | None, "number of critics, in the place of twin_q", at_least(1)] = None,
+        policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1)] = 1,
+        tau=5e-3,
+        target_network_update_freq: Annotated[
+            int, "environment steps between moves of the target copies; 0: they move with every update", at_least(0)
+        ] = 0,
+        num_steps_sampled_before_learning_starts=1500,
+        replay_buffer_config=REPLAY_OF_A_MILLION,
+    ) -> Self: ...
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=1, min_sample_timesteps_per_iteration=100) -> Self: ...
+
+    @property
+    def num_critics(self) -> int:
+        """How many critics there are."""
+        return self.n_critics or (2 if self.twin_q else 1)
+
+    @property
+    def acting_model(self) -> Mapping[str, Any]:
+        return self.network_settings("policy_model_config")
+
+    def network_settings(self, own: str) -> dict[str, Any]:
+        """`model`, with what this setting changes."""
+        return {**self.model, **self[own]}
+
+    @relation("model", "q_model_config")
+    def _check_critics(self):
+        unknown = [name for name in self.q_model_config if name not in _CRITIC_SETTINGS]
+        if unknown:
+            return (
+                f"q_model_config={self.q_model_config!r} may have {', '.join(_CRITIC_SETTINGS)}, not "
+                f"{', '.join(map(str, unknown))}. Use .training(q_model_config={{'fcnet_hiddens': [256, 256]}})."
+            )
+        return self._network_problem("q_model_config")
+
+    @relation("model", "policy_model_config")
+    def _check_actor(self):
+        return self._network_problem("policy_model_config")
+
+    def _network_problem(self, own: str) -> str | None:
+        try:
+            settings = check_model(self.network_settings(own))
+        except ValueError as error:
+            return f"{own}: {error}"
+        for name in ("custom_model", "custom_action_dist", "squash_actions", "free_log_std"):
+            if settings[name] != MODEL_DEFAULTS[name]:
+                return f"{own}: {name}={settings[name]!r} is not available for an actor with critics. Leave it out."
+        return None
+
+    @relation("auxiliary_losses", "custom_loss")
+    def _check_losses(self):
+        given = [name for name in ("auxiliary_losses", "custom_loss") if self[name]]
+        if given:
+            return (
+                f"{' and '.join(given)} cannot be used here: the losses are over actor and critics. Derive from the "
+                "algorithm and override critic_loss or actor_loss."
+            )
+        return None
+
+
+class OffPolicyActorCritic(OffPolicy):
+    """Base of the algorithms with an actor and critics."""
+
+    initializer = "uniform"
+    reported_stats: ClassVar[tuple[str, ...]] = (
+        *("critic_loss", "actor_loss", "mean_q", "min_q", "max_q"),
+        *("cur_actor_lr", "cur_critic_lr"),
+    )
+    # The modules that have target copies.
+    copied_modules: ClassVar[tuple[str, ...]] = (CRITICS,)
+    # What to use for action spaces that it does not take.
+    for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
+
+    def setup(self) -> None:
+        super().setup()
+        self._critic_updates = 0
+
+    @abstractmethod
+    def critic_loss(self) -> LossOverModules:
+        """What the critics minimise, over "policy", "critics" and "target_critics"; with a row statistic td_error."""
+
+    @abstractmethod
+    def actor_loss(self) -> LossOverModules:
+        """What the actor minimises, over "policy" and "critics"."""
+
+    def make_loss(self) -> Loss:
+        raise TypeError(f"{type(self).__name__} has no single loss: see critic_loss and actor_loss")
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        spec = self.actor_spec(observation_space, action_space)
+        if spec.torso is not None:
+            raise ValueError(
+                f"{type(self).__name__}'s critics read vectors, but {self.config.env!r} has images as observations: "
+                f"{observation_space}. Use PPO or IMPALA, or wrap the environment so that it returns vectors."
+            )
+        return spec
+
+    @abstractmethod
+    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+        """The actor's network and the form of its actions."""
+
+    def plain_spec(self, observation_space, action_space, **model) -> PolicySpec:
+        """The actor's network as the settings describe it, without a value.
+
+        Args:
+            observation_space, action_space: of the environment.
+            model: settings that the algorithm decides.
+        """
+        settings = {**self.config.acting_model, **model}
+        spec = self.described_policy(observation_space, action_space, settings)
+        return dataclasses.replace(spec, critic=False, vf_share_layers=True)
+
+    def check_bounded(self, action_space) -> None:
+        """Raises a ValueError for anything but a Box of floats with finite bounds."""
+        if not isinstance(action_space, spaces.Box) or not np.issubdtype(action_space.dtype, np.floating):
+            raise ValueError(
+                f"{type(self).__name__} is for continuous actions, a Box of floats, but {self.config.env!r} has "
+                f"{action_space}. Use {self.for_other_actions}."
+            )
+        if not action_space.is_bounded():
+            raise ValueError(
+                f"{type(self).__name__} squashes actions into their bounds, but {action_space} of {self.config.env!r} "
+                "is not bounded on all sides. Give it bounds: gymnasium.wrappers.TransformAction(env, "
+                f"lambda action: action, Box(-1.0, 1.0, {action_space.shape}))."
+            )
+
+    def critic_module(self, policy: Policy) -> FullyConnected:
+        """The critics' networks: of an observation and an action."""
+        return self.critics_of(("observation", "action"))
+
+    def critics_of(self, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
+        """Networks of the critics' settings that read this; num_outputs as for FullyConnected."""
+        settings = check_model(self.config.network_settings("q_model_config"))
+        return FullyConnected(
+            reads,
+            tuple(settings["fcnet_hiddens"]),
+            num_outputs,
+            self.config.num_critics,
+            ACTIVATION_NAMES[settings["fcnet_activation"]],
+            settings["layer_norm"],
+            settings["fcnet_weights_initializer"] or self.initializer,
+        )
+
+    def optimizer_settings(self) -> OptimizerSettings:
+        """Of the actor's and the critics' optimizers."""
+        return from_config.optimizer_settings(self.config)
+
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+        config, optimizer = self.config, self.optimizer_settings()
+        clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
+        return self.build_learner(
+            policy,
+            [
+                Objective(self.critic_loss(), (CRITICS,), CRITICS, optimizer, **clip),
+                Objective(self.actor_loss(), (POLICY,), "actor", optimizer, **clip),
+            ],
+            modules={CRITICS: self.critic_module(policy)},
+            targets=[
+                TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
+            ],
+            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
+        )
+
+    # ------------------------------------------------------------------ training
+
+    def training_step(self) -> dict[str, Any]:
+        rates, before = self.learning_rates(), self.timesteps
+        self.replay.add(self.sample(1))
+        if self.learning_has_started and len(self.replay):
+            for _ in range(self.updates_due(self.timesteps - before)):
+                self._stats = self.update(rates=rates)
+        return dict(self._stats)
+
+    def learn_from(self, batch: SampleBatch, rates: Mapping[str, float]) -> dict[str, Any]:
+        self._critic_updates += 1
+        self.add_noise(batch, len(batch[OBS]))
+        settings = {CRITICS: self.critic_settings(), "actor": self.actor_settings() if self.moves_actor else None}
+        lr = {CRITICS: rates["critic_lr"], "actor": rates["actor_lr"]}
+        stats = self.learn_on_batch(batch, lr=lr, shuffle=False, **settings)
+        if self.moves_targets:
+            every_update = not self.config.target_network_update_freq
+            if self.learner.update_targets(self.num_updates if every_update else self.timesteps):
+                self.metrics.counters["num_target_updates"] += 1
+        return {**self._stats, **stats, **{f"cur_{name}": lr for name, lr in rates.items()}}
+
+    def learning_rates(self) -> dict[str, float]:
+        """The present learning rates by the names of their settings."""
+        rates = self.scheduled("lr", "actor_lr", "critic_lr")
+        return {name: rates["lr"] if rates[name] is None else rates[name] for name in ("actor_lr", "critic_lr")}
+
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        """Adds the random numbers that the losses read, as columns."""
+
+    def critic_settings(self) -> dict[str, Any]:
+        """The settings of the critics' loss for the next update."""
+        return {}
+
+    def actor_settings(self) -> dict[str, Any]:
+        """Those of the actor's."""
+        return {}
+
+    @property
+    def moves_actor(self) -> bool:
+        """Whether the actor moves in the update that is under way, or was just made."""
+        return self._critic_updates % self.config.policy_delay == 0
+
+    @property
+    def moves_targets(self) -> bool:
+        """Whether the target copies follow the update that was just made."""
+        return True
+
+    def normal_noise(self, rows: int) -> np.ndarray:
+        """Standard normal numbers [rows, action size], float32."""
+        return self._learner_rng.standard_normal((rows, self.policy.distribution.size), np.float32)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def algorithm_state(self) -> dict[str, Any]:
+        return {**super().algorithm_state(), "critic_updates": self._critic_updates}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        super().set_algorithm_state(state)
+        self._critic_updates = state["critic_updates"]

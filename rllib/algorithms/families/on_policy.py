@@ -1,0 +1,88 @@
+"""What the policy-gradient algorithms share: settings, and the adaptive KL penalty."""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import at_least, between, section
+from rllib.losses.ppo import adapted_kl_coeff
+from rllib.schedules import Schedule
+
+# A minibatch may exceed `target_kl` by this factor before the epochs end, as in Spinning Up and Stable-Baselines3.
+KL_MARGIN = 1.5
+
+
+class PolicyGradientConfig(AlgorithmConfig):
+    """Settings of algorithms that follow the gradient of a policy's log-probabilities."""
+
+    on_policy = True
+
+    @section
+    def rollouts(self, *, rollout_fragment_length="auto") -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule", at_least(0)] = 0.0,
+        entropy_coeff_schedule: Annotated[
+            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
+        ] = None,
+        standardize_advantages: Annotated[
+            bool | Literal["batch", "minibatch"],
+            "advantages with mean 0, deviation 1 over each train batch (True is the same) or each minibatch of it",
+        ] = False,
+    ) -> Self: ...
+
+
+class ActorCriticConfig(PolicyGradientConfig):
+    """Settings of those that learn a value function beside the policy."""
+
+    @section
+    def training(
+        self,
+        *,
+        use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value"] = True,
+        use_critic: Annotated[bool, "subtract a value baseline; GAE needs one"] = True,
+        lambda_: Annotated[float, "GAE's lambda", between(0, 1)] = 1.0,
+        vf_loss_coeff: Annotated[float | list, "coefficient of the value loss, or a schedule", at_least(0)] = 1.0,
+    ) -> Self: ...
+
+    @relation("use_gae", "use_critic")
+    def _check_critic(self):
+        if self.use_gae and not self.use_critic:
+            return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
+
+
+class AdaptiveKL:
+    """The coefficient of the penalty on KL(old || new), which follows the divergence (arXiv:1707.06347, section 4).
+
+    Where it is given as a schedule, it follows that instead.
+
+    Args:
+        config: with the settings use_kl_loss, kl_coeff and kl_target.
+        policies: ids of those that have one.
+
+    Attributes:
+        coefficients: policy id -> that of its next update.
+    """
+
+    def __init__(self, config: AlgorithmConfig, policies: Iterable[str]):
+        given = config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
+        self.coefficients = dict.fromkeys(policies, given(0))
+        self._schedule = None if isinstance(config.kl_coeff, float) else given
+        self._target = config.kl_target
+
+    def adapt(self, policy_id: str, kl: float, timestep: int) -> None:
+        """Takes in the KL (nats) that a policy's update with its coefficient led to.
+
+        Args:
+            policy_id: of the policy.
+            kl: mean KL(old || new).
+            timestep: environment steps sampled so far.
+        """
+        if self._schedule is not None:
+            self.coefficients[policy_id] = self._schedule(timestep)
+        else:
+            self.coefficients[policy_id] = adapted_kl_coeff(self.coefficients[policy_id], kl, self._target)

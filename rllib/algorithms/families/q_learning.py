@@ -1,0 +1,187 @@
+"""Q-learning from replayed rows: the network of action values and what they are fitted to, for DQN, Ape-X and R2D2.
+
+Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`; R2D2's memory stands
+between the two. As in RLlib, `hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's
+layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/decisions.md says what that is worth.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import gymnasium as gym
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import above, at_least, section
+from rllib.exploration.explorers import Exploration, NoisyWeights
+from rllib.learners.learner import Learner
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.losses.auxiliary import WithAuxiliary
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
+from rllib.models.attention.spec import Attention
+from rllib.models.distributions.q_values import QValues
+from rllib.models.memory.spec import Memory
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+
+
+class QLearningConfig(OffPolicyConfig):
+    """Settings of the action values: their network, their noise and their loss."""
+
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
+    own_aliases: ClassVar[dict] = EPSILON_ALIASES
+
+    @section
+    def training(
+        self,
+        *,
+        lr=5e-4,
+        grad_clip=40.0,
+        train_batch_size=32,
+        double_q: Annotated[bool, "the online network chooses the next action, the target network judges it"] = True,
+        dueling: Annotated[bool, "Q is a value plus advantages"] = True,
+        hiddens: Annotated[list[int], "widths of hidden layers, relu, between fcnet_hiddens and the heads"] = [256],  # noqa: B006
+        num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
+        v_min: Annotated[float, "least return of the distribution"] = -10.0,
+        v_max: Annotated[float, "largest return of the distribution"] = 10.0,
+        noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
+        sigma0: Annotated[
+            float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
+        ] = 0.5,
+        td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
+    ) -> Self: ...
+
+    @relation("num_atoms", "v_min", "v_max")
+    def _check_support(self):
+        if self.num_atoms > 1 and not -np.inf < self.v_min < self.v_max < np.inf:
+            return (
+                f"v_min={self.v_min} must be below v_max={self.v_max}, and both be finite: they are the ends of "
+                "the returns that num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+            )
+
+    @relation("noisy", "exploration_config")
+    def _check_noise(self):
+        given = {**self.default_exploration, **self.exploration_config}
+        never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
+        if self.noisy and given != self.default_exploration and not never:
+            return (
+                f"noisy=True explores by noise in the weights alone, without exploration_config={given!r}. Leave that "
+                "out, or use .training(noisy=False)."
+            )
+
+    @relation("noisy", "model")
+    def _check_noisy_network(self):
+        if self.noisy and not self.model.get("output_layer_use_bias", True):
+            return (
+                "noisy=True has noise in the biases, too, so it needs model={'output_layer_use_bias': True}. Leave "
+                "that out, or use .training(noisy=False)."
+            )
+
+    @relation("hiddens")
+    def _check_hiddens(self):
+        if not all(type(width) is int and width > 0 for width in self.hiddens):
+            return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
+
+
+class QLearning(OffPolicy):
+    """Base of the algorithms that learn the value of each action from a replay.
+
+    Attributes:
+        target: the target network.
+    """
+
+    initializer = "uniform"
+    reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        config = self.config
+        if not isinstance(action_space, gym.spaces.Discrete):
+            raise ValueError(
+                f"{type(self).__name__} learns the value of each action, so it needs a Discrete action space, but "
+                f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
+            )
+        spec = super().make_policy_spec(observation_space, action_space)
+        values = QValues(
+            int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max, spec.is_masked
+        )
+        if spec.memory and config.hiddens:
+            layers = {"memory": self._memory_before_hiddens(spec.memory)}
+        else:
+            activations = (*spec.activations, *("relu",) * len(config.hiddens))
+            layers = {"hiddens": (*spec.hiddens, *config.hiddens), "activations": activations}
+        return dataclasses.replace(
+            spec,
+            distribution=values,
+            **layers,
+            critic=False,
+            vf_share_layers=True,
+            noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
+            sigma0=config.sigma0,
+        )
+
+    def _memory_before_hiddens(self, memory: Memory | Attention) -> Memory | Attention:
+        """The memory, with the `hiddens` behind it."""
+        if memory.post_hiddens and memory.post_activation != "relu":
+            raise ValueError(
+                f"hiddens={self.config.hiddens} are rectified layers behind those of "
+                f"model['post_lstm_hiddens']={list(memory.post_hiddens)}, so these cannot have "
+                f"model['post_lstm_activation']={memory.post_activation!r}. Use .training(hiddens=[]), or leave it out."
+            )
+        return dataclasses.replace(
+            memory, post_hiddens=(*memory.post_hiddens, *self.config.hiddens), post_activation="relu"
+        )
+
+    def make_exploration(self, config: QLearningConfig) -> Exploration:
+        return NoisyWeights() if config.noisy else super().make_exploration(config)
+
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+        copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
+        learner = super().make_learner(policy, [copy])
+        self.target = copy.policy
+        return learner
+
+    def make_loss(self) -> Loss:
+        """That of numbers, or of distributions; its row statistic td_error becomes the priorities of the rows."""
+        config = self.config
+        return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+
+    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+        """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
+
+        Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
+        batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
+        before the update, in this process.
+        """
+        loss = super().whole_loss(policy)
+        own = type(self).add_targets is QLearning.add_targets and type(self).learn_from is QLearning.learn_from
+        in_torch = self.config.num_gpus or policy.spec.torso
+        if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
+            return loss
+        return with_targets(loss, self.config.double_q)
+
+    def add_targets(self, batch: SampleBatch) -> None:
+        """Adds what the values of the rows are fitted to, by the target network."""
+        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
+        judged = self.target.action_values(following)
+        choosing = self.policy.action_values(following) if self.config.double_q else judged
+        name, targets = q_targets(self.policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        batch[name] = targets
+
+    def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
+        for policy in (self.policy, self.target):
+            policy.resample(self._learner_rng)
+        if not self.learner.objectives[0].is_over_modules:
+            self.add_targets(batch)
+        return self.learn_on_batch(batch, lr=lr, shuffle=False)
+
+    def update_target(self) -> None:
+        """Moves the target network towards the learned one, if that is due."""
+        if self.learner.update_targets(self.timesteps):
+            self.metrics.counters["num_target_updates"] += 1
+            self.metrics.counters["last_target_update_ts"] = self.timesteps

@@ -1,0 +1,64 @@
+"""Sampling the next round of fragments while the learner is at this one, for algorithms with the setting sample_async.
+
+A round is asked for as soon as the one before has been taken in, so that its actions come from the weights before the
+updates that follow. The weights are as far behind in every round, so runs repeat to the bit.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Self
+
+import numpy as np
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import section
+from rllib.evaluation.rollout_worker import SampleReport
+from rllib.sample_batch import SampleBatch
+
+
+class SamplingAheadConfig(AlgorithmConfig):
+    """The setting."""
+
+    @section
+    def rollouts(
+        self,
+        *,
+        sample_async: Annotated[
+            bool, "workers sample the next round while the learner is at this one, by the weights before its updates"
+        ] = False,
+    ) -> Self: ...
+
+    @relation("sample_async", "num_rollout_workers")
+    def _check_sampling(self):
+        if self.sample_async and not self.num_rollout_workers:
+            return (
+                "sample_async=True needs workers that sample meanwhile, but num_rollout_workers=0. "
+                "Use .rollouts(num_rollout_workers=1), or sample_async=False."
+            )
+
+
+class SamplingAhead(Algorithm):
+    """Base of the algorithms that have the setting."""
+
+    # Waits for the round that was asked for ahead; None: there is none.
+    _collect: Callable[[], list] | None = None
+
+    def sample(self, num_steps: int) -> SampleBatch:
+        batch = super().sample(num_steps)
+        if self.config.sample_async:
+            self._collect = self.workers.begin_sampling(self.snapshot())
+        return batch
+
+    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+        collect, self._collect = self._collect, None
+        return collect() if collect else super().sample_round()
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """A round that other weights are sampling is forgotten."""
+        super().set_weights(weights)
+        self._collect = None
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._collect = None

@@ -1,0 +1,1 @@
+"""The verbs of the `rllib` command, a module each."""

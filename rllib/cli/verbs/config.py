@@ -1,0 +1,61 @@
+"""`rllib config`."""
+
+import itertools
+import shutil
+import textwrap
+
+import click
+
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.cli.departures import departures
+from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.user_code import typed
+from rllib.config.aliases import other_names
+
+_INDENT = 4
+_NARROWEST, _WIDEST = 80, 120
+
+
+@click.command("config", short_help="Show every setting of an algorithm.")
+@click.argument("algorithm", metavar="ALGO")
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+def command(algorithm: str, words: tuple[str, ...]) -> None:
+    """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it, with the
+    names that it has in other versions of RLlib. With WORDs, only settings whose names or meaning contain one of them.
+    Defaults that are not RLlib's come last, with the reason.
+    """
+    with reported(verbose=False):
+        with user_input():
+            typed({"algorithm": algorithm})
+            config = get_algorithm_config(algorithm)
+        rows = [row for row in config.describe() if _matches(row, words)]
+        if not rows:
+            raise Mistake(f"{algorithm} has no setting that contains {' or '.join(map(repr, words))}")
+    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    for section, settings in itertools.groupby(rows, key=lambda row: row.section):
+        click.echo(f".{section}()")
+        for row in settings:
+            click.echo(f"  {row.name}: {row.type} = {row.default!r}")
+            others = other_names(row.name)
+            click.echo(_indented(row.meaning + (f" (also: {', '.join(others)})" if others else ""), width))
+    _show_departures(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
+
+
+def _show_departures(algorithm: str, names: set[str], width: int) -> None:
+    """The defaults of these settings that differ from RLlib's."""
+    shown = [departure for departure in departures(algorithm) if departure.setting.partition(".")[0] in names]
+    if shown:
+        click.echo("Defaults that are not RLlib 2.6's")
+    for departure in shown:
+        click.echo(f"  {departure.setting}: {departure.ours!r}, RLlib's is {departure.rllib!r}")
+        click.echo(_indented(departure.reason, width))
+
+
+def _indented(text: str, width: int) -> str:
+    margin = " " * _INDENT * 2
+    return textwrap.fill(text, width, initial_indent=margin, subsequent_indent=margin)
+
+
+def _matches(row, words: tuple[str, ...]) -> bool:
+    text = " ".join((row.name, *other_names(row.name), row.meaning)).lower()
+    return not words or any(word.lower() in text for word in words)

@@ -1,0 +1,228 @@
+"""`rllib tune`."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
+from rllib.cli.user_code import flag_for, load_user_code_option, typed
+from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.progress import counted
+from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.running.build import prepare
+from rllib.tune.running.run_experiment import raise_for_failures
+from rllib.tune.schedulers import create_scheduler
+from rllib.tune.search import create_searcher, domains
+from rllib.tune.search.seeded import Seeded
+
+_RANGES = {
+    "uniform": domains.uniform,
+    "log": domains.loguniform,
+    "int": domains.randint,
+    "logint": domains.lograndint,
+    "normal": domains.randn,
+}
+
+
+@click.command("tune", short_help="Search for the settings of an algorithm.")
+@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...")
+@click.option("-f", "--file", metavar="FILE", help="YAML file with algorithm, env, config, search, stop, trials, ...")
+@click.option("--search", "is_search", is_flag=True, help="What follows as KEY=... is searched.")
+@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
+              "combinations) [default: 1].")  # fmt: skip
+@click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when a result reaches this; repeatable. "
+              "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
+@click.option("--metric", help="By which trials are compared [default: episode_reward_mean].")
+@click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")
+@click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping or pbt.")
+@click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, bayesopt, cmaes or qmc.")
+@click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
+@click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="For the whole experiment.")
+@click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
+@click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
+@click.option("--seed", type=int, help="Of the search and of the first sample; the next has one more.")
+@click.option("--name", help="Of the experiment's directory [default: ALGO_DATE].")
+@click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")
+@click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
+              help="Where experiments get their directories.")  # fmt: skip
+@load_user_code_option("FILE, or the experiment that goes on,")
+@click.option("-q", "--quiet", is_flag=True, help="Show the best trial, and nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
+def command(words, file, is_search, results_dir, quiet, verbose, resume, load_user_code, **options) -> None:
+    """Search for settings of ALGO on ENV, or as a YAML file says. KEY=VALUE are settings that all trials have; after
+    --search, KEY=A,B,C tries each (a grid), and KEY=KIND:LOW:HIGH draws from a range: uniform, log, int, logint.
+
+    \b
+    rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 gamma=0.95,0.99 --trials 8 --stop steps=1e5
+    rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 --trials 20 --scheduler asha --stop iterations=50
+    rllib tune -f search.yaml
+
+    Ctrl-C ends the experiment; --name NAME --resume goes on with it.
+    """
+    with reported(verbose):
+        with user_input():
+            experiments = [
+                _settings(words, below, is_search, options, load_user_code)
+                for below in (load_specs(find_file(file)) if file else [None])
+            ]
+            refuse_one_name(experiments, options)
+        for settings in experiments:
+            search(settings, results_dir, quiet, resume, load_user_code)
+
+
+def search(
+    settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False, load_user_code: bool = False
+) -> None:
+    """Runs a search, and prints its results.
+
+    Args:
+        settings: the keys of its file, with those of the command line over them.
+        results_dir: where experiments get their directories.
+        quiet: whether only the best trial is shown.
+        resume: whether to go on with the experiment of this name.
+        load_user_code: as for `tune.run`.
+
+    Raises:
+        Mistake: for settings that are unknown or do not fit together.
+        TuneError: if a trial has failed.
+    """
+    with user_input():
+        spec = _spec(settings, results_dir, resume, quiet)
+        names = spec.config.get("env"), spec.trainable
+        flag = flag_for(*(name if isinstance(name, str) else "" for name in names))
+        runner, spec = prepare(replace(spec, load_user_code=load_user_code))
+    try:
+        runner.run()
+    finally:
+        analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
+        _tell(analysis, flag)
+    raise_for_failures(analysis, with_traceback=False)
+
+
+def _settings(
+    words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool
+) -> dict[str, Any]:
+    """The keys of an experiment in the file, if there is one, with those of the command line over them."""
+    names = [word for word in words if "=" not in word]
+    if len(names) not in (0, 2) or not (names or below is not None):
+        raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
+    fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    if names:
+        given.update(algorithm=names[0], env=names[1])
+    given["stop"] = parse_stop(given.pop("stop", ()))
+    given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
+    given["search"] = dict(word.split("=", 1) for word in searched)
+    below = below or {}
+    typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
+    return merged_keys(below, given)
+
+
+def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
+    """(settings, searched ones): on the command line the first stand before `--search`, the others after it."""
+    before = set()
+    arguments = sys.argv[1:]
+    if "--search" in arguments:
+        before = set(arguments[: arguments.index("--search")])
+    return [word for word in words if word in before], [word for word in words if word not in before]
+
+
+def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> ExperimentSpec:
+    algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
+    if algorithm is None:
+        raise ValueError("the file does not say which algorithm: algorithm: PPO")
+    settings.pop("measured", None)
+    search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
+    fixed = {"algorithm": algorithm, "config": settings.pop("config", {})}
+    config = merged_keys(fixed, {"config": nested(search)})["config"]
+    if env is not None:
+        config["env"] = env
+    seed = settings.pop("seed", None)
+    settings["stop"] = stop_keys(settings.get("stop") or {}, config)
+    searcher = settings.pop("search_alg", None)
+    if seed is not None and searcher in (None, "random"):
+        searcher = create_searcher("random", random_state=seed)
+    if isinstance(searcher, Mapping):
+        searcher = create_searcher(**_by_name(searcher, "search_alg"))
+    if seed is not None and "seed" not in config:
+        searcher = Seeded(create_searcher(searcher), seed)
+    if isinstance(settings.get("scheduler"), Mapping):
+        settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
+    settings["num_samples"] = settings.pop("trials", 1)
+    if (experiment := settings.pop("experiment", None)) and "name" not in settings:
+        settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    return ExperimentSpec(
+        trainable=algorithm,
+        **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
+        config=config, search_alg=searcher, storage_path=results_dir, resume=resume, verbose=0 if quiet else 1,
+    )  # fmt: skip
+
+
+def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """{name: asha, max_t: 20} as the arguments of create_scheduler or create_searcher."""
+    given = dict(given)
+    if "name" not in given:
+        raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
+    return {key: given.pop("name"), **given}
+
+
+def parse_range(text) -> Any:
+    """`0.95,0.99` as a grid, `log:1e-5:1e-2` as a range, a single value as it is; a YAML list as a grid.
+
+    Raises:
+        ValueError: for a range of an unknown kind or without two ends.
+    """
+    if isinstance(text, list):
+        return domains.grid_search(text)
+    if not isinstance(text, str):
+        return text
+    if match := re.fullmatch(r"([a-z]+):([^:]+):([^:]+)", text):
+        kind, low, high = match.groups()
+        if kind not in _RANGES:
+            raise ValueError(f"{text}: ranges are {', '.join(_RANGES)}, but got {kind!r}; like lr=log:1e-5:1e-2")
+        return _RANGES[kind](parse_value(low), parse_value(high))
+    values = parse_value(f"[{text}]")
+    return domains.grid_search(values) if len(values) > 1 else values[0]
+
+
+def _tell(analysis: ExperimentAnalysis, flag: str) -> None:
+    """The best trial, and what to do next, with this flag where user code is loaded."""
+    directory = _short(analysis.experiment_path)
+    click.echo(f"results     {directory}")
+    unfinished = sum(not trial.is_finished for trial in analysis.trials)
+    if unfinished:
+        name = shlex.quote(Path(analysis.experiment_path).name)
+        click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; the same command with "
+                   f"--name {name} --resume{flag} goes on")  # fmt: skip
+    try:
+        best = analysis.best_trial
+    except ValueError as error:
+        click.echo(f"best        none: {error}")
+        return
+    if analysis.default_metric not in best.metric_analysis:
+        click.echo(f"best        none: {best.name} has reported no {analysis.default_metric}")
+        return
+    value = best.metric_analysis[analysis.default_metric]["last"]
+    chosen = " ".join(f"{key.replace('/', '.')}={value}" for key, value in best.evaluated_params.items())
+    click.echo(f"best        {best.name}: {analysis.default_metric} {value:,.6g}")
+    if chosen:
+        click.echo(f"settings    {chosen}")
+    if checkpoint := analysis.get_best_checkpoint(best):
+        click.echo(f"evaluate    rllib evaluate {_short(checkpoint.path)}{flag}")
+    click.echo(f"plot        rllib plot {directory}")
+
+
+def _short(path: str) -> str:
+    """As one would type it from here."""
+    relative = os.path.relpath(path)
+    return shlex.quote(path if relative.startswith("..") else relative)

@@ -1,0 +1,1 @@
+"""Config objects: settings, declared once, in sections, under the names of every era of RLlib."""

@@ -1,0 +1,351 @@
+"""A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, ClassVar, Self, TypeVar
+
+from rllib.config import aliases
+from rllib.config.sections import Setting, Settings
+from rllib.config.setting_types import shortened
+from rllib.did_you_mean import nearest
+
+F = TypeVar("F", bound=Callable)
+
+
+def relation(*names: str) -> Callable[[F], F]:
+    """Marks a method that checks how settings fit together: it returns what is wrong, with what to do, or None.
+
+    It is called only when each of these settings exists and is right by itself.
+    """
+
+    def mark(method: F) -> F:
+        method.__relates__ = names
+        return method
+
+    return mark
+
+
+class ConfigObject(Settings):
+    """Base of AlgorithmConfig: everything about settings that is independent of which settings there are."""
+
+    # Names of other eras that mean something else for this class than aliases.py says: the setting, and what makes its
+    # value of theirs. They can be set in any section, and not be read.
+    own_aliases: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
+    # Values of unavailable names that ask this class for nothing, where these are others than aliases.py says.
+    harmless: ClassVar[Mapping[str, tuple]] = {}
+
+    def __init__(self):
+        values = {name: copied(setting.default) for name, setting in self.settings.items()}
+        self.__dict__.update(_values=values, _frozen=False)
+
+    # ------------------------------------------------------------------ checks
+
+    def validate(self, undecided: Collection[str] = ()) -> None:
+        """Raises ONE ValueError with a line for every mistake; each says what to do.
+
+        Args:
+            undecided: settings whose values a search draws; neither they nor their relations are looked at.
+        """
+        mistakes = list(self.mistakes(undecided))
+        if len(mistakes) == 1:
+            raise ValueError(f"{type(self).__name__}: {mistakes[0]}")
+        if mistakes:
+            lines = "".join(f"\n- {mistake}" for mistake in mistakes)
+            raise ValueError(f"{type(self).__name__} has {len(mistakes)} mistakes:{lines}")
+
+    def mistakes(self, undecided: Collection[str] = ()) -> Iterator[str]:
+        """Every mistake in the settings, a line each: first those of single ones, then those of their relations."""
+        wrong = set(undecided)
+        for name, setting in self.settings.items():
+            problem = None if name in wrong else setting.problem(self._values[name])
+            if problem:
+                wrong.add(name)
+                yield problem
+        for check in _relations(type(self)):
+            if all(name in self.settings and name not in wrong for name in check.__relates__):
+                try:
+                    problem = check(self)
+                except Exception:
+                    if not wrong:
+                        raise
+                    continue  # it reads one of the wrong settings by way of another
+                if problem:
+                    yield problem
+
+    # ------------------------------------------------------------------ as a dict
+
+    @classmethod
+    def overrides(cls, **settings) -> dict[str, Any]:
+        """Settings to change, as a dict: `.evaluation(evaluation_config=PPOConfig.overrides(explore=True))`.
+
+        Raises:
+            TypeError: for unknown names, with the nearest known ones.
+        """
+        return cls()._resolved(settings)
+
+    @classmethod
+    def from_dict(cls, config_dict: Mapping[str, Any]) -> Self:
+        """A config with these settings and defaults for the rest; see `update_from_dict`."""
+        return cls().update_from_dict(config_dict)
+
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
+        """Sets what the dict holds, under names of any era ("num_workers", "lambda", ...), and returns this config.
+
+        A section's name may hold a dict of its settings: {"training": {"lr": 3e-4}}.
+
+        Raises:
+            TypeError: for unknown names, with the nearest known ones; then nothing is set.
+        """
+        return self._assign(None, config_dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting, under its canonical name; a copy."""
+        return {name: copied(value) for name, value in self._values.items()}
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from their defaults; all would be too many to read in tables and files."""
+        items = self.to_dict().items()
+        return {name: value for name, value in items if not _is_same(value, self.settings[name].default)}
+
+    def __getitem__(self, name: str):
+        setting = self._find(name)
+        if setting is None:
+            raise KeyError(self._unknown(name))
+        return self._values[setting.name]
+
+    def __setitem__(self, name: str, value) -> None:
+        self._assign(None, {name: value}, merge=name in aliases.VALUE_CHANGES)
+
+    def get(self, name: str, default=None):
+        """The setting's value; `default` if there is no such setting."""
+        setting = self._find(name)
+        return default if setting is None else self._values[setting.name]
+
+    def keys(self):
+        """Names of all settings."""
+        return self._values.keys()
+
+    def values(self):
+        """Values of all settings."""
+        return self._values.values()
+
+    def items(self):
+        """(name, value) of all settings."""
+        return self._values.items()
+
+    def __contains__(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    # ------------------------------------------------------------------ as an object
+
+    def __getattr__(self, name: str):
+        if name.startswith("_"):  # copy and pickle ask for these before there are values
+            raise AttributeError(name)
+        if isinstance(computed := getattr(type(self), name, None), property):
+            return computed.fget(self)  # again, for the AttributeError of its own that has led here
+        setting = self._find(name)
+        if setting is not None:
+            return self._values[setting.name]
+        if name in aliases.UNAVAILABLE_SECTIONS:
+            raise AttributeError(f".{name}() cannot be used: {aliases.UNAVAILABLE_SECTIONS[name]}.")
+        raise AttributeError(self._unknown(name, with_sections=True))
+
+    def __setattr__(self, name: str, value) -> None:
+        if name == "algo_class" or name.startswith("_"):
+            self._refuse_if_frozen(name)
+            object.__setattr__(self, name, value)
+            return
+        try:
+            self[name] = value
+        except TypeError as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._values]
+
+    def __repr__(self):
+        changed = (f"{name}={shortened(value)}" for name, value in self.changes().items())
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether settings can no longer be changed."""
+        return self._frozen
+
+    def freeze(self) -> Self:
+        """Makes this config read-only, and returns it."""
+        self.__dict__["_frozen"] = True
+        return self
+
+    def copy(self, copy_frozen: bool | None = None) -> Self:
+        """A config of the same class and settings. Dicts and lists are copied, what they hold is not.
+
+        Args:
+            copy_frozen: whether the copy is frozen; None: if this one is.
+        """
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__, _values=self.to_dict())
+        copied.__dict__["_frozen"] = self._frozen if copy_frozen is None else copy_frozen
+        return copied
+
+    # ------------------------------------------------------------------ names
+
+    def _assign(self, section_name: str | None, given: Mapping[str, Any], merge: bool = True) -> Self:
+        """Sets what a section method (or, without a section, a dict) was given: all of it, or nothing."""
+        if given:
+            self._refuse_if_frozen(next(iter(given)))
+        resolved = self._resolved(given, section_name)
+        for name, value in resolved.items():
+            setting = self.settings[name]
+            resolved[name] = value = setting.converted(copied(value))
+            if setting.merged and merge:  # what is no dict cannot be added to those that are there
+                if problem := setting.problem(value):
+                    raise ValueError(f"{type(self).__name__}: {problem}")
+                resolved[name] = {**self._values[name], **value}
+        self._values.update(resolved)
+        return self
+
+    def _resolved(self, given: Mapping[str, Any], section_name: str | None = None) -> dict[str, Any]:
+        """Canonical name -> value of what has an effect here.
+
+        Raises:
+            TypeError: with a line for every name that is unknown, not available, or of another section.
+        """
+        resolved: dict[str, Any] = {}
+        refused = []
+        for section_, name, value in self._flattened(given, section_name):
+            canonical, translated = self._translated(name, value)
+            translated = aliases.value_today(canonical, translated)
+            if translated is aliases.NOTHING:
+                continue
+            setting = self.settings.get(canonical)
+            if setting is None:
+                problem = self._without_setting(name, canonical, value)
+            elif canonical not in resolved:
+                resolved[canonical] = translated
+                problem = self._misplaced(setting, name, section_)
+            elif isinstance(translated, Mapping) and (setting.merged or self._is_part(name)):
+                resolved[canonical] = {**resolved[canonical], **translated}
+                problem = None
+            elif _is_same(translated, resolved[canonical]):
+                problem = None
+            elif canonical in aliases.LARGER_OF_TWO:
+                resolved[canonical] = max(translated, resolved[canonical])
+                problem = None
+            else:
+                problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
+            if problem:
+                refused.append(problem)
+        if refused:
+            raise TypeError("\n".join(refused))
+        if given.get("_fake_gpus"):
+            resolved["num_gpus"] = 0
+        return resolved
+
+    def _translated(self, name: str, value) -> tuple[str, Any]:
+        if name in self.settings:
+            return name, value
+        if name in self.own_aliases:
+            canonical, changed = self.own_aliases[name]
+            aliases.tell_once(name, f"the setting {name} is a part of {canonical} here")
+            return canonical, changed(value)
+        return aliases.translate(name, value)
+
+    def places(self, given: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
+        """Setting -> where a dict sets it: in which section's dict, and under which name of any era."""
+        today = {**aliases.ALIASES, **{name: alias[0] for name, alias in self.own_aliases.items()}}
+        return {
+            name if name in self.settings else today.get(name, name): (section_, name)
+            for section_, name, _ in self._flattened(given, None)
+        }
+
+    def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
+        """(section, name, value) of what was given; a section's dict is opened."""
+        for name, value in given.items():
+            is_section = name in self.sections or name in self.section_aliases
+            if section_name is None and is_section and isinstance(value, Mapping):
+                yield from ((name, inner, inner_value) for inner, inner_value in value.items())
+            elif name in aliases.DICTS_OF_SETTINGS and isinstance(value, Mapping):
+                passed_over = aliases.DICTS_OF_SETTINGS[name]
+                yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
+            else:
+                yield section_name, name, value
+
+    def _misplaced(self, setting: Setting, name: str, section_name: str | None) -> str | None:
+        own = aliases.SECTION_ALIASES.get(section_name, section_name)
+        guests = aliases.GUESTS.get(section_name, frozenset())
+        if section_name is None or setting.section == own or setting.name in guests or self._is_part(name):
+            return None
+        right = f".{setting.section}({setting.name}=...)"
+        return f"{name} is a setting of .{setting.section}(), not of .{section_name}(). Use {right}."
+
+    def _is_part(self, name: str) -> bool:
+        """Whether the name is another era's for a part of a setting, or for its value in another form."""
+        return name in self.own_aliases or name in aliases.VALUE_CHANGES
+
+    def _without_setting(self, name: str, canonical: str, value) -> str | None:
+        """Deals with a name that has no setting: None if it may be passed over, else the refusal."""
+        if name in aliases.IGNORED:
+            aliases.tell_once(name, f"{name} has no effect here: {aliases.IGNORED[name]}")
+            return None
+        unavailable = aliases.UNAVAILABLE.get(name) or aliases.UNAVAILABLE.get(canonical)
+        if unavailable is None:
+            return self._unknown(name)
+        if any(_is_same(value, harmless) for harmless in self.harmless.get(name, unavailable.harmless)):
+            return None
+        return f"{name}={shortened(value)} cannot be used: {unavailable.sentence}."
+
+    def _find(self, name: str) -> Setting | None:
+        if name in self.settings or self._is_part(name):
+            return self.settings.get(name)
+        return self.settings.get(aliases.ALIASES.get(name))
+
+    def _unknown(self, name: str, with_sections: bool = False) -> str:
+        known = [*self.settings, *(old for old, new in aliases.ALIASES.items() if new in self.settings)]
+        if name in aliases.ELSEWHERE:  # a word that is known means what it means, whatever it looks like
+            hints = (hint.split("+") for hint in aliases.ELSEWHERE[name])
+            near = next((hint for hint in hints if self.settings.keys() >= set(hint)), [])
+        else:
+            near = nearest(name, [*known, *self.sections] if with_sections else known)
+        kind = "setting or section" if with_sections else "setting"
+        hint = f" Did you mean {' or '.join(map(self._place, near))}?" if near else ""
+        return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
+
+    def _place(self, name: str) -> str:
+        setting = self.settings.get(name) or self.settings.get(aliases.ALIASES.get(name))
+        return f".{name}()" if setting is None else f".{setting.section}({name}=...)"
+
+    def _refuse_if_frozen(self, name: str) -> None:
+        if self._frozen:
+            raise AttributeError(
+                f"cannot set {name}: this {type(self).__name__} is frozen, since an algorithm has been built from it. "
+                "Use .copy(copy_frozen=False) and change the copy."
+            )
+
+
+def _relations(cls: type) -> list[Callable]:
+    """The checks of a class, those of its bases first; a method of the same name takes the place of the inherited."""
+    checks = {}
+    for base in reversed(cls.__mro__):
+        checks.update({name: member for name, member in vars(base).items() if hasattr(member, "__relates__")})
+    return list(checks.values())
+
+
+def copied(value):
+    """Copies of plain containers; everything else is shared, since what the user hands over may not be copyable."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(copied(item) for item in value)
+    return value
+
+
+def _is_same(value, other) -> bool:
+    """Equality of plain values; of anything else (arrays, spaces, classes), identity."""
+    plain = (bool, int, float, str, dict, list, type(None))
+    return value is other or (isinstance(value, plain) and isinstance(other, plain) and value == other)

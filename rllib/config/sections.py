@@ -1,0 +1,326 @@
+"""Settings, declared once: each is a keyword parameter of the section method that sets it.
+
+    class MyConfig(AlgorithmConfig):
+        @section
+        def training(
+            self,
+            *,
+            lr=5e-5,  # another default for an inherited setting; its type, rules and meaning stay
+            clip_param: Annotated[float, "how far the probability ratio may leave 1", above(0)] = 0.3,
+        ):
+            "Settings of my learner."
+
+From such declarations come the table of settings, and methods that set what they are given and return the config. They
+accept (and help() shows) the inherited settings of the section as well.
+
+Types are those of setting_types.py: a bare `list` stands for a schedule, so `float | list` is a number or a schedule.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin
+
+from rllib.config.setting_types import (
+    convert,
+    is_schedule,
+    numbers_in,
+    shortened,
+    text_hint,
+    type_in_code,
+    type_in_words,
+)
+from rllib.schedules import schedule_problem, values_of
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers must lie in it; of a schedule, every value."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    finite: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        if self.finite and math.isinf(value):
+            return False
+        return (self.low < value if self.low_open else self.low <= value) and value <= self.high
+
+    def __str__(self):
+        low = f"{'>' if self.low_open else '>='} {self.low}" if self.low > -math.inf else ""
+        high = f"<= {self.high}" if self.high < math.inf else ""
+        return " and ".join(filter(None, (low, high, "finite" if self.finite else "")))
+
+
+def at_least(low: float) -> Range:
+    """value >= low"""
+    return Range(low)
+
+
+def above(low: float, finite: bool = False) -> Range:
+    """value > low; infinity is, unless it has to be finite"""
+    return Range(low, low_open=True, finite=finite)
+
+
+def between(low: float, high: float) -> Range:
+    """low <= value <= high"""
+    return Range(low, high)
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """The setting is known, but what it asks for is not built: any value but the default is refused.
+
+    Args:
+        instead: what to do, a sentence.
+    """
+
+    instead: str = "Leave it out."
+
+
+class Merged:
+    """A dict whose section method adds the given keys to those already there, instead of replacing them all."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Name, type, default and meaning of one setting, and the section method that sets it."""
+
+    name: str
+    section: str
+    type: Any
+    default: Any
+    meaning: str
+    range: Range | None = None
+    not_yet: NotYet | None = None
+    merged: bool = False
+
+    def converted(self, value):
+        """`value` in the setting's own type where that loses nothing; else as it is, and `problem` tells."""
+        try:
+            return convert(value, self.type)
+        except TypeError:
+            return value
+
+    def problem(self, value) -> str | None:
+        """What is wrong with the value, and what to do; None if nothing is."""
+        try:
+            value = convert(value, self.type)
+        except TypeError:
+            return f"{self._given(value)} must be {self.rule}{text_hint(value)}. {self.advice}"
+        numbers, allowed = numbers_in(value), self.range
+        if is_schedule(value, self.type):
+            broken = schedule_problem(value)
+            if broken:
+                return f"{self._given(value)} {broken}. Use .{self.section}({self.name}=[[0, 0.1], [100000, 0.01]])."
+            # A schedule may end at a bound that is no value for the whole run.
+            numbers, allowed = values_of(value), allowed and replace(allowed, low_open=False)
+        if allowed is not None and not all(number in allowed for number in numbers):
+            return f"{self._given(value)} must be {self.rule} ({self.meaning}). {self.advice}"
+        if self.not_yet is not None and value != self.default:
+            return f"{self._given(value)} is not available yet ({self.meaning}). {self.not_yet.instead}"
+        return None
+
+    def _given(self, value) -> str:
+        return f"{self.name}={shortened(value)}"
+
+    @property
+    def rule(self) -> str:
+        """Type and range in words: "an integer >= 1"."""
+        return type_in_words(self.type, str(self.range or ""))
+
+    @property
+    def advice(self) -> str:
+        """How to set it right, by the example of its default."""
+        return f"Use .{self.section}({self.name}={self.default!r})."
+
+
+def section(declaration: Callable[..., C]) -> Callable[..., C]:
+    """Marks a method of a Settings class as the declaration of a section.
+
+    For type checkers it takes any arguments and returns the config; the stubs (tests/stubs/generate.py) are exact.
+    """
+    declaration.__declares_section__ = True
+    return declaration
+
+
+@dataclass(frozen=True)
+class SectionAlias:
+    """Another name for a section; see `section_alias`."""
+
+    section: str
+    new_names: Mapping[str, str]
+
+
+def section_alias(section_name: str, new_names: Mapping[str, str]) -> Any:
+    """Gives a section a second method, whose signature and help show these other names of the settings.
+
+    Args:
+        section_name: the section that has the settings.
+        new_names: other name -> name of the setting.
+    """
+    return SectionAlias(section_name, new_names)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The settings of one method, own and inherited, in the order of their declaration."""
+
+    name: str
+    doc: str
+    names: tuple[str, ...]
+    positional: tuple[str, ...]
+
+
+class SettingRow(NamedTuple):
+    """A line of `describe()`."""
+
+    section: str
+    name: str
+    type: str
+    default: Any
+    meaning: str
+
+
+class Settings:
+    """Base of classes that declare settings in sections; see the module's docstring.
+
+    Subclasses implement `_assign(section_name, given)`, which the section methods call.
+
+    Attributes:
+        settings: name -> Setting, own and inherited.
+        sections: name -> Section.
+        section_aliases: other name -> which section it sets.
+    """
+
+    settings: ClassVar[Mapping[str, Setting]] = {}
+    sections: ClassVar[Mapping[str, Section]] = {}
+    section_aliases: ClassVar[Mapping[str, SectionAlias]] = {}
+    # Those that the class itself declares.
+    _declared: ClassVar[dict[str, Setting]] = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        declared = {name: member for name, member in vars(cls).items() if hasattr(member, "__declares_section__")}
+        aliases = {name: member for name, member in vars(cls).items() if isinstance(member, SectionAlias)}
+        cls.settings, cls.sections = _inherited(cls)
+        cls._declared = {}
+        cls.section_aliases = {**cls.section_aliases, **aliases}
+        for name, declaration in declared.items():
+            _declare(cls, name, declaration)
+        for name in declared:
+            setattr(cls, name, _method(cls, cls.sections[name]))
+        for name, alias in cls.section_aliases.items():
+            setattr(cls, name, _method(cls, replace(cls.sections[alias.section], name=name), alias.new_names))
+
+    def _assign(self, section_name: str, given: Mapping[str, Any]):
+        raise NotImplementedError
+
+    @classmethod
+    def describe(cls) -> list[SettingRow]:
+        """Every setting with its section, type, default and meaning, section by section."""
+        return [
+            SettingRow(section.name, name, type_in_code(setting.type), setting.default, setting.meaning)
+            for section in cls.sections.values()
+            for name in section.names
+            for setting in (cls.settings[name],)
+        ]
+
+
+def _inherited(cls) -> tuple[dict[str, Setting], dict[str, Section]]:
+    """The tables of the bases; what several of them declare is that of the first in the order of Python's methods."""
+    settings: dict[str, Setting] = {}
+    sections: dict[str, Section] = {}
+    for base in reversed(cls.__mro__[1:]):
+        settings.update(vars(base).get("_declared", {}))
+        for name, section_ in vars(base).get("sections", {}).items():
+            before = sections.get(name, section_)
+            names = tuple(dict.fromkeys((*before.names, *section_.names)))
+            sections[name] = replace(section_, names=names, positional=section_.positional or before.positional)
+    return settings, sections
+
+
+def _declare(cls, name: str, declaration: Callable) -> None:
+    """Adds one declaration's settings to the tables of the class."""
+    parameters = list(inspect.signature(declaration, eval_str=True).parameters.values())[1:]
+    for parameter in parameters:
+        cls.settings[parameter.name] = cls._declared[parameter.name] = _setting(cls, name, parameter)
+    inherited = cls.sections.get(name, Section(name, "", (), ()))
+    names = tuple(dict.fromkeys((*inherited.names, *(parameter.name for parameter in parameters))))
+    positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD) or inherited.positional
+    cls.sections[name] = Section(name, inspect.getdoc(declaration) or inherited.doc, names, positional)
+
+
+def _setting(cls, section_name: str, parameter: inspect.Parameter) -> Setting:
+    where = f"{cls.__name__}.{section_name}({parameter.name})"
+    inherited = cls.settings.get(parameter.name)
+    if parameter.default is parameter.empty:
+        raise TypeError(f"{where} is declared without a default; every setting needs one")
+    if inherited is not None and inherited.section != section_name:
+        raise TypeError(f"{where} is already declared in .{inherited.section}(); a setting has one section")
+    if parameter.annotation is parameter.empty:
+        if inherited is None:
+            raise TypeError(f'{where} is new, so it needs an annotation: Annotated[type, "meaning (unit)"]')
+        return replace(inherited, default=parameter.default)
+    if get_origin(parameter.annotation) is not Annotated:
+        raise TypeError(f'{where} must be annotated as Annotated[type, "meaning (unit)"], not {parameter.annotation!r}')
+    type_, meaning, *rules = get_args(parameter.annotation)
+    setting = Setting(parameter.name, section_name, type_, parameter.default, meaning)
+    if inherited is not None and not rules:
+        return replace(setting, range=inherited.range, not_yet=inherited.not_yet, merged=inherited.merged)
+    return replace(
+        setting,
+        range=next((rule for rule in rules if isinstance(rule, Range)), None),
+        not_yet=next((rule for rule in rules if isinstance(rule, NotYet)), None),
+        merged=any(isinstance(rule, Merged) or rule is Merged for rule in rules),
+    )
+
+
+def _method(cls, section_: Section, new_names: Mapping[str, str] | None = None) -> Callable:
+    """The method of a section: sets what it is given, returns the config.
+
+    Args:
+        new_names: other name -> setting; signature and help show the other name.
+    """
+    positional = section_.positional
+
+    def method(self, *args, **given):
+        if len(args) > len(positional):
+            takes = f"takes {', '.join(positional)} by position" if positional else "takes its settings by name only"
+            raise TypeError(f".{section_.name}() {takes}, but got {', '.join(map(shortened, args))}")
+        for name, value in zip(positional, args):
+            if name in given:
+                raise TypeError(f".{section_.name}() got {name} twice: {shortened(value)} and {shortened(given[name])}")
+            given[name] = value
+        return self._assign(section_.name, given)
+
+    other_names = {setting: other for other, setting in (new_names or {}).items()}
+    shown = {name: other_names.get(name, name) for name in section_.names}
+    method.__name__, method.__module__ = section_.name, cls.__module__
+    method.__qualname__ = f"{cls.__qualname__}.{section_.name}"
+    method.__signature__ = _signature(cls, section_, shown)
+    method.__doc__ = _documentation(cls, section_, shown)
+    return method
+
+
+def _signature(cls, section_: Section, shown: Mapping[str, str]) -> inspect.Signature:
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for name in sorted(section_.names, key=lambda name: name not in section_.positional):
+        setting = cls.settings[name]
+        by_position = name in section_.positional
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if by_position else inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(shown[name], kind, default=setting.default, annotation=setting.type))
+    return inspect.Signature(parameters)
+
+
+def _documentation(cls, section_: Section, shown: Mapping[str, str]) -> str:
+    lines = [section_.doc or f"Settings of the section {section_.name}.", "", "Only what is given is set.", "", "Args:"]
+    for name in section_.names:
+        setting = cls.settings[name]
+        kind = f"{type_in_code(setting.type)}, default {setting.default!r}"
+        lines.append(f"    {shown[name]} ({kind}): {setting.meaning}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Factories of environments, and the wrappers that they apply."""

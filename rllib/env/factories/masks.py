@@ -1,0 +1,176 @@
+"""Observations with an action mask: {"observations": ..., "action_mask": ...}.
+
+What a policy reads has one place, the stored row of the observation; a fragment, a replay, an evaluation and the final
+observation of an episode then carry it without knowing about it. Here it gets there from where environments keep it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Dict, MultiBinary
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.streams.vector import autoreset_mode
+from rllib.models.distributions.choose import distribution_for
+from rllib.models.observations.masks import num_choices
+
+OBSERVATIONS = "observations"
+# The method that gives the mask; sb3-contrib's environments have it.
+METHOD = "action_masks"
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is added to observations.
+
+    Attributes:
+        mask_from: "info", the mask is in every info dict, or "method", `action_masks()` of the environment returns it.
+        mask_key: of the mask in the info, and in the new observation.
+    """
+
+    mask_from: str
+    mask_key: str
+
+    def space(self, observation_space, action_space) -> Dict:
+        """The space of the new observations.
+
+        Raises:
+            ValueError: if the actions have no choices that could be masked.
+        """
+        count = num_choices(distribution_for(action_space))
+        if not count:
+            raise ValueError(
+                f"action_mask_from={self.mask_from!r} is for actions that are choices, but the action space is "
+                f"{action_space}. Leave it out of .environment()."
+            )
+        return Dict({OBSERVATIONS: observation_space, self.mask_key: MultiBinary(count)})
+
+    def added_to(self, observation, action_mask) -> dict:
+        """The new observation."""
+        return {OBSERVATIONS: observation, self.mask_key: action_mask}
+
+    def no_mask(self, where: str, info: Mapping) -> ValueError:
+        """The error for an info without a mask."""
+        return ValueError(
+            f"action_mask_from='info' needs a mask in every info, but that of {where} has {sorted(info)} and no "
+            f"{self.mask_key!r}. Use .environment(action_mask_key=...) for a mask of another name."
+        )
+
+
+@dataclass(frozen=True)
+class AugmentedFactory(WrappingFactory):
+    """A factory that makes another factory's environments with augmented observations.
+
+    Attributes:
+        augmentation: what is added to their observations.
+    """
+
+    augmentation: Augmentation
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        """One new environment.
+
+        Raises:
+            ValueError: if its actions cannot be masked, or its masks not be had.
+        """
+        env = self.factory.make(context)
+        if isinstance(env, VectorEnv):
+            return _AugmentedVector(env, self.augmentation)
+        if not isinstance(env, gymnasium.Env):
+            raise ValueError(
+                f"action_mask_from={self.augmentation.mask_from!r} needs an environment that is a gymnasium.Env, but "
+                f"{self.name} is {type(env).__name__}. Let it return its mask as a part of the observation."
+            )
+        return _AugmentedEnv(env, self.augmentation)
+
+
+class _AugmentedEnv(gymnasium.Wrapper):
+    """One environment with the new observations."""
+
+    def __init__(self, env: gymnasium.Env, augments: Augmentation):
+        super().__init__(env)
+        self._augments = augments
+        self.observation_space = augments.space(env.observation_space, env.action_space)
+        self._masks = None if augments.mask_from == "info" else _method_of(env)
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._augmented(observation, info, "reset()"), info
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._augmented(observation, info, "step()"), reward, terminated, truncated, info
+
+    def _augmented(self, observation, info: Mapping, where: str) -> dict:
+        key = self._augments.mask_key
+        if self._masks is None and key not in info:
+            raise self._augments.no_mask(where, info)
+        return self._augments.added_to(observation, info[key] if self._masks is None else self._masks())
+
+
+class _AugmentedVector(VectorWrapper):
+    """A VectorEnv with the new observations; gymnasium's wrappers support only some autoreset modes."""
+
+    def __init__(self, env: VectorEnv, augments: Augmentation):
+        super().__init__(env)
+        self._augments = augments
+        self.single_observation_space = augments.space(env.single_observation_space, env.single_action_space)
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._masks = None if augments.mask_from == "info" else _method_of(env)
+        self._same_step = autoreset_mode(env) is AutoresetMode.SAME_STEP
+        if self._same_step and self._masks:
+            raise ValueError(
+                "action_mask_from='method' cannot tell the masks of final observations where a vector environment "
+                "resets within the step (AutoresetMode.SAME_STEP). Use the mode NEXT_STEP, or masks in the info."
+            )
+        # Of all environments: a reset of some gives the infos of these alone.
+        self._newest = np.ones((env.num_envs, self.single_observation_space[augments.mask_key].n), np.int8)
+
+    def reset(self, *, seed=None, options=None):
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._augmented(observations, infos, "reset()"), infos
+
+    def step(self, actions):
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        if self._same_step and "final_obs" in infos:
+            infos = {**infos, "final_obs": self._finals(infos)}
+        return self._augmented(observations, infos, "step()"), rewards, terminated, truncated, infos
+
+    def _augmented(self, observations, infos: Mapping, where: str) -> dict:
+        key = self._augments.mask_key
+        if self._masks is not None:
+            self._newest = np.array(self._masks(), np.int8)
+        elif key not in infos:
+            raise self._augments.no_mask(where, infos)
+        else:
+            given = infos.get(f"_{key}", np.ones(self.num_envs, bool))
+            self._newest[given] = np.stack(list(infos[key]))[given]
+        return self._augments.added_to(observations, self._newest.copy())
+
+    def _finals(self, infos: Mapping) -> np.ndarray:
+        """The final observations with their masks; None where no episode ended."""
+        key = self._augments.mask_key
+        if key not in infos.get("final_info", {}):
+            raise self._augments.no_mask("the final step()", infos.get("final_info", {}))
+        finals = np.full(self.num_envs, None, object)
+        for index in np.flatnonzero(infos["_final_obs"]):
+            finals[index] = self._augments.added_to(infos["final_obs"][index], infos["final_info"][key][index])
+        return finals
+
+
+def _method_of(env) -> Callable[[], np.ndarray]:
+    """What gives the newest mask of an environment, or the masks of a vector environment."""
+    if isinstance(env, gymnasium.Env) and env.has_wrapper_attr(METHOD):
+        return env.get_wrapper_attr(METHOD)
+    if callable(found := getattr(env.unwrapped, METHOD, None)):
+        return found
+    if callable(call := getattr(env.unwrapped, "call", None)):
+        return lambda: np.stack(call(METHOD))
+    raise ValueError(
+        f"action_mask_from='method' needs an environment with a method {METHOD}(), but {type(env.unwrapped).__name__} "
+        "has none. Masks in the info are found by .environment(action_mask_from='info')."
+    )

@@ -1,0 +1,448 @@
+"""Turns the setting `env` into a factory that every rollout worker can use.
+
+`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", a name given to
+`register_env`, a class (gymnasium, old gym or VectorEnv), or a function of the EnvContext. All of them become an
+`EnvFactory`, which is picklable and makes environments.
+
+Strings may come from files and checkpoints of unknown origin, so a string never names a function to call: only
+environment classes are taken from modules.
+"""
+
+import contextlib
+import importlib
+import inspect
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
+from gymnasium.vector import VectorEnv
+
+from rllib.did_you_mean import nearest
+from rllib.env.streams.legacy import refuse_agents
+from rllib.errors import EnvironmentPackageError
+from rllib.registered import Registered
+
+logger = logging.getLogger("rllib.env")
+
+# Parameters of these names receive the whole EnvContext, even where they have a default.
+CONFIG_PARAMETERS = {"config", "env_config", "env_context", "context", "ctx", "cfg", "conf", "_config", "_"}
+# These keys of env_config are arguments of gymnasium.make itself, not of the environment's constructor.
+MAKE_ARGUMENTS = {"max_episode_steps"}
+
+# Package of environments, among them gymnasium's own below gymnasium.envs -> the extra that brings it.
+_EXTRAS = {
+    "box2d": "box2d",
+    "mujoco": "mujoco",
+    "minigrid": "minigrid",
+    "shimmy": "dm-control",
+    "gymnasium_robotics": "robotics",
+}
+
+_creators: dict[str, "Callable | RegisteredEnv"] = {}
+
+
+class EnvContext(dict):
+    """The user's env_config, with the position in the run of the environment to be made.
+
+    Args:
+        env_config: the user's dict; the context is a dict with the same items.
+        worker_index: 0 for the driver, 1.. for the rollout workers.
+        vector_index: position of this environment among those of its worker; 0 for a VectorEnv.
+        num_workers: number of rollout workers of the run.
+        num_envs: environments per worker; a VectorEnv must have this many.
+        remote: always False, since environments live in their worker's process.
+        in_evaluation: whether the environment is for evaluation: whole games, unchanged rewards.
+    """
+
+    def __init__(
+        self,
+        env_config=None,
+        worker_index=0,
+        vector_index=0,
+        num_workers=0,
+        num_envs=1,
+        remote=False,
+        in_evaluation=False,
+    ):
+        super().__init__(env_config or {})
+        self.worker_index = worker_index
+        self.vector_index = vector_index
+        self.num_workers = num_workers
+        self.num_envs = num_envs
+        self.remote = remote
+        self.in_evaluation = in_evaluation
+
+    @property
+    def worker(self) -> str:
+        """The worker of the environment, for messages: "rollout worker 2"."""
+        return worker_name(self.worker_index, self.in_evaluation)
+
+
+def worker_name(worker_index: int, in_evaluation: bool) -> str:
+    """A worker, for messages: "rollout worker 2"."""
+    return f"{'evaluation' if in_evaluation else 'rollout'} worker {worker_index}"
+
+
+class EnvFactory(ABC):
+    """Base class of factories of environments; they are pickled and sent to the workers.
+
+    Attributes:
+        name: for messages.
+        clips_rewards: whether training clips rewards to their sign, unless the settings say otherwise.
+    """
+
+    name: str
+    clips_rewards: bool = False
+
+    @abstractmethod
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        """One new environment (or a vector of `context.num_envs` of them); errors of its constructor are not caught."""
+
+
+@dataclass(frozen=True)
+class GymnasiumFactory(EnvFactory):
+    """A factory for an id of gymnasium's registry. It holds the spec: a worker need not have registered the id."""
+
+    spec: EnvSpec
+
+    @property
+    def name(self) -> str:
+        return self.spec.id
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        try:
+            return self._make(context)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise EnvironmentPackageError(
+                f"environment {self.name!r} needs a package that is not installed. {self._remedy(error)}"
+            ) from error
+
+    def _make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        if self.spec.entry_point is None:
+            return gymnasium.make_vec(self.spec, num_envs=context.num_envs, **context)
+        arguments = {name: context[name] for name in MAKE_ARGUMENTS & context.keys()}
+        keywords = {name: value for name, value in context.items() if name not in MAKE_ARGUMENTS}
+        # Streams call in the right order and check the first results, so that gymnasium's two checking wrappers, which
+        # cost a Python call per step each, are left out.
+        spec = replace(self.spec, order_enforce=False)
+        return gymnasium.make(spec, disable_env_checker=True, **arguments, **keywords)
+
+    def _remedy(self, error: Exception) -> str:
+        """The extra that brings the package, or what gymnasium says where there is none."""
+        module = self.spec.entry_point if isinstance(self.spec.entry_point, str) else ""
+        extras = [_EXTRAS[part] for part in re.split(r"[.:]", module) if part in _EXTRAS]
+        return f"Use pip install 'rllib[{extras[0]}]'." if extras else str(error)
+
+
+@dataclass(frozen=True)
+class CreatorFactory(EnvFactory):
+    """A factory for a class or a function; `registered_name` is set if it came from `register_env`."""
+
+    creator: Callable
+    registered_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.registered_name or getattr(self.creator, "__qualname__", None) or type(self.creator).__name__
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        try:
+            return call_creator(self.creator, context, self.name)
+        except TypeError as error:
+            frames = [error.__traceback__]
+            while frames[-1].tb_next is not None:
+                frames.append(frames[-1].tb_next)
+            if frames[-1].tb_frame.f_code is call_creator.__code__ and "argument" in str(error):
+                error.add_note(
+                    f"an environment is made as {self.name}(env_config): one parameter without a default gets the "
+                    "whole dict, and parameters that env_config names get its items. Give other values as its items"
+                )
+            raise
+
+
+@dataclass(frozen=True)
+class EnvPoolFactory(EnvFactory):
+    """A factory for an id of EnvPool: all environments of a worker in one vector; env_config has arguments of its make.
+
+    Attributes:
+        env_id: EnvPool's.
+    """
+
+    env_id: str
+
+    @property
+    def name(self) -> str:
+        return f"envpool:{self.env_id}"
+
+    def make(self, context: EnvContext) -> VectorEnv:
+        try:
+            from rllib.env.factories.envpool_envs import EnvPoolVector
+        except ImportError as error:
+            remedy = "pip install 'rllib[envpool]'"
+            raise ValueError(f"environment {self.name!r} needs EnvPool: {remedy} ({error})") from error
+        return EnvPoolVector(self.env_id, context.num_envs, **context)
+
+
+@dataclass(frozen=True)
+class WrappingFactory(EnvFactory):
+    """Base of factories that make another factory's environments in a wrapper.
+
+    Attributes:
+        factory: makes the environments.
+    """
+
+    factory: EnvFactory
+
+    @property
+    def name(self) -> str:
+        return self.factory.name
+
+    @property
+    def clips_rewards(self) -> bool:
+        return self.factory.clips_rewards
+
+
+def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
+    """Registers an environment under a name for `.environment(name)`; a later call with the same name replaces it.
+
+    Args:
+        name: any string; it takes precedence over gymnasium's ids.
+        creator: function of an EnvContext (or of nothing), or a class, that returns the environment.
+
+    Raises:
+        TypeError: if name is no string, or creator cannot be called.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"register_env needs a string as name, but got {name!r}")
+    if not callable(creator):
+        raise TypeError(
+            f"register_env({name!r}, ...) needs a function that makes the environment, but got {creator!r}. "
+            f"Use register_env({name!r}, lambda config: MyEnv(config))."
+        )
+    _creators[name] = creator
+
+
+class RegisteredEnv(Registered):
+    """An entry of `register_env` that can be sent to another process.
+
+    Args:
+        name: the registered name.
+        creator: the registered class or function.
+    """
+
+    def __init__(self, name: str, creator: Callable):
+        remedy = "Register a class or function that can be pickled, or call register_env where the algorithm is built."
+        super().__init__(f"environment {name!r}", creator, remedy)
+        self._name = name
+
+    def register(self) -> None:
+        _creators[self._name] = self
+
+
+def registered_envs() -> list[RegisteredEnv]:
+    """All entries of `register_env`, to be registered in another process."""
+    return [
+        creator if isinstance(creator, RegisteredEnv) else RegisteredEnv(name, creator)
+        for name, creator in _creators.items()
+    ]
+
+
+def resolve(env) -> EnvFactory:
+    """The factory for the user's setting `env`.
+
+    Raises:
+        ValueError: for a name that nothing is registered under (with the nearest names), or for None.
+        TypeError: for anything that is neither a name nor callable, such as an environment that is already made.
+    """
+    if isinstance(env, EnvFactory):
+        return env
+    if isinstance(env, EnvSpec):
+        return GymnasiumFactory(env)
+    if isinstance(env, str):
+        return _resolve_name(env)
+    if env is None:
+        raise ValueError('no environment was given. Use .environment("CartPole-v1"), or a class, or a function.')
+    if isinstance(env, ModuleType) and (hasattr(env, "parallel_env") or hasattr(env, "raw_env")):
+        raise TypeError(
+            f"{env.__name__} is a module of PettingZoo, whose environments have several agents, and multi-agent "
+            "training is not available yet: one policy learns in a single-agent environment"
+        )
+    if isinstance(env, (gymnasium.Env, VectorEnv)) or (hasattr(env, "step") and not isinstance(env, type)):
+        refuse_agents(env)
+        raise TypeError(
+            f"an environment that is already made was given ({env}), but every rollout worker has to make its own. "
+            "Give its class, its id, or a function: .environment(env=lambda config: MyEnv(config))."
+        )
+    if callable(env):
+        return CreatorFactory(env)
+    raise TypeError(f"an environment is an id, a class or a function that makes it, but got {env!r}")
+
+
+def call_creator(creator: Callable, context: EnvContext, name: str):
+    """Calls a class or function with the arguments it takes: the context, the config's items by name, or nothing.
+
+    RLlib's convention comes first: a required first parameter, or one that is named like a config, gets the context.
+    Environments written for `gymnasium.make` have named parameters instead; they get the items of the config.
+
+    Raises:
+        TypeError: if there is a config, but no parameter to take it.
+    """
+    try:
+        parameters = list(inspect.signature(creator).parameters.values())
+    except (TypeError, ValueError):  # some builtins have no signature
+        return creator(context)
+    kinds = {parameter.kind for parameter in parameters}
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    first = next((p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)), None)
+    is_vector = isinstance(creator, type) and issubclass(creator, VectorEnv) and "num_envs" in named
+    given = {"num_envs": context.num_envs, **context} if is_vector else dict(context)
+
+    if first is not None and (
+        first.name in CONFIG_PARAMETERS or (first.default is first.empty and first.name not in given)
+    ):
+        return creator(context)
+    if inspect.Parameter.VAR_KEYWORD in kinds or given.keys() <= named:
+        return creator(**given)
+    if inspect.Parameter.VAR_POSITIONAL in kinds or (first is not None and isinstance(first.default, dict | None)):
+        return creator(context)
+    unknown = ", ".join(repr(key) for key in given if key not in named)
+    raise TypeError(
+        f"env_config has {unknown}, but {name}({', '.join(map(str, parameters))}) takes no such argument. "
+        "Correct the key, or let the environment's __init__ take one argument `config`, which gets the whole dict."
+    )
+
+
+def _resolve_name(name: str) -> EnvFactory:
+    if name in _creators:
+        creator = _creators[name]
+        return CreatorFactory(creator.value() if isinstance(creator, Registered) else creator, name)
+    module_name, env_id = _module_and_id(name)
+    if module_name == "envpool":
+        return EnvPoolFactory(env_id)
+    if module_name:
+        module = _import_module(module_name, name)
+        found = getattr(module, env_id, None)
+        if is_environment_class(found):
+            return CreatorFactory(found)
+        if callable(found) and env_id not in gymnasium.registry:
+            raise ValueError(
+                f"environment {name!r} names {found!r:.80}, which is no environment class, and a name may stand for "
+                "nothing else: it could run any function of any module. Give the function itself, register it with "
+                f"register_env(name, function), or type it on the command line: rllib train PPO {name}. For a "
+                "checkpoint whose origin you trust, use load_user_code=True, or rllib evaluate --load-user-code."
+            )
+    if env_id not in gymnasium.registry and (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
+        _register_atari(env_id)
+    spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
+    if spec is None:
+        raise ValueError(_unknown_of_module(module, module_name, env_id) if module_name else _unknown_name(env_id))
+    return GymnasiumFactory(spec)
+
+
+def _module_and_id(name: str) -> tuple[str, str]:
+    """("module", "Id") for "module:Id" and "module.Class"; ("", name) for anything else, such as gymnasium's ids."""
+    module_name, _, env_id = name.rpartition(":")
+    if not module_name and name not in gymnasium.registry and all(part.isidentifier() for part in name.split(".")):
+        module_name, _, env_id = name.rpartition(".")
+    return module_name, env_id
+
+
+def is_environment_class(found) -> bool:
+    """Whether it is a class of environments: gymnasium's, a VectorEnv, or one with the methods of the old gym API."""
+    if not isinstance(found, type):
+        return False
+    return issubclass(found, (gymnasium.Env, VectorEnv)) or all(
+        callable(getattr(found, method, None)) for method in ("reset", "step")
+    )
+
+
+def module_of(name: str) -> str:
+    """The module that the name of an environment begins with; "" if it has none."""
+    return _module_and_id(name)[0]
+
+
+def is_registered(name: str) -> bool:
+    """Whether `register_env` was given this name."""
+    return name in _creators
+
+
+def register_typed_function(name: str) -> None:
+    """Registers the function that "module:function" names, since the user has typed this name on a command line.
+
+    Does nothing for any other name; `resolve` reports what is wrong with it.
+    """
+    module_name, _, function_name = name.rpartition(":")
+    if not function_name.isidentifier() or not module_name or name in _creators:
+        return
+    with contextlib.suppress(ValueError):  # there is no such module
+        found = getattr(_import_module(module_name, name), function_name, None)
+        if callable(found) and not is_environment_class(found):
+            register_env(name, found)
+
+
+def _register_atari(env_id: str) -> None:
+    """Importing ale_py registers its games."""
+    try:
+        importlib.import_module("ale_py")
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"environment {env_id!r} is a game of the Arcade Learning Environment, which is not installed. "
+            "Use pip install 'rllib[atari]'."
+        ) from None
+
+
+def _import_module(module_name: str, name: str):
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not module_name.startswith(error.name or "?"):
+            raise  # the module is there, but something that it imports is not
+        extra = _EXTRAS.get(module_name.partition(".")[0])
+        remedy = f"Use pip install 'rllib[{extra}]'." if extra else (
+            "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
+            "only for names that you type, and with --load-user-code."
+        )
+        raise ValueError(
+            f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"
+        ) from None
+
+
+def _newest_version(env_id: str) -> EnvSpec | None:
+    """The spec for an id without its version ("CartPole"), as gymnasium.make understands it."""
+    try:
+        namespace, name, version = parse_env_id(env_id)
+    except gymnasium.error.Error:
+        return None
+    highest = find_highest_version(namespace, name) if version is None else None
+    if highest is None:
+        return None
+    newest = get_env_id(namespace, name, highest)
+    logger.info("environment %r has no version; the newest, %r, is used", env_id, newest)
+    return gymnasium.registry[newest]
+
+
+def _unknown_of_module(module, module_name: str, name: str) -> str:
+    classes = [key for key, value in vars(module).items() if is_environment_class(value)]
+    own = [key for key in classes if vars(module)[key].__module__ == module.__name__]
+    near = nearest(name, [*own, *gymnasium.registry])
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    listed = f" It has the classes {', '.join(own)}." if own else ""
+    return (
+        f"the module {module_name!r} has no environment class {name!r}, and registers no such id.{hint}{listed} "
+        f'Write "{module_name}:Class" or "{module_name}:Id".'
+    )
+
+
+def _unknown_name(name: str) -> str:
+    near = nearest(name, [*_creators, *gymnasium.registry])
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return (
+        f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
+        'or "module:Id" where importing the module registers the id.'
+    )

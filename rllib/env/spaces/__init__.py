@@ -1,0 +1,1 @@
+"""Spaces: supported kinds, observations as rows, actions between policy and environment."""

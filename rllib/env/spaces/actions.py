@@ -1,0 +1,209 @@
+"""The mapping between the actions of a policy and those of an environment."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import create_empty_array
+
+from rllib.models.distributions.choose import distribution_for
+from rllib.models.observations.flat_spaces import action_form, flat_leaves, parts
+
+
+class ActionMapper:
+    """Maps actions as a policy draws and stores them to what the environment takes, and back.
+
+    | space          | policy                                                   | environment                  |
+    |----------------|----------------------------------------------------------|------------------------------|
+    | Discrete       | 0 .. n - 1, int64                                        | start .. start + n - 1       |
+    | MultiDiscrete  | 0 .. nvec - 1, int64                                     | start .. start + nvec - 1    |
+    | MultiBinary    | 0, 1                                                     | 0, 1                         |
+    | Box            | float32; where normalised, [-1, 1] spans low to high     | within [low, high], own dtype |
+    | integer Box    | 0 .. high - low, int64 (IntegerBoxMapper)                | low .. high, own dtype       |
+    | Tuple, Dict    | one row (StructuredActionMapper)                         | a tuple or dict              |
+
+    Only components of a Box with two finite bounds are normalised; the others keep their values. Actions
+    beyond a bound are clipped for the environment, but stored unclipped: the log-probability belongs to the action that
+    was drawn.
+
+    Args:
+        space: the action space of a single environment.
+        normalize_actions: the policy acts in [-1, 1] (Box only).
+        clip_actions: clip to the bounds although nothing is normalised (Box only).
+
+    Attributes:
+        low, high, half_range, middle: float64, of a Box: actions of the environment are half_range * action + middle.
+        clips: whether they are then clipped to low ... high; if not, they are the policy's own.
+    """
+
+    def __init__(self, space: spaces.Space, normalize_actions: bool = True, clip_actions: bool = False):
+        self.space = space
+        self._box = isinstance(space, spaces.Box)
+        self._start = np.asarray(getattr(space, "start", 0))
+        self._shifted = bool(np.any(self._start))
+        if not self._box:
+            return
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        self.low, self.high = low, high
+        bounded = np.isfinite(low) & np.isfinite(high)
+        if not normalize_actions:
+            bounded[...] = False
+        low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        self.half_range = high / 2 - low / 2  # in this form bounds near the largest float do not overflow
+        self.middle = high / 2 + low / 2
+        self._affine = bool(bounded.any())
+        self.clips = normalize_actions or clip_actions
+        self._integer = space.dtype.kind != "f"
+
+    @property
+    def policy_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Least and largest actions in the policy's own units, float32 (Box only; else None)."""
+        if not self._box:
+            return None
+        half_range = np.where(self.half_range > 0, self.half_range, 1.0)
+        return tuple(((bound - self.middle) / half_range).astype(np.float32) for bound in (self.low, self.high))
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        """Actions [N, ...] of the policy as actions of the environment, in the dtype of its space.
+
+        Bounds hold exactly, after rounding to that dtype as well. If nothing changes, the same array is returned.
+        """
+        if not self._box:
+            return actions + self._start if self._shifted else actions
+        if not self.clips:
+            return self._cast(actions)
+        if self._affine:
+            actions = actions * self.half_range + self.middle
+        # float64 holds every bound of the space exactly, and rounding to the dtype is monotonic: it cannot leave them.
+        return self._cast(np.minimum(np.maximum(actions, self.low), self.high))
+
+    def to_policy(self, actions: np.ndarray) -> np.ndarray:
+        """The inverse: actions [N, ...] of the environment as the policy would have stored them; for recorded data."""
+        if not self._box:
+            return actions - self._start if self._shifted else actions
+        half_range = np.where(self.half_range > 0, self.half_range, 1.0)  # low == high: any action maps there
+        return ((actions - self.middle) / half_range).astype(np.float32)
+
+    def _cast(self, actions):
+        actions = np.rint(actions) if self._integer else actions
+        return actions.astype(self.space.dtype, copy=False)
+
+
+class SquashedActionMapper(ActionMapper):
+    """The mapping for policies that draw and store actions before tanh: tanh(action) spans the bounds of a Box."""
+
+    def __init__(self, space: spaces.Space):
+        super().__init__(space)
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        return super().to_env(np.tanh(actions))
+
+    def to_policy(self, actions: np.ndarray) -> np.ndarray:
+        # Actions at a bound would be infinite before tanh.
+        limit = np.float32(1 - np.finfo(np.float32).eps)
+        return np.arctanh(np.clip(super().to_policy(actions), -limit, limit))
+
+
+class IntegerBoxMapper(ActionMapper):
+    """The mapping for policies that choose among the values of each number of a Box of integers, counted from low."""
+
+    policy_bounds = None
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        return (actions + self.space.low.astype(np.int64)).astype(self.space.dtype)
+
+    def to_policy(self, actions: np.ndarray) -> np.ndarray:
+        return actions.astype(np.int64) - self.space.low.astype(np.int64)
+
+
+class StructuredActionMapper:
+    """Maps rows of a policy for Tuple or Dict actions to batches in the form of the space, and back.
+
+    Each leaf is mapped as an action of its space is alone: starts are added, and only numbers of a Box of floats are
+    normalised and clipped. A batch is a tuple or dict of arrays [N, ...], as gymnasium's vector environments take them.
+
+    Args:
+        space: the Tuple or Dict.
+        normalize_actions, clip_actions: as for ActionMapper.
+    """
+
+    policy_bounds = None
+
+    def __init__(self, space: spaces.Space, normalize_actions: bool, clip_actions: bool):
+        self.space = space
+        self._leaves, first = [], 0
+        for leaf in flat_leaves(space):
+            own, last = distribution_for(leaf.space), first + math.prod(leaf.shape)
+            mapper = action_mapper(leaf.space, own, normalize_actions, clip_actions)
+            self._leaves.append((slice(first, last), own, mapper))
+            first = last
+        self._num_numbers, self._dtype = first, action_form(space)[1]
+        self._structured = _builder(space)
+
+    def to_env(self, actions: np.ndarray) -> dict | tuple:
+        """Rows [N, numbers] of the policy as a batch of actions; its memory is new, environments may keep it."""
+        return self._structured(self._mapped(actions))
+
+    def _mapped(self, actions: np.ndarray) -> Iterator[np.ndarray]:
+        for where, own, mapper in self._leaves:
+            rows = actions[:, where].reshape(len(actions), *own.action_shape).astype(own.action_dtype)
+            yield mapper.to_env(rows).astype(mapper.space.dtype, copy=False)
+
+    def to_policy(self, actions: dict | tuple) -> np.ndarray:
+        """The inverse: a batch of N actions as the policy would have stored them, [N, numbers]; for recorded data."""
+        given = list(_values_of_leaves(self.space, actions))
+        rows = np.empty((len(given[0]), self._num_numbers), self._dtype)
+        for (where, _, mapper), values in zip(self._leaves, given):
+            columns = rows[:, where]
+            columns[:] = mapper.to_policy(np.asarray(values)).reshape(columns.shape)
+        return rows
+
+
+def _builder(space: spaces.Space) -> Callable[[Iterator], Any]:
+    """What makes the structure of a space of an iterator over the values of its leaves."""
+    inner = parts(space)
+    if inner is None:
+        return next
+    builders = [(key, _builder(part)) for key, part in inner]
+    if isinstance(space, spaces.Tuple):
+        return lambda leaves: tuple(build(leaves) for _, build in builders)
+    return lambda leaves: {key: build(leaves) for key, build in builders}
+
+
+def _values_of_leaves(space: spaces.Space, values) -> Iterator:
+    inner = parts(space)
+    if inner is None:
+        yield values
+    for key, part in inner or ():
+        yield from _values_of_leaves(part, values[key])
+
+
+def of_each(actions) -> Sequence:
+    """The actions of N environments one by one, from a batch of them; most arrays are such a sequence already."""
+    if isinstance(actions, dict):
+        return [dict(zip(actions, each)) for each in zip(*map(of_each, actions.values()))]
+    if isinstance(actions, tuple):
+        return list(zip(*map(of_each, actions)))
+    if actions.ndim == 1 and actions.dtype.kind == "f":  # of a Box of shape (), whose elements are arrays
+        return [np.array(action) for action in actions]
+    return actions
+
+
+def zero_action(space: spaces.Space):
+    """An action of zeros in the form of the space; it may lie outside."""
+    return of_each(create_empty_array(space, 1))[0]
+
+
+def action_mapper(
+    space: spaces.Space, distribution, normalize_actions: bool, clip_actions: bool
+) -> ActionMapper | StructuredActionMapper:
+    """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper."""
+    if parts(space) is not None:
+        return StructuredActionMapper(space, normalize_actions, clip_actions)
+    if getattr(distribution, "squashed", False):
+        return SquashedActionMapper(space)
+    if isinstance(space, spaces.Box) and distribution.action_dtype.kind == "i":
+        return IntegerBoxMapper(space)
+    return ActionMapper(space, normalize_actions, clip_actions)

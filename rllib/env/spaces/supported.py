@@ -1,0 +1,168 @@
+"""Which spaces are supported, and messages that say why a value does not lie in its space."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.models.observations.flat_spaces import parts, unsupported
+
+
+def check_spaces(observation_space, action_space, name: str) -> None:
+    """Checks that models support both spaces.
+
+    Raises:
+        ValueError: naming the space, its place, and the supported kinds.
+    """
+    problem = unsupported(observation_space, "observation_space") or unsupported(action_space, "action_space")
+    if problem:
+        raise ValueError(f"environment {name}: {problem}{_hint_to_ignore(observation_space)}")
+
+
+def _hint_to_ignore(space) -> str:
+    """What to do about parts of a Dict that cannot be read while others can."""
+    if not isinstance(space, spaces.Dict):
+        return ""
+    unread = [key for key, part in space.spaces.items() if unsupported(part, key)]
+    if not 0 < len(unread) < len(space.spaces):
+        return ""
+    return f" Or let the policy do without: .environment(ignore_observation_keys={unread!r})."
+
+
+def mismatch(space, value, path: str = "observation", *, bounded: bool = True) -> str | None:
+    """Why `value` does not lie in `space`; None if it does, or if a lossless cast takes it there.
+
+    Lists, Python numbers and other number types are accepted if nothing is lost; float64 is rounded to float32. Unless
+    `bounded`, finite numbers of a Box may lie outside its bounds.
+    """
+    if (inner := parts(space)) is not None:
+        form_problem = _dict_problem if isinstance(space, spaces.Dict) else _tuple_problem
+        problems = (mismatch(part, value[key], f"{path}[{key!r}]", bounded=bounded) for key, part in inner)
+        return form_problem(space, value, path) or next(filter(None, problems), None)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return f"{path} is a ragged list, {_short(value)}; {_line(space)} needs one array of shape {space.shape}"
+    if array.dtype.kind not in "biuf":
+        return f"{path} is {_short(value)} ({type(value).__name__}), but {_line(space)} needs numbers"
+    if array.shape != space.shape:
+        return f"{path} has shape {array.shape}, but {_line(space)} needs shape {space.shape}"
+    return _number_mismatch(space, array, path, bounded)
+
+
+def all_fit(space, values: np.ndarray, *, bounded: bool = True) -> bool:
+    """Whether all of N values [N, *shape] lie in a space that is no Dict or Tuple, as `mismatch` says it of one."""
+    is_batch = values.dtype.kind in "biuf" and values.shape[1:] == space.shape
+    return is_batch and _number_mismatch(space, values, "", bounded) is None
+
+
+def _number_mismatch(space, array: np.ndarray, path: str, bounded: bool) -> str | None:
+    with np.errstate(all="ignore"):  # NaN and overflow are reported below
+        cast = array.astype(space.dtype)
+    if (position := _first(np.isnan(array) if array.dtype.kind == "f" else None)) is not None:
+        return f"{path}{_index(position)} is nan"
+    if space.dtype.kind != "f" and (position := _first(cast != array)) is not None:
+        return f"{path}{_index(position)} = {array[position]} cannot be stored as {space.dtype} without loss"
+    low, high = _bounds(space)
+    if not bounded and isinstance(space, spaces.Box):
+        cast = np.where(np.isfinite(cast), np.clip(cast, low, high), cast)
+    for outside, word, bound in ((cast < low, "below the lower", low), (cast > high, "above the upper", high)):
+        if (position := _first(outside)) is not None:
+            limit = np.broadcast_to(bound, array.shape)[position]
+            return f"{path}{_index(position)} = {array[position]} lies {word} bound {limit} of {_line(space)}"
+    return None
+
+
+# From here on, float32 numbers are 1/8 or more apart.
+_COARSE = 2.0**20
+
+
+class Rounding:
+    """Notes which float64 numbers of observations change, but by less than the float32 that they are stored in shows.
+
+    Args:
+        space: of the observations that it is called with.
+    """
+
+    def __init__(self, space: spaces.Space):
+        self._space = space
+        # Path of a leaf -> its first value; where it has changed since; where its float32 has.
+        self._seen: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def __call__(self, observation) -> None:
+        for path, values in _float64(self._space, observation, "observation"):
+            nothing = np.zeros(values.shape, bool)
+            first, changed, shown = self._seen.setdefault(path, (values.copy(), nothing, nothing.copy()))
+            changed |= values != first
+            shown |= values.astype(np.float32) != first.astype(np.float32)
+
+    def problem(self) -> str | None:
+        """A number that the policy would see standing still; None if there is none."""
+        for path, (first, changed, shown) in self._seen.items():
+            position = _first(changed & ~shown & (np.abs(first) >= _COARSE))
+            if position is not None:
+                value, distance = first[position], np.spacing(np.float32(abs(first[position])))
+                return (
+                    f"{path}{_index(position)} near {value:.10g} changes by less than {distance:g}, the distance "
+                    "of float32 numbers there, which observations are stored in: the policy would see it standing "
+                    "still. Subtract an offset, such as the start of the episode, in the environment or a "
+                    "wrapper"
+                )
+        return None
+
+
+def _float64(space, value, path: str) -> Iterator[tuple[str, np.ndarray]]:
+    """(path, array) of each Box of float64 in an observation, or a batch of them, that lies in the space."""
+    for key, part in parts(space) or ():
+        yield from _float64(part, value[key], f"{path}[{key!r}]")
+    if isinstance(space, spaces.Box) and space.dtype == np.float64:
+        yield path, np.asarray(value, np.float64)
+
+
+def _bounds(space) -> tuple:
+    """Lowest and highest value, inclusive; arrays or numbers."""
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1  # MultiBinary
+
+
+def _dict_problem(space, value, path: str) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{path} is {_short(value)}, but its space needs a dict with the keys {sorted(space.spaces)}"
+    missing = [key for key in space.spaces if key not in value]
+    unknown = [key for key in value if key not in space.spaces]
+    if missing or unknown:
+        problems = [f"lacks the key {key!r}" for key in missing] + [f"has the key {key!r}" for key in unknown]
+        return f"{path} {' and '.join(problems)}; its space has the keys {sorted(space.spaces)}"
+    return None
+
+
+def _tuple_problem(space, value, path: str) -> str | None:
+    if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
+        return f"{path} is {_short(value)}, but its space needs a tuple of {len(space.spaces)} parts"
+    return None
+
+
+def _first(mask) -> tuple | None:
+    """Position of the first True; None if there is none."""
+    if mask is None or not np.any(mask):
+        return None
+    return tuple(int(index) for index in np.argwhere(np.asarray(mask))[0])
+
+
+def _index(position: tuple) -> str:
+    return f"[{', '.join(map(str, position))}]" if position else ""
+
+
+def _short(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _line(space) -> str:
+    """A space in one line: arrays of bounds are printed with columns of blanks, and line breaks."""
+    return " ".join(str(space).split())

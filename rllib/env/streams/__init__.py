@@ -1,0 +1,1 @@
+"""Streams of transitions: the interface through which rollout workers step environments."""

@@ -1,0 +1,143 @@
+"""An adapter for environments of the old gym API.
+
+Old environments return the observation alone from reset(), four values from step(), take no seed in reset(), and may
+carry spaces of the `gym` package. `gym` need not be installed.
+"""
+
+import inspect
+import logging
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.utils import seeding
+
+from rllib.env.spaces.supported import mismatch
+
+logger = logging.getLogger("rllib.env")
+
+_told: set[type] = set()
+
+
+class LegacyEnvironment:
+    """An adapter that gives an environment of the old API the new one.
+
+    `done` becomes `terminated`, unless info["TimeLimit.truncated"] says that only a time limit was reached.
+    """
+
+    def __init__(self, env):
+        self.env = env
+        self.observation_space = convert_space(env.observation_space)
+        self.action_space = convert_space(env.action_space)
+
+    @property
+    def unwrapped(self):
+        return getattr(self.env, "unwrapped", self.env)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
+        result = self.env.reset() if seed is None else call_reset(self.env, seed)
+        return (result, {}) if is_bare_observation(result, self.observation_space) else result
+
+    def step(self, action) -> tuple:
+        result = self.env.step(action)
+        return self.convert(result) if len(result) == 4 else result
+
+    @staticmethod
+    def convert(result: tuple) -> tuple:
+        """(observation, reward, done, info) as (observation, reward, terminated, truncated, info)."""
+        observation, reward, done, info = result
+        truncated = bool(done and info.get("TimeLimit.truncated", False))
+        return observation, reward, bool(done) and not truncated, truncated, info
+
+    def close(self) -> None:
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+
+def takes_seed(env) -> bool:
+    """Whether env.reset(seed=...) can be called."""
+    try:
+        parameters = inspect.signature(env.reset).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def call_reset(env, seed: int):
+    """The result of a seeded reset, in whichever way the environment accepts a seed."""
+    if takes_seed(env):
+        return env.reset(seed=seed)
+    if isinstance(env, gymnasium.Env):
+        env.unwrapped.np_random = seeding.np_random(seed)[0]
+    elif hasattr(env, "seed"):
+        env.seed(seed)
+    return env.reset()
+
+
+def is_bare_observation(result, observation_space) -> bool:
+    """Whether reset() returned an observation alone instead of (observation, info)."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        return True
+    # A pair may itself be an observation: of a Tuple space, or of a Box of two numbers.
+    return mismatch(observation_space, result) is None
+
+
+def tell_legacy(env, reason: str) -> None:
+    """Logs one warning for each class of old environments."""
+    if type(env) in _told:
+        return
+    _told.add(type(env))
+    logger.warning(
+        "%s follows the old gym API (%s). It is adapted. The new API: reset(self, *, seed=None, options=None) -> "
+        "(observation, info); step(self, action) -> (observation, reward, terminated, truncated, info).",
+        type(env).__name__,
+        reason,
+    )
+
+
+def convert_space(space):
+    """A space of the old gym package as gymnasium's; anything else is returned as it is."""
+    if isinstance(space, spaces.Space) or not type(space).__module__.startswith("gym."):
+        return space
+    kind = type(space).__name__
+    if kind == "Box":
+        return spaces.Box(space.low, space.high, dtype=space.dtype.type)
+    if kind == "Discrete":
+        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(space.nvec)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(space.n)
+    if kind == "Tuple":
+        return spaces.Tuple([convert_space(part) for part in space.spaces])
+    if kind == "Dict":
+        return spaces.Dict({key: convert_space(part) for key, part in space.spaces.items()})
+    return space
+
+
+def refuse_agents(env) -> None:
+    """Raises TypeError for an environment of several agents: PettingZoo's, in both its APIs, or a MultiAgentEnv."""
+    has_agents = any(hasattr(env, name) for name in ("possible_agents", "get_agent_ids"))
+    if has_agents or callable(getattr(env, "observation_space", None)):
+        raise TypeError(
+            f"{type(env).__name__} is an environment of several agents, and multi-agent training is not available yet: "
+            "one policy learns in a single-agent environment. A wrapper can let it act for one agent, or for all of "
+            "them in a Dict or Tuple of their actions (docs/action_spaces.md)."
+        )
+
+
+def adapt_spaces(env):
+    """The environment, with gymnasium's spaces.
+
+    Raises:
+        TypeError: if it is not an environment, or is one of several agents.
+    """
+    refuse_agents(env)
+    missing = [name for name in ("reset", "step", "observation_space", "action_space") if not hasattr(env, name)]
+    if missing:
+        raise TypeError(
+            f"an environment needs reset(), step(), observation_space and action_space, but {env!r} "
+            f"({type(env).__name__}) lacks {', '.join(missing)}. Does its creator return the environment, and does "
+            "its __init__ set both spaces?"
+        )
+    foreign = any(convert_space(space) is not space for space in (env.observation_space, env.action_space))
+    return LegacyEnvironment(env) if foreign else env

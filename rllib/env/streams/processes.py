@@ -1,0 +1,44 @@
+"""A stream over N environments that run in a process each, and are stepped at the same time."""
+
+from rllib.env.streams.process import EnvironmentProcess
+from rllib.env.streams.sync import SyncStream
+
+
+class ProcessStream(SyncStream):
+    """A SyncStream over `EnvironmentProcess`es: every call is sent to all of them before the first answer is awaited.
+
+    What each of them does is the same as in a loop, so transitions are the same bits. One that hangs or dies raises,
+    and is replaced alone, as one that fails in a loop.
+
+    Args:
+        as for SyncStream; `envs` are processes whose environments are still being made.
+    """
+
+    def reset(self, row):
+        for process, seed in zip(self._processes(), self._seeds):
+            process.begin("reset", seed)
+        super().reset(row)
+
+    def step(self, actions, row, active=None):
+        commands = self._to_python(actions)
+        for index, (process, command) in enumerate(zip(self._processes(), commands)):
+            if active is None or active[index]:
+                process.begin("step", command)
+        return super().step(actions, row, active)
+
+    def close(self):
+        for process in self._processes():
+            process.begin_close()
+        super().close()
+
+    def _start_next(self, ended, rows):
+        # Observers may look at an environment before it is reset.
+        if self.resets_ended and self._observer is None:
+            processes = self._processes()
+            for index in ended:
+                processes[index].begin("reset", self._seeds[index])
+        return super()._start_next(ended, rows)
+
+    def _processes(self) -> list[EnvironmentProcess]:
+        """The processes, without the adapters of those that follow the old gym API."""
+        return [env if isinstance(env, EnvironmentProcess) else env.env for env in self._envs]

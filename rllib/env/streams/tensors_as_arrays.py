@@ -1,0 +1,121 @@
+"""Vector environments that hand over torch tensors, where arrays are wanted: in checks, evaluation, other algorithms.
+
+torch is not imported here: an environment that hands over tensors has done so.
+"""
+
+import functools
+import logging
+import sys
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from rllib.env.streams.first_results import env_name
+
+logger = logging.getLogger("rllib.env")
+
+
+def device_of(batch) -> str | None:
+    """The device of the first tensor in a batched observation, such as "cuda:0"; None where it holds no tensor."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    for leaf in _leaves(batch):
+        if isinstance(leaf, torch.Tensor):
+            return str(leaf.device)
+    return None
+
+
+def final_observations(infos: dict):
+    """The batch of final observations in the infos of a step, under gymnasium's name or an older one; None without."""
+    return infos.get("final_obs", infos.get("final_observation"))
+
+
+@functools.cache
+def tell_lost_finals(name: str) -> None:
+    """Logs once for each kind of environment that truncated episodes are bootstrapped from what was seen before."""
+    logger.warning(
+        "%s resets ended episodes within the step and gives no final observations: the value of a truncated episode's "
+        'end is taken from the observation before its last step. infos["final_obs"] of all environments would make it '
+        "exact.",
+        name,
+    )
+
+
+class AsArrays(VectorWrapper):
+    """A vector environment of tensors that takes and returns arrays: each step waits for the device.
+
+    Where ended episodes are reset within the step, infos get final_obs and _final_obs as gymnasium has them; an
+    environment without final observations gets those before the last step in their place.
+
+    Args:
+        env: takes and returns tensors.
+        device: that actions are sent to.
+        mode: its autoreset mode.
+    """
+
+    def __init__(self, env: VectorEnv, device: str, mode: AutoresetMode):
+        super().__init__(env)
+        self._device, self._resets_at_once = device, mode is AutoresetMode.SAME_STEP
+        self._newest: Any = None
+        self._has_told = False
+
+    def reset(self, *, seed=None, options: dict | None = None) -> tuple:
+        return self.converted(self.env.reset(seed=seed, options=options and self._to_tensors(options)))
+
+    def converted(self, result: tuple) -> tuple:
+        """What reset() gave, with arrays for tensors."""
+        batch, infos = _to_arrays(result)
+        self._newest = batch
+        return batch, infos
+
+    def step(self, actions) -> tuple:
+        before = _copied(self._newest) if self._resets_at_once else None
+        batch, rewards, terminated, truncated, infos = _to_arrays(self.env.step(self._to_tensors(actions)))
+        self._newest = batch
+        if self._resets_at_once:
+            infos = self._with_finals(infos, before, terminated | truncated)
+        return batch, rewards, terminated, truncated, infos
+
+    def _with_finals(self, infos: dict, before, ended: np.ndarray) -> dict:
+        final = final_observations(infos)
+        if final is None:
+            final = before
+            if ended.any() and not self._has_told:
+                self._has_told = True
+                tell_lost_finals(env_name(self.env))
+        return {**infos, "final_obs": final, "_final_obs": infos.get("_final_obs", ended)}
+
+    def _to_tensors(self, values):
+        torch = sys.modules["torch"]
+        return _mapped(values, np.ndarray, lambda array: torch.from_numpy(np.array(array)).to(self._device))
+
+
+def _to_arrays(values):
+    return _mapped(values, sys.modules["torch"].Tensor, lambda tensor: tensor.detach().cpu().numpy())
+
+
+def _copied(values):
+    return _mapped(values, np.ndarray, np.array)
+
+
+def _mapped(values, kind: type, change):
+    """The structure of dicts, tuples and lists with its entries of one kind changed."""
+    if isinstance(values, kind):
+        return change(values)
+    if isinstance(values, dict):
+        return {key: _mapped(part, kind, change) for key, part in values.items()}
+    if type(values) in (tuple, list):
+        return type(values)(_mapped(part, kind, change) for part in values)
+    return values
+
+
+def _leaves(values):
+    if isinstance(values, dict):
+        values = tuple(values.values())
+    if not isinstance(values, tuple):
+        yield values
+        return
+    for part in values:
+        yield from _leaves(part)

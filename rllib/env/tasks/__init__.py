@@ -1,0 +1,1 @@
+"""Environments of the library, for tests, examples and benchmarks."""

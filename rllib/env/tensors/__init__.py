@@ -1,0 +1,1 @@
+"""Environments that take and return torch tensors."""

@@ -1,0 +1,209 @@
+"""A stream over a VectorEnv that takes and returns torch tensors: nothing leaves their device."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from torch import Tensor
+
+from rllib.env.streams.first_results import env_name
+from rllib.env.streams.tensors_as_arrays import device_of, final_observations, tell_lost_finals
+from rllib.env.streams.vector import autoreset_mode, check_vector, mask_is_ignored, seed_argument
+from rllib.env.tensors.spaces import TensorColumn
+from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column
+
+
+class TensorRow(NamedTuple):
+    """Tensors for one step of N environments, all on the environments' device.
+
+    Attributes:
+        before: [N, *observation_shape], what the actions of this step were chosen from; read, and not written.
+        observations: [N, *observation_shape], what the next action is chosen from.
+        rewards: [N] float32.
+        terminated, truncated: [N] bool.
+        valid: [N] bool, False where the step is no transition; None with streams without gaps.
+        finals: [N, *observation_shape], where an episode has ended its final observation, elsewhere anything; None
+            with streams that have `gives_finals` False.
+    """
+
+    before: Tensor
+    observations: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    valid: Tensor | None
+    finals: Tensor | None
+
+
+class TensorStream:
+    """A stream over a VectorEnv of tensors; a step is a constant number of tensor operations, and waits for none.
+
+    | mode      | final observations                                                    | gaps | waits for the device |
+    |-----------|-----------------------------------------------------------------------|------|----------------------|
+    | NEXT_STEP | are written as observations; the row after them is no transition      | yes  | no                   |
+    | SAME_STEP | from info["final_obs"]; if absent, the observation before the step    | no   | no                   |
+    | DISABLED  | are what step() returns; ended episodes are then reset by reset_mask  | no   | once in each step    |
+
+    Args:
+        env: the vector environment; the stream owns and closes it.
+        seeds: one int for each environment; as for VectorEnvStream.
+        worker_index: for messages.
+
+    Attributes:
+        num_envs, observation_space, action_space: N, and the spaces of a single environment.
+        columns: what a step writes.
+        has_gaps: whether some rows are no transitions.
+        gives_finals: whether final observations are written apart from the others.
+
+    Raises:
+        ValueError: if the number of environments differs, a space is not supported, or no autoreset mode is declared.
+    """
+
+    def __init__(self, env: VectorEnv, seeds: list[int], *, worker_index: int = 0):
+        check_vector(env, len(seeds))
+        self.num_envs = env.num_envs
+        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self._env, self._worker_index = env, worker_index
+        self._mode = autoreset_mode(env)
+        self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
+        self.gives_finals = not self.has_gaps
+        self._column = TensorColumn(self.observation_space)
+        self.columns = (
+            Column(OBS, self._column.shape, self._column.dtype, before_action=True),
+            Column(REWARDS),
+            Column(TERMINATEDS, (), "bool"),
+            Column(TRUNCATEDS, (), "bool"),
+        )
+        self.reseed(seeds)
+        self._clock = 0
+        self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whose next row is no transition
+        self._lacks_finals: Tensor | None = None  # SAME_STEP: whether a truncated episode has had none
+        self._has_told = False
+        self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
+
+    @property
+    def environments(self) -> list:
+        """The vector environment."""
+        return [self._env]
+
+    def watch(self, observer) -> None:
+        """Nothing: single episodes cannot be observed (tensor_environments.py refuses the hooks that would)."""
+
+    def reseed(self, seeds: list[int]) -> None:
+        """Sets the seeds of the next reset, one int per environment."""
+        self._seed = seed_argument(self._env, seeds)
+
+    def reset(self) -> Tensor:
+        """Starts an episode in every environment; the first observations, [N, *observation_shape], a new tensor.
+
+        Raises:
+            TypeError: if the environment hands over no tensors.
+        """
+        batch, _ = self._called("reset", lambda: self._env.reset(seed=self._seed))
+        self._seed = None
+        device = device_of(batch)
+        if device is None:
+            raise TypeError(
+                f"tensor_rollouts=True needs an environment that hands over torch tensors, but reset() of "
+                f"{env_name(self._env)} gave {type(batch).__name__}. Leave the setting out, or wrap the environment: "
+                'gymnasium.wrappers.vector.NumpyToTorch(env, device="cuda").'
+            )
+        dtype = getattr(torch, self._column.dtype)
+        observations = torch.empty(self.num_envs, *self._column.shape, dtype=dtype, device=device)
+        self._column.write(batch, observations)
+        self._resets_next = torch.zeros(self.num_envs, dtype=torch.bool, device=device) if self.has_gaps else None
+        self._lacks_finals = None
+        return observations
+
+    def step(self, actions: Tensor, row: TensorRow) -> None:
+        """One step of every environment.
+
+        Args:
+            actions: [N, ...] in the action space of the environment.
+            row: receives the results; nothing of it is kept.
+
+        Raises:
+            ValueError: if the results have other shapes.
+            Exception: whatever the environment raises, with a note that says where.
+        """
+        self._clock += 1
+        batch, *results, infos = self._called("step", lambda: self._env.step(actions))
+        self._check_shapes(results)
+        rewards, terminated, truncated = results
+        self._column.write(batch, row.observations)
+        row.rewards.copy_(rewards)
+        row.terminated.copy_(terminated)
+        row.truncated.copy_(truncated)
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._drop_resets(row)
+        elif self._mode is AutoresetMode.SAME_STEP:
+            self._write_finals(infos, row)
+        else:
+            self._reset_ended(row)
+
+    def tell_lost_finals(self) -> None:
+        """Logs once that truncated episodes have had no final observation, if so; waits for the device."""
+        if self._lacks_finals is not None and not self._has_told and bool(self._lacks_finals):
+            self._has_told = True
+            tell_lost_finals(env_name(self._env))
+
+    def close(self) -> None:
+        """Closes the environment. May be called twice."""
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+    def _drop_resets(self, row: TensorRow) -> None:
+        resets = self._resets_next
+        torch.logical_not(resets, out=row.valid)
+        row.rewards.masked_fill_(resets, 0)
+        row.terminated.logical_and_(row.valid)
+        row.truncated.logical_and_(row.valid)
+        self._resets_next = row.terminated | row.truncated
+
+    def _write_finals(self, infos: dict, row: TensorRow) -> None:
+        final = final_observations(infos)
+        if final is not None:
+            self._column.write(final, row.finals)
+            return
+        row.finals.copy_(row.before)
+        if not self._has_told:
+            lacking = (row.truncated & ~row.terminated).any()
+            self._lacks_finals = lacking if self._lacks_finals is None else self._lacks_finals | lacking
+
+    def _reset_ended(self, row: TensorRow) -> None:
+        ended = row.terminated | row.truncated
+        row.finals.copy_(row.observations)
+        if not bool(ended.any()):
+            return
+        batch, _ = self._called("reset", lambda: self._env.reset(options={"reset_mask": ended.clone()}))
+        fresh = torch.empty_like(row.observations)
+        self._column.write(batch, fresh)
+        merged = torch.where(_like(ended, fresh), fresh, row.observations)
+        if not self._mask_is_kept and not bool(ended.all()):
+            if not torch.equal(merged, fresh):
+                raise mask_is_ignored(self._env)
+            self._mask_is_kept = True
+        row.observations.copy_(merged)
+
+    def _check_shapes(self, results: Sequence) -> None:
+        for name, column in zip(("rewards", "terminated", "truncated"), results):
+            if tuple(getattr(column, "shape", ())) != (self.num_envs,):
+                raise ValueError(
+                    f"{env_name(self._env)}: step() must return {name} as a tensor of shape [{self.num_envs}], but "
+                    f"gave {list(column.shape) if hasattr(column, 'shape') else repr(column)[:80]}"
+                )
+
+    def _called(self, method: str, call):
+        try:
+            return call()
+        except Exception as error:
+            place = f"vector environment {env_name(self._env)} of rollout worker {self._worker_index}"
+            error.add_note(f"{place} raised in {method}() at its step {self._clock}")
+            raise
+
+
+def _like(mask: Tensor, rows: Tensor) -> Tensor:
+    """The mask [N], to be broadcast over rows [N, ...]."""
+    return mask.reshape(-1, *(1,) * (rows.dim() - 1))

@@ -1,0 +1,1 @@
+"""Episodes of perturbed weights, for evolution strategies."""

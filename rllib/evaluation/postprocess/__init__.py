@@ -1,0 +1,1 @@
+"""Columns computed from sampled fragments: advantages, n-step returns, sequences, hindsight."""

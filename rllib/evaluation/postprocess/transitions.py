@@ -1,0 +1,167 @@
+"""Rows for off-policy learning, made from a worker's fragments; a row needs no other row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.env.streams.base import EnvironmentStream
+from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.postprocess.td_errors import TDErrors
+from rllib.policy import Policy
+from rllib.sample_batch import Column, SampleBatch
+
+# Columns that a row of n steps has of its last step.
+OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """A postprocess that adds the next observations and discounts, and makes rows of n steps (see NStepRows).
+
+    Args:
+        shape, dtype: of one stored observation.
+        gamma: discount per step.
+        n_step: rewards that a row sums up, at most.
+        td_errors: computes the column td_errors, so that new rows have a priority before any learner has seen them.
+            None: without.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    gamma: float
+    n_step: int = 1
+    td_errors: TDErrors | None = None
+    every_final_observation = True
+    without_memory = (
+        "a replay keeps single rows, without the states that they were acted upon in (R2D2's has sequences)"
+    )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns new_obs and discounts, those of one step."""
+        return Column(sb.NEXT_OBS, self.shape, self.dtype), Column(sb.DISCOUNTS, (), "float32")
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Fills them; new_obs is the true final observation at an episode's end."""
+        following = fragment[sb.NEXT_OBS]
+        np.copyto(following, fragment.observations[1:])
+        for t, i, final in fragment.final_observations:
+            following[t, i] = final
+        np.multiply(~fragment[sb.TERMINATEDS], self.gamma, out=fragment[sb.DISCOUNTS], casting="unsafe")
+
+    def make_rows(self, stream: EnvironmentStream, rngs: Sequence[np.random.Generator]) -> "NStepRows":
+        """Makes rows from the fragments of one worker.
+
+        Args:
+            stream: its environments.
+            rngs: the random stream of each, for what is drawn of its rows.
+        """
+        return NStepRows(self)
+
+
+class NStepRows:
+    """Rows of n steps from the fragments of one worker: reward r_t + gamma r_{t+1} + ..., and what followed the last.
+
+    A row is complete after n steps or at the end of its episode, whichever comes first. Steps whose rows are not
+    complete at the end of a fragment, n - 1 of each environment at most, are kept for the next fragment.
+
+    Args:
+        settings: n, gamma and what computes TD errors.
+    """
+
+    def __init__(self, settings: Transitions):
+        self._settings = settings
+        # The last n - 1 steps, [<= n - 1, N, ...] by column, and which of them wait for their rows.
+        self._kept: dict[str, np.ndarray] = {}
+
+    def of(self, fragment: Fragment, policy: Policy, policy_version: int, has_gaps: bool) -> SampleBatch:
+        """The rows that this fragment completes.
+
+        Args:
+            fragment: after the postprocess.
+            policy: whose weights give the TD errors, if they are asked for.
+            policy_version: of these weights.
+            has_gaps: see Fragment.to_batch.
+
+        Returns:
+            for n = 1 the rows in the order of `Fragment.to_batch`; else environment by environment, each in the order
+            of its steps, which does not depend on how environments are shared out among workers.
+        """
+        if self._settings.n_step == 1:
+            batch = fragment.to_batch(policy_version, has_gaps)
+        else:
+            batch = SampleBatch(self._completed(fragment), policy_version=policy_version)
+        if self._settings.td_errors is not None:
+            batch[sb.TD_ERRORS] = self._settings.td_errors(batch, policy)
+        return batch
+
+    def _completed(self, fragment: Fragment) -> dict[str, np.ndarray]:
+        steps = {name: column[: fragment.num_steps] for name, column in fragment.columns.items()}
+        steps["waits"] = np.ones(steps[sb.REWARDS].shape, bool) if fragment.valid is None else fragment.valid.copy()
+        if self._kept:
+            steps = {name: np.concatenate([self._kept[name], column]) for name, column in steps.items()}
+        n_step, waits, ends = self._settings.n_step, steps["waits"], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
+        rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, self._settings.gamma, n_step, waits)
+        # Of the last n - 1 steps, the windows that reach the end of the fragment, and not that of an episode.
+        is_open = waits[1 - n_step :] & (last[1 - n_step :] == len(last) - 1) & ~(ends[0] | ends[1])[-1]
+        is_complete = waits.copy()
+        is_complete[1 - n_step :] &= ~is_open
+        waits[1 - n_step :] = is_open
+        self._kept = {name: column[1 - n_step :].copy() for name, column in steps.items()}
+        env, t = np.nonzero(is_complete.T)
+        ends_at = last[t, env]
+        rows = {name: steps[name][ends_at if name in OF_THE_END else t, env] for name in fragment.columns}
+        rows[sb.REWARDS], rows[sb.DISCOUNTS] = (column[t, env].astype(np.float32) for column in (rewards, discounts))
+        return rows
+
+
+def n_step_returns(
+    rewards: np.ndarray,
+    terminateds: np.ndarray,
+    truncateds: np.ndarray,
+    gamma: float,
+    n_step: int,
+    valid: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R_t = r_t + gamma r_{t+1} + ... over k <= n steps: to n, the episode's end, or the end of the fragment.
+
+    Every step starts one window, so an episode's last n - 1 steps have shorter ones. A truncated window is
+    bootstrapped from the final observation like any other, with gamma^k.
+
+    Args:
+        rewards: [T, N] received after action t.
+        terminateds, truncateds: [T, N] bool; no window goes on behind either.
+        gamma: discount per step.
+        n_step: n, at least 1.
+        valid: [T, N] bool, False for rows that are no transitions: no window enters them. None when all are.
+
+    Returns:
+        returns: [T, N] float64.
+        discounts: [T, N] float64, gamma^k, and 0 where the window ends in termination: the factor of the bootstrap.
+        last: [T, N] int64, the step each window ends with: the bootstrap is from what followed it.
+
+    Raises:
+        ValueError: if the shapes differ, or n_step is below 1.
+    """
+    if n_step < 1:
+        raise ValueError(f"n_step={n_step} must be at least 1")
+    if not rewards.shape == terminateds.shape == truncateds.shape:
+        shapes = rewards.shape, terminateds.shape, truncateds.shape
+        raise ValueError(f"rewards and flags must have the same shape [T, N], but got {shapes}")
+    num_steps = len(rewards)
+    goes_on = ~(terminateds | truncateds)[:-1]  # [T - 1]: from step t to t + 1
+    if valid is not None:
+        goes_on &= valid[1:]
+    returns = rewards.astype(np.float64)
+    lengths = np.ones(rewards.shape, np.int64)
+    open_ = np.ones(rewards.shape, bool)
+    for k in range(1, min(n_step, num_steps)):
+        open_ = open_[: num_steps - k] & goes_on[k - 1 :]
+        returns[: num_steps - k] += gamma**k * rewards[k:] * open_
+        lengths[: num_steps - k] += open_
+    last = np.arange(num_steps)[:, None] + lengths - 1
+    discounts = gamma ** np.arange(n_step + 1.0)
+    discounts = discounts[lengths] * ~terminateds[last, np.arange(terminateds.shape[1])]
+    return returns, discounts, last

@@ -1,0 +1,1 @@
+"""Rollouts that stay on the device of environments made of torch tensors."""

@@ -1,0 +1,1 @@
+"""Exploration: explorers, noise on parameters, intrinsic rewards."""

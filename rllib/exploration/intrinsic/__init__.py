@@ -1,0 +1,1 @@
+"""Intrinsic rewards: RND and Curiosity, their networks, losses and rewards."""

@@ -1,0 +1,1 @@
+"""Several learners, an actor each, that compute one update together."""

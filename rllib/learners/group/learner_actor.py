@@ -1,0 +1,212 @@
+"""One of the learners of a group (learner_group.py), in a separate process."""
+
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rllib import spans
+from rllib.learners.learner import Learner
+from rllib.learners.updates.collective import SharedBlock, SharedSums, Unfinished
+from rllib.learners.updates.in_numpy import NumpyBackend
+from rllib.learners.updates.objective import ModuleVector
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.metrics import gpu_usage
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy
+from runtime.host.machine import node_ip_address
+
+
+class Recipe(NamedTuple):
+    """What the learners are made of.
+
+    Attributes:
+        make: called with keyword arguments `policy`, `targets` and `rng`.
+        spec: of the policy.
+        targets: module, tau and every of each target copy.
+    """
+
+    make: Callable[..., Learner]
+    spec: PolicySpec
+    targets: list[tuple]
+
+
+class Outcome(NamedTuple):
+    """What became of a request in one learner.
+
+    Attributes:
+        num_done: steps of the update that it has made, counted over all objectives.
+        unfinished: why it has stopped, where another learner did not come; empty: it has done all.
+        found: what its backend returned, if it was asked for that.
+        weights: the flat vector after the update, likewise.
+        failure: what its backend raised.
+        busy_s: duration of the call (seconds).
+        gpus: what `gpu_usage` says there, at most a second old.
+    """
+
+    num_done: float
+    unfinished: str = ""
+    found: Any = None
+    weights: np.ndarray | None = None
+    failure: Exception | None = None
+    busy_s: float = 0.0
+    gpus: Mapping[str, float] = {}
+
+
+class LearnerActor:
+    """One of the learners, in a separate process. All its weights come from the driver.
+
+    Args:
+        recipe: what it is made of.
+        rank: its number among the learners.
+        threads: of torch.
+        spans_directory: where it records what it does when (spans.py); None: it does not.
+    """
+
+    def __init__(self, recipe: Recipe, rank: int, threads: int, spans_directory: str | None = None):
+        spans.start(spans_directory, f"learner {rank}", serves=True)
+        targets = [TargetCopy(*arguments) for arguments in recipe.targets]
+        self._learner = recipe.make(policy=Policy(recipe.spec), targets=targets, rng=np.random.default_rng(0))
+        self._backend, self._rank = self._learner.backend, rank
+        if not isinstance(self._backend, NumpyBackend):
+            self._backend.use_threads(threads)
+        self._mirrored = mirrored(self._learner.vector, targets)
+        self._store: Any = None
+        self._gpus, self._gpus_read_at = {}, -math.inf
+
+    def process_id(self) -> int:
+        """Number of the process."""
+        return os.getpid()
+
+    def whereabouts(self) -> tuple[int, str]:
+        """Number of the process, and address of its machine."""
+        return os.getpid(), node_ip_address()
+
+    # ------------------------------------------------------------------ joining the others
+
+    def share_memory(self, place: tuple, timeout_s: float, patient: bool) -> bool:
+        """Sums through this SharedBlock from now on; whether it can be reached from here."""
+        self._leave()
+        block = SharedBlock.find(*place)
+        if block is None:
+            return False
+        self._backend.collective = SharedSums(block, self._rank, timeout_s, patient)
+        return True
+
+    def open_store(self, timeout_s: float) -> tuple[str, int]:
+        """Lets the others find this process: host and port of a store of torch.distributed."""
+        from rllib.learners.group.torch_collective import open_store
+
+        self._leave()
+        host = node_ip_address()
+        self._store = open_store(host, timeout_s)
+        return host, self._store.port
+
+    def join(self, kind: str, address: tuple[str, int], size: int, timeout_s: float) -> str:
+        """Sums by torch.distributed from now on; returns when all have joined, or why they have not."""
+        from rllib.learners.group.torch_collective import TorchSums
+
+        if self._store is None:
+            self._leave()
+        store, self._store = self._store, None
+        try:
+            self._backend.collective = TorchSums(kind, address, self._rank, size, timeout_s, store, node_ip_address())
+        except Unfinished as error:
+            return str(error) or repr(error.__cause__)
+        return ""
+
+    def _leave(self) -> None:
+        if self._backend.collective is not None:
+            self._backend.collective.close()
+        self._backend.collective = self._store = None
+
+    # ------------------------------------------------------------------ updates
+
+    def train(
+        self, changed: Mapping[int, np.ndarray], batch: tuple, options: Mapping, resumes: bool, reporter: int
+    ) -> Outcome:
+        """One update, or the rest of one.
+
+        Args:
+            changed: arrays that the driver has changed: place in `mirrored` -> array.
+            batch: columns, encoded observations and permutations.
+            options: further arguments of the backend's `train`.
+            resumes: go on with the update that was interrupted.
+            reporter: number of the learner that returns the results.
+        """
+        with spans.call("update"):
+            self._take(changed)
+            return self._outcome(
+                lambda: self._backend.train(*batch, **options, resumes=resumes), self._rank == reporter
+            )
+
+    def compute_gradient(self, changed: Mapping[int, np.ndarray], arguments: tuple, reporter: int) -> Outcome:
+        """Finds gradient and statistics of the whole batch."""
+        self._take(changed)
+        return self._outcome(lambda: self._backend.compute_gradient(*arguments), self._rank == reporter)
+
+    def apply_gradient(self, changed: Mapping[int, np.ndarray], gradient: np.ndarray, lr: float) -> Outcome:
+        """Finds the gradient's length, after a step against it."""
+        self._take(changed)
+        return self._outcome(lambda: self._backend.apply_gradient(gradient, lr), True)
+
+    def _outcome(self, work: Callable, reports: bool) -> Outcome:
+        began = time.monotonic()
+        outcome = self._outcome_of(work, reports)
+        now = time.monotonic()
+        if now - self._gpus_read_at >= 1.0:
+            self._gpus, self._gpus_read_at = gpu_usage(), now
+        return outcome._replace(busy_s=now - began, gpus=self._gpus)
+
+    def _outcome_of(self, work: Callable, reports: bool) -> Outcome:
+        try:
+            found = work()
+        except Unfinished as error:
+            # The others need not wait for this one.
+            self._leave()
+            return Outcome(self._backend.num_done, str(error))
+        except Exception as failure:
+            self._leave()
+            failure.add_note(f"in learner {self._rank}:\n{traceback.format_exc()}")
+            return Outcome(self._backend.num_done, failure=failure)
+        if not reports:
+            return Outcome(self._backend.num_done)
+        return Outcome(self._backend.num_done, found=found, weights=self._learner.vector.flat)
+
+    def _take(self, changed: Mapping[int, np.ndarray]) -> None:
+        for place, array in changed.items():
+            np.copyto(self._mirrored[place], array)
+
+    # ------------------------------------------------------------------ state
+
+    def get_states(self) -> list[dict[str, np.ndarray]]:
+        """Of the optimizers."""
+        return self._backend.states
+
+    def set_states(self, states: Sequence[Mapping[str, np.ndarray]]) -> None:
+        """Takes them over."""
+        self._backend.load_states(states)
+
+    def get_progress(self) -> tuple:
+        """All that another learner needs to stand where this one stands, in the middle of an update or not."""
+        progress = self._backend.get_progress()
+        return dict(enumerate(self._mirrored)), self._backend.states, progress
+
+    def set_progress(self, given: tuple) -> None:
+        """Takes over what `get_progress` of another learner gave."""
+        arrays, states, progress = given
+        self._take(arrays)
+        self._backend.load_states(states)
+        self._backend.set_progress(progress)
+
+
+def mirrored(vector: ModuleVector, targets: Iterable[TargetCopy]) -> list[np.ndarray]:
+    """The arrays that the driver's learner has and those of the group must have, too: weights, target copies, noise."""
+    targets = list(targets)
+    policies = [vector.policy, *(target.policy for target in targets if target.policy is not None)]
+    noises = [policy.layer_noise for policy in policies if policy.is_noisy]
+    return [vector.flat, *(target.weights for target in targets), *noises]

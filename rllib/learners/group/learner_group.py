@@ -1,0 +1,436 @@
+"""Several learners that equal one: K processes compute parts of each gradient, sum them up, and all make the same step.
+
+The driver's Learner draws the permutations and checks the batch as ever. A LearnerGroup stands in the place of its
+backend: each process has its own learner (learner_actor.py), gets the same batch, and takes its part of each
+minibatch. Their sums are made by learners/updates/collective.py.
+
+One that dies is replaced in the middle of an update: all learners have the same weights and the same optimizer, so the
+new one takes over those of another, and they go on with the step that was interrupted.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import runtime
+from rllib.errors import LearnersLostError
+from rllib.evaluation.worker_set import ensure_runtime
+from rllib.learners.group.learner_actor import LearnerActor, Outcome, Recipe, mirrored
+from rllib.learners.learner import Learner
+from rllib.learners.updates.collective import SharedBlock, SharedSums
+from rllib.learners.updates.objective import ModuleVector
+from rllib.learners.updates.target_copy import TargetCopy
+from runtime.host.machine import cpu_count
+from runtime.util.fleet import FaultTolerance, Fleet
+
+logger = logging.getLogger(__name__)
+
+COLLECTIVES = ("auto", "shared_memory", "gloo", "nccl")
+# Statistics and row statistics have room beside the gradient in a slot of shared memory; more takes further rounds.
+ROOM = 4096
+# To bring all processes into one state and to join them; each loss of a process meanwhile costs one.
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """How many learners there are, and what they have.
+
+    Args:
+        num_learners: number of processes.
+        options: resources of each, as for `runtime.remote`.
+        tolerance: what happens when one dies.
+        threads: of torch in each.
+        collective: how gradients are summed; "auto": by nccl where each learner has its own GPU, through shared
+            memory where all are on this machine's CPUs, else by gloo.
+        spans_directory: where they record what they do when (spans.py); None: they do not.
+    """
+
+    num_learners: int
+    options: Mapping[str, Any]
+    tolerance: FaultTolerance
+    threads: int = 1
+    collective: str = "auto"
+    spans_directory: str | None = None
+
+
+def _warn_of_few_cores(num_learners: int) -> None:
+    machines = runtime.nodes()
+    # What a session on one machine calls its CPUs is up to the user; those of a cluster's machines are the cluster's.
+    cores = cpu_count() if len(machines) == 1 else int(runtime.cluster_resources().get("CPU", 0))
+    if num_learners > cores:
+        logger.warning(
+            "num_learners=%d learners share %d cores and take turns, which is slower than a core for each. Use "
+            ".learners(num_learners=%d).",
+            num_learners,
+            cores,
+            max(1, cores),
+        )
+
+
+class LearnerGroup:
+    """The processes, in the form of a backend of the driver's Learner (updates/in_numpy.py: NumpyBackend).
+
+    Args:
+        vector: the driver's; its weights change after each update.
+        targets: the driver's target copies.
+        make: as for Recipe.
+        settings: of the group.
+
+    Attributes:
+        fleet: the processes.
+
+    Raises:
+        UnschedulableError: if the machine, or the cluster, lacks the resources of a learner.
+        ValueError: if the learners cannot sum: in one process, or by shared memory on several machines.
+        LearnersLostError: if they cannot reach one another.
+    """
+
+    def __init__(
+        self,
+        vector: ModuleVector,
+        targets: Sequence[TargetCopy],
+        make: Callable[..., Learner],
+        settings: GroupSettings,
+    ):
+        self._vector, self._settings = vector, settings
+        self._host = mirrored(vector, targets)
+        # What the processes have, as far as this one knows.
+        self._known: list[np.ndarray | None] = [None] * len(self._host)
+        self._block: SharedBlock | None = None
+        self._is_joined = False
+        # Since the last `usage`: seconds of all processes together, and when that was.
+        self._busy_s, self._busy_since = 0.0, time.monotonic()
+        self._gpus: dict[str, float] = {}
+        ensure_runtime()
+        _warn_of_few_cores(settings.num_learners)
+        of_targets = [(target.module, target.tau, target.every) for target in targets]
+        self._recipe = runtime.put(Recipe(make, vector.policy.spec, of_targets))
+        # What a learner's code raises is no fault of its process: the others would raise it, too.
+        restart = None if settings.tolerance.restart else settings.tolerance.restart
+        self._tolerance = replace(settings.tolerance, ignore=False, delay_s=0.0, restart=restart)
+        # A sum ends before the process that it waits for is given up, so that only that one is.
+        self._timeout_s = self._tolerance.silence_s * max(self._tolerance.patience - 1, 0.5)
+        self.fleet = self._start()
+        try:
+            self._mend()
+        except BaseException:
+            self.fleet.stop()
+            raise
+
+    def _start(self) -> Fleet:
+        """New processes, all in the state of the beginning."""
+        settings, recipe = self._settings, self._recipe
+        self._whereabouts: dict[int, str] = {}  # of those that have begun to join
+        actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
+        fleet = Fleet(
+            lambda index, _: actor.options(label=f"learner {index}").remote(
+                recipe, index, settings.threads, settings.spans_directory
+            ),
+            range(settings.num_learners),
+            kind="learner",
+            tolerance=self._tolerance,
+            hint="an update may take long; else a process was stopped, or a GPU hangs",
+            ready=lambda handle: handle.process_id.remote(),
+            about=lambda index: self._whereabouts.get(index, ""),
+            on_lost=lambda index, member: self._lose(index),
+            logger=logger,
+        )
+        # The processes that have the state of the training, and whether they have come equally far.
+        self._informed, self._are_alike = set(fleet.members.values()), True
+        return fleet
+
+    def stop(self) -> None:
+        """Ends the processes."""
+        self._break_off()
+        self.fleet.stop()
+
+    # ------------------------------------------------------------------ as a backend
+
+    @property
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """Copies of the arrays of each objective's optimizer."""
+        self._mend()
+        return self._get_states()
+
+    @property
+    def template(self) -> list[dict[str, np.ndarray]]:
+        """Arrays of the names and shapes of `states`, also of a group that has lost them."""
+        return self._get_states()
+
+    def _get_states(self) -> list[dict[str, np.ndarray]]:
+        while self.fleet.members:
+            first = min(self.fleet.members)
+            answers = self._ask("get_states", indices=[first])
+            if answers:
+                return answers[first]
+        self._restart()
+        return self._get_states()
+
+    def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
+        """Copies arrays of the same names and shapes over the optimizers'; a group that has lost its own has these."""
+        if len(self.fleet.members) < self._settings.num_learners:
+            self._restart()
+        states = runtime.put(list(states))
+        self._forget()
+        while len(self._ask("set_states", states)) < self._settings.num_learners:
+            pass
+        self._informed, self._are_alike = set(self.fleet.members.values()), True
+        self._mend()
+
+    def _restart(self) -> None:
+        """Starts all processes anew, where some were lost that may not be replaced."""
+        self.stop()
+        self._forget()
+        self.fleet = self._start()
+        self._informed.clear()
+
+    def usage(self) -> dict[str, float]:
+        """learner_util_percent, the share (0 to 1) of their time since the last call in which the processes were in
+        updates, and what `gpu_usage` says of their GPUs.
+        """
+        busy_s, since, now = self._busy_s, self._busy_since, time.monotonic()
+        self._busy_s, self._busy_since = 0.0, now
+        share = min(1.0, busy_s / max(now - since, 1e-9) / self._settings.num_learners)
+        return {"learner_util_percent": share, **self._gpus}
+
+    def stage(self, arrays: Iterable[np.ndarray]) -> None:
+        """Nothing: arrays are sent with `train`."""
+
+    def train(
+        self,
+        columns: Mapping,
+        inputs: np.ndarray,
+        orders: Sequence,
+        minibatch_size: int,
+        microbatch_size: int,
+        lrs: Sequence[float],
+        settings: Sequence[Mapping | None],
+        meanwhile: Callable[[], None] | None = None,
+        stop_above: tuple[int, float] | None = None,
+        refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
+    ) -> list[tuple[np.ndarray, list[tuple]]]:
+        """Walks over the batch once for each order; as NumpyBackend.train. `meanwhile` is called while they compute."""
+        options = {
+            "minibatch_size": minibatch_size,
+            "microbatch_size": microbatch_size,
+            "lrs": lrs,
+            "settings": settings,
+            "stop_above": stop_above,
+        }
+        if refresh is None:
+            return self._update((columns, inputs, orders), options, meanwhile)
+        # The driver computes new columns after each epoch, with which the processes go on.
+        found = self._update((columns, inputs, orders[:1]), options, None)
+        for count in range(2, len(orders) + 1):
+            if stop_above is not None and found[0][0][-1][stop_above[0]] > stop_above[1]:
+                break
+            columns = {**columns, **refresh()}
+            found = self._update((columns, inputs, orders[:count]), options, None, resumes=True)
+        if meanwhile is not None:
+            meanwhile()
+        return found
+
+    def compute_gradient(
+        self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The gradient of the whole batch; as NumpyBackend.compute_gradient."""
+        arguments = runtime.put((columns, inputs, microbatch_size, settings))
+        for _ in range(self._tolerance.max_consecutive_failures + 1):
+            self._mend()
+            reporter = min(self.fleet.members)
+            answers = self._outcomes("compute_gradient", self._changed(), arguments, reporter)
+            reasons = [outcome.unfinished for outcome in answers.values() if outcome.unfinished]
+            if reporter in answers and not reasons:
+                return answers[reporter].found
+            self._break_off()
+        raise self._lost(f"it was begun several times: {reasons}")
+
+    def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
+        """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
+        self._mend()
+        answers = self._outcomes("apply_gradient", self._changed(), runtime.put(gradient), lr)
+        if not answers:
+            self._mend()  # raises
+        outcome = answers[min(answers)]
+        self._take_over(outcome.weights)
+        return outcome.found
+
+    # ------------------------------------------------------------------ one update
+
+    def _update(
+        self, batch: tuple, options: Mapping, meanwhile: Callable[[], None] | None, resumes: bool = False
+    ) -> list[tuple[np.ndarray, list[tuple]]]:
+        self._mend()
+        shared, changed = runtime.put(batch), self._changed()
+        most, num_fruitless = -1.0, 0
+        while True:
+            reporter = min(self.fleet.members)
+            answers = self._outcomes("train", changed, shared, options, resumes, reporter, meanwhile=meanwhile)
+            reasons = [outcome.unfinished for outcome in answers.values() if outcome.unfinished]
+            if reporter in answers and not reasons:
+                self._take_over(answers[reporter].weights)
+                return answers[reporter].found
+            # They go on from the step of those that have come farthest.
+            farthest = max((outcome.num_done for outcome in answers.values()), default=0)
+            num_fruitless = 0 if farthest > most else num_fruitless + 1
+            if num_fruitless > self._tolerance.max_consecutive_failures:
+                raise self._lost(f"the same step was begun {num_fruitless} times: {reasons}")
+            most = farthest
+            self._informed &= {self.fleet.members[i] for i, each in answers.items() if each.num_done == most}
+            self._break_off()
+            self._mend()
+            changed, resumes, meanwhile = {}, True, None
+
+    def _changed(self) -> dict[int, np.ndarray]:
+        """What the driver has changed since the processes and it had the same."""
+        changed = {}
+        for place, (own, known) in enumerate(zip(self._host, self._known)):
+            if known is None or not np.array_equal(own, known):
+                changed[place] = self._known[place] = own.copy()
+        return changed
+
+    def _take_over(self, weights: np.ndarray) -> None:
+        np.copyto(self._vector.flat, weights)
+        self._known[0] = weights
+
+    # ------------------------------------------------------------------ processes that come and go
+
+    def _ask(
+        self,
+        method: str,
+        *arguments,
+        indices: Iterable[int] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> dict[int, Any]:
+        """Calls a method of each process, or of those with these indices: index -> answer of those that live."""
+        asked = {index: self.fleet.members[index] for index in (self.fleet.members if indices is None else indices)}
+        answers: dict[int, Any] = {}
+        began = time.monotonic()
+        try:
+            for member in asked.values():
+                member.send(getattr(member.handle, method).remote(*arguments))
+            if meanwhile is not None:
+                meanwhile()
+            while any(self.fleet.members.get(i) is member and i not in answers for i, member in asked.items()):
+                for answer in self.fleet.take(self._tolerance.silence_s):
+                    answers[answer.index] = answer.value
+                if time.monotonic() - began > self._timeout_s:
+                    self._break_off()  # those that can answer, do, and are asked again
+        except BaseException:
+            # Where the processes are now, nobody knows: they wait for one that has failed, or have been interrupted.
+            self._break_off()
+            self._forget()
+            raise
+        return answers
+
+    def _outcomes(self, method: str, *arguments, meanwhile: Callable[[], None] | None = None) -> dict[int, Outcome]:
+        """The same for work whose failure is everybody's: it is raised here."""
+        outcomes = self._ask(method, *arguments, meanwhile=meanwhile)
+        self._busy_s += sum(outcome.busy_s for outcome in outcomes.values())
+        # Learners that share a GPU say the same of it; of equal numbers on several machines the fullest counts.
+        gpus = [item for outcome in outcomes.values() for item in outcome.gpus.items()]
+        self._gpus |= {name: max(value for other, value in gpus if other == name) for name, _ in gpus}
+        failures = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
+        if failures:
+            self._break_off()
+            self._forget()
+            raise failures[0]
+        return outcomes
+
+    def _lose(self, index: int) -> None:
+        self._whereabouts.pop(index, None)
+        self._break_off()
+
+    def _break_off(self) -> None:
+        """Ends the sums under way; the processes have to join anew."""
+        self._is_joined = False
+        if self._block is not None:
+            self._block.interrupt()
+
+    def _forget(self) -> None:
+        """Drops what is under way and what is known of the processes: they get the driver's weights, and one state."""
+        self.fleet.forget()
+        self._known = [None] * len(self._host)
+        self._are_alike = False
+
+    def _mend(self) -> None:
+        """Gives all processes one state, and joins them.
+
+        Raises:
+            LearnersLostError: if no process is left that has the state, some may not be replaced, or they cannot join.
+        """
+        reason = ""
+        for _ in range(ATTEMPTS):
+            members = self.fleet.members
+            self._informed &= set(members.values())
+            informed = [index for index, member in members.items() if member in self._informed]
+            if len(members) < self._settings.num_learners:
+                raise self._lost("some have ended that may not be replaced")
+            if not informed:
+                raise self._lost(f"all {len(members)} have ended")
+            others = [index for index in members if index not in informed[: None if self._are_alike else 1]]
+            if others:
+                self._inform(informed[0], others)
+            elif not self._is_joined and len(members) > 1:
+                reason = self._join()
+            else:
+                return
+        raise self._lost(f"they cannot join: {reason}")
+
+    def _lost(self, why: str) -> LearnersLostError:
+        return LearnersLostError(
+            f"the learners cannot go on: {why}. The memory of their optimizers is gone. Go on from the last "
+            "checkpoint: algo.restore(path) starts them anew."
+        )
+
+    def _inform(self, source: int, others: Sequence[int]) -> None:
+        """Gives these processes the state of one, if all live so long."""
+        for progress in self._ask("get_progress", indices=[source]).values():
+            asked = {index: self.fleet.members[index] for index in (source, *others)}
+            answers = self._ask("set_progress", runtime.put(progress), indices=others)
+            same = self._informed if self._are_alike else {asked[source]}
+            self._informed, self._are_alike = same | {asked[index] for index in answers}, True
+
+    def _join(self) -> str:
+        """Lets all processes sum with one another, if all live so long; else says why they cannot."""
+        self._is_joined = True  # until one is lost
+        kind, num_gpus = self._settings.collective, self._settings.options.get("num_gpus") or 0
+        places = self._ask("whereabouts")
+        self._whereabouts |= {index: f"process {pid} on {address}" for index, (pid, address) in places.items()}
+        if os.getpid() in [pid for pid, _ in places.values()]:
+            raise ValueError(
+                f"num_learners={self._settings.num_learners} need a process each, but the engine \"local\" runs all of "
+                "them in this one. Use .learners(num_learners=1), or another engine."
+            )
+        if kind in ("auto", "shared_memory") and not num_gpus:
+            if self._share_memory():
+                return ""
+            if kind == "shared_memory":
+                raise ValueError(
+                    'learner_collective="shared_memory" needs all learners on this machine, with x86-64 processors. '
+                    'Use .learners(learner_collective="gloo") or "auto".'
+                )
+        if kind == "auto":
+            kind = "nccl" if num_gpus >= 1 else "gloo"
+        timeout_s, size, reasons = self._timeout_s, self._settings.num_learners, []
+        for address in self._ask("open_store", timeout_s, indices=[min(self.fleet.members)]).values():
+            reasons = [reason for reason in self._ask("join", kind, address, size, timeout_s).values() if reason]
+            self._is_joined = self._is_joined and not reasons
+        return "; ".join(reasons) or "one has ended meanwhile"
+
+    def _share_memory(self) -> bool:
+        """Whether all that live can reach one block of memory."""
+        if not SharedSums.is_available():
+            return False
+        patient = cpu_count() >= self._settings.num_learners
+        self._block = SharedBlock(self._settings.num_learners, len(self._vector.flat) + ROOM)
+        try:
+            return all(self._ask("share_memory", self._block.place, self._timeout_s, patient).values())
+        finally:
+            self._block.close()

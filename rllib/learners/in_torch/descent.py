@@ -1,0 +1,267 @@
+"""One objective of an update in torch: its loss's gradient, clipping, and the optimizer's step."""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rllib.learners.in_torch.epoch import Epoch
+from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
+from rllib.learners.updates.collective import Collective
+from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
+from rllib.learners.updates.objective import ModuleVector, Objective
+from rllib.learners.updates.optimizers import TINY, TINY_EVERY, OptimizerSettings
+from rllib.models.dense.in_torch import backward
+from rllib.sample_batch import OBS, PER_SEQUENCE
+
+# Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
+_ADAMS = {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "step": "adam.step"}
+MEMORY = {
+    "adam": _ADAMS,
+    "adamw": _ADAMS,
+    "radam": {"exp_avg": "radam.m", "exp_avg_sq": "radam.v", "step": "radam.step"},
+    "rmsprop": {"square_avg": "rmsprop.v", "momentum_buffer": "rmsprop.momentum"},
+    "sgd": {},
+}
+
+
+class Descent:
+    """An objective at work: the gradient of its loss by the modules that it moves, clipped and stepped against.
+
+    Attributes:
+        gradients: flat tensors, one for each module that it moves.
+        memory: the optimizer's tensors, under the names of the numpy optimizers.
+        steps: the loss's statistics and the gradient's norm for each step since `begin`.
+        row_statistics: the loss's row statistics, a tuple for each microbatch; the epoch empties it.
+        identity_error: of the first rows since `begin`, on a GPU, where it is checked at the end.
+        recorded: takes the steps that may be recorded; None where none are.
+    """
+
+    def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
+        moved = [modules[name] for name in objective.moves]
+        # A loss that calls the policy's module in its own functions gets this one.
+        bind = getattr(objective.loss, "bind", None)
+        self._loss = objective.loss if bind is None else bind(moved[0])
+        self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
+        self._distribution = vector.policy.distribution
+        self._row_stats, self._takes_across = objective.row_stats, getattr(self._loss, "takes_across", False)
+        # What the policy's network is called with.
+        self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
+        self._clip = objective.grad_clip, objective.grad_clip_by
+        self._moves, self._moved, self._over_modules = objective.moves, moved, objective.is_over_modules
+        flats = [module.flat for module in moved]
+        self.gradients = [flat.grad for flat in flats]
+        self._gradient_parts = [parameter.grad for module in moved for parameter in module.parameters()]
+        self._optimizer = _make_optimizer(objective.optimizer, flats)
+        names = MEMORY[objective.optimizer.name].items()
+        prefixes = [f"{name}." if len(moved) > 1 else "" for name in objective.moves]
+        self.memory = {
+            prefix + ours: self._optimizer.state[flat][theirs]
+            for prefix, flat in zip(prefixes, flats)
+            for theirs, ours in names
+            if theirs in self._optimizer.state[flat]
+        }
+        # Adam's, which must not become denormal; GPUs do not mind.
+        states = [] if on_gpu else [self._optimizer.state[flat] for flat in flats]
+        self._moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
+        self._num_steps = 0  # what Adam counts in a tensor, whose number a device would be waited for
+        self.steps, self.row_statistics, self.identity_error = [], [], None
+        # Losses that are given outputs say at the first check whether there is an identity.
+        self._has_identity = not self._over_modules
+        self.recorded: RecordedSteps | None = None
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self.memory.items()}
+        # torch counts in floats.
+        return {name: array.astype(np.int64) if name.endswith(".step") else array for name, array in arrays.items()}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        for name, tensor in self.memory.items():
+            tensor.copy_(torch.from_numpy(np.array(state[name])))
+            if name.endswith(".step"):
+                self._num_steps = int(state[name])
+
+    def begin(self, lr: float, resumes: bool = False) -> None:
+        """Before an update, or the rest of one."""
+        for group in self._optimizer.param_groups:
+            if self.recorded is None:
+                group["lr"] = lr
+            else:
+                group["lr"].fill_(lr)  # a recording reads it where it lies
+        if not resumes:
+            self.steps, self.row_statistics, self.identity_error = [], [], None
+
+    def record_steps(self, graphs: CudaGraphs) -> RecordedSteps | None:
+        """Lets steps be recorded; only Adam keeps all that changes, its learning rate too, in tensors."""
+        if not isinstance(self._optimizer, torch.optim.Adam):
+            return None
+        for group in self._optimizer.param_groups:
+            group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=self.gradients[0].device)
+            group["capturable"] = True  # else its step raises while it is recorded
+        self.recorded = RecordedSteps(graphs)
+        return self.recorded
+
+    def is_recorded(self, rows: slice, microbatch_size: int, collective: Collective | None) -> bool:
+        """Whether the step of these rows may come from a recording: in one piece, by this learner alone, unchecked.
+
+        The lengths of sequences decide what a step does, and may differ in a minibatch of the same shapes.
+        """
+        is_alone = self.recorded is not None and self.recorded.is_on and collective is None and len(self._reads) == 1
+        return is_alone and microbatch_size >= rows.stop - rows.start and not self._is_to_check(rows)
+
+    def _is_to_check(self, rows: slice) -> bool:
+        return self._has_identity and not self.steps and rows.start == 0
+
+    def take_recorded_step(self, epoch: Epoch, rows: slice, settings: Mapping) -> None:
+        """`compute` and `step` in one."""
+
+        numbers = {name: value for name, value in settings.items() if isinstance(value, float) and math.isfinite(value)}
+        others = {name: value for name, value in settings.items() if name not in numbers}
+
+        def step(minibatch: Mapping[str, Tensor], numbers: Mapping) -> Sequence[Tensor]:
+            statistics, *of_rows = self._descend(minibatch, {**others, **numbers})
+            norm = self._norm()
+            self.step(norm)
+            return [torch.cat((statistics, norm[None])), *(column for part in of_rows for column in part)]
+
+        newest, *of_rows = self.recorded.take(tuple(others.items()), epoch[rows], numbers, step)
+        self.steps.append(newest)
+        self.row_statistics += [tuple(of_rows)] if of_rows else []
+
+    def compute(
+        self, epoch: Epoch, rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
+    ) -> None:
+        """Leaves the gradient of the rows in `gradients`, and their statistics with the gradient's norm in `steps`.
+
+        Arguments as for the method of this name in updates/in_numpy.py.
+        """
+        own, whole = (rows, 1.0) if collective is None else epoch.cuts.part_of(rows, collective.rank, collective.size)
+        parts, num_before = epoch.cuts.parts(own.start, own.stop, microbatch_size), len(self.row_statistics)
+        if collective is not None and self._takes_across and microbatch_size >= rows.stop - rows.start:
+            settings = {**settings, "across": functools.partial(_mean_across, collective, whole)}
+        gradients = self.gradients
+        statistics = self._compute_part(epoch, parts[0], settings)
+        if len(parts) > 1:
+            # Means over parts of different sizes become the mean over all of the rows.
+            share = epoch.cuts.share(parts[0], own)
+            totals, statistics = [gradient * share for gradient in gradients], statistics * share
+            for part in parts[1:]:
+                share = epoch.cuts.share(part, own)
+                statistics += share * self._compute_part(epoch, part, settings)
+                for total, gradient in zip(totals, gradients):
+                    total += gradient * share
+            torch._foreach_copy_(gradients, totals)
+        if collective is not None:
+            torch._foreach_mul_(gradients, whole)
+            statistics = statistics * whole
+            found = self.row_statistics[num_before:]
+            del self.row_statistics[num_before:]
+            of_rows = statistics.new_zeros(len(self._row_stats), rows.stop - rows.start)
+            if whole:
+                for column, its_parts in zip(of_rows, zip(*found)):
+                    column[own.start - rows.start : own.stop - rows.start] = torch.cat(its_parts)
+            collective.sum([*gradients, statistics, of_rows] if found else [*gradients, statistics])
+            self.row_statistics += [tuple(of_rows)] if found else []
+        norm = self._norm()
+        if not self._on_gpu and not torch.isfinite(norm):
+            columns = {name: column.numpy() for name, column in epoch[rows].items()}
+            raise_not_finite(self._vector, self.whole_gradient(), columns)
+        self.steps.append(torch.cat((statistics, norm[None])))
+
+    def _norm(self) -> Tensor:
+        gradients = self.gradients
+        return torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
+
+    def _compute_part(self, epoch: Epoch, rows: slice, settings: Mapping) -> Tensor:
+        statistics, *of_rows = self._descend(epoch[rows], settings, self._is_to_check(rows))
+        self.row_statistics += of_rows
+        return statistics
+
+    def _descend(self, minibatch: Mapping[str, Tensor], settings: Mapping, is_to_check: bool = False) -> tuple:
+        """Leaves the gradient in `gradients`; the loss's statistics, and its row statistics if it has some."""
+        given = self._modules if self._over_modules else self._moved[0](*(minibatch[name] for name in self._reads))
+        if is_to_check:
+            self._check_identity(given, minibatch)
+        loss, statistics, *of_rows = self._loss.torch(self._distribution, given, minibatch, **settings)
+        backward(loss, self._moved)
+        return torch.stack(statistics).detach(), *of_rows
+
+    def _check_identity(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            error = self._loss.identity_error(self._distribution.torch_at, outputs, minibatch)
+        if error is not None and not self._on_gpu:
+            check_identity(float(error))
+        self.identity_error, self._has_identity = error, error is not None
+
+    def exceeds(self, index: int, limit: float) -> bool:
+        """Whether this statistic of the newest step is above the limit; on a GPU this waits for it."""
+        return float(self.steps[-1][index]) > limit
+
+    def rows_in_numpy(self) -> list[tuple[np.ndarray, ...]]:
+        """The row statistics as arrays."""
+        return [tuple(column.cpu().numpy() for column in part) for part in self.row_statistics]
+
+    def whole_gradient(self) -> np.ndarray:
+        """The gradient as long as the vector, zeros for modules that are not moved."""
+        whole = np.zeros_like(self._vector.flat)
+        for name, gradient in zip(self._moves, self.gradients):
+            whole[self._vector.slices[name]] = gradient.cpu().numpy()
+        return whole
+
+    @torch.no_grad()
+    def step(self, norm: Tensor | None = None) -> None:
+        """Clips the gradient, whose norm is that of the newest of `steps` unless it is given, and steps against it."""
+        norm = self.steps[-1][-1] if norm is None else norm
+        limit, by = self._clip
+        if limit is None:
+            pass
+        elif by == "value":
+            torch._foreach_clamp_max_(self.gradients, limit)
+            torch._foreach_clamp_min_(self.gradients, -limit)
+        elif by == "norm":
+            for part in self._gradient_parts:
+                _scale_to(part, torch.linalg.vector_norm(part), limit)
+        else:
+            for gradient in self.gradients:
+                _scale_to(gradient, norm, limit)
+        self._num_steps += 1
+        if self._moments and self._num_steps % TINY_EVERY == 0:
+            torch._foreach_add_(self._moments, float(TINY))
+        self._optimizer.step()
+
+
+def _mean_across(collective: Collective, share: float, mean: Tensor) -> Tensor:
+    """The mean over the learners' rows of what has this mean over the rows of this learner, its share of them."""
+    number = (mean * share).reshape(1)
+    collective.sum([number])
+    return number[0]
+
+
+def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
+    # Without asking the device whether the norm exceeds the limit.
+    vector.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+
+
+def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.optim.Optimizer:
+    decay = {"weight_decay": settings.weight_decay}
+    if settings.name == "sgd":
+        return torch.optim.SGD(flats, lr=0.0, foreach=False, **decay)
+    if settings.name == "rmsprop":
+        constants = {"alpha": settings.decay, "eps": settings.rmsprop_epsilon, "momentum": settings.momentum, **decay}
+        optimizer = torch.optim.RMSprop(flats, lr=0.0, foreach=False, **constants)
+    else:
+        constants = {"eps": settings.adam_epsilon, "betas": (settings.adam_beta1, 0.999), **decay}
+        if settings.name == "radam":
+            optimizer = torch.optim.RAdam(flats, lr=0.0, foreach=False, **constants)
+        else:
+            kind = torch.optim.AdamW if settings.name == "adamw" else torch.optim.Adam
+            optimizer = kind(flats, lr=0.0, fused=True, **constants)
+    # A step of learning rate zero makes the memory exist, so that states have the same names from the start.
+    optimizer.step()
+    for flat in flats:
+        for array in optimizer.state[flat].values():
+            array.zero_()
+    return optimizer

@@ -1,0 +1,1 @@
+"""Parts of an update: objectives, minibatches, optimizers, target copies, sums between learners."""

@@ -1,0 +1,116 @@
+"""What a learner minimises, and the modules that it moves for it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.models.dense.layout import Layout
+from rllib.policy import Policy
+
+CLIP_MODES = ("global_norm", "norm", "value")
+POLICY = "policy"
+ADAM = OptimizerSettings()
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss, the modules whose weights descend along its gradient, and how they step.
+
+    Attributes:
+        loss: of the policy's outputs (losses/loss.py: Loss), or over several modules (LossOverModules).
+        moves: names of the modules that it moves; a gradient with respect to others is not computed.
+        name: for its statistics, settings and state, where a learner has several objectives.
+        optimizer: which optimizer, and its constants.
+        grad_clip: limit, None clips nothing.
+        grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".
+
+    Raises:
+        ValueError: for an unknown choice, or a number out of range.
+    """
+
+    loss: Loss | LossOverModules
+    moves: tuple[str, ...] = (POLICY,)
+    name: str = POLICY
+    optimizer: OptimizerSettings = ADAM
+    grad_clip: float | None = None
+    grad_clip_by: str = "global_norm"
+
+    def __post_init__(self):
+        if self.grad_clip_by not in CLIP_MODES:
+            raise ValueError(f"grad_clip_by must be one of {CLIP_MODES}, but got {self.grad_clip_by!r}")
+        if self.grad_clip is not None and not self.grad_clip > 0:
+            raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {self.grad_clip!r}")
+
+    @property
+    def is_over_modules(self) -> bool:
+        """Whether the loss calls the modules itself, instead of being given the policy's outputs."""
+        return isinstance(self.loss, LossOverModules)
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the loss offers its gradient in numpy."""
+        return getattr(self.loss, "numpy", None) is not None
+
+    @property
+    def row_stats(self) -> tuple[str, ...]:
+        """Names of the loss's row statistics."""
+        return getattr(self.loss, "row_stats", ())
+
+
+def widths_of(policy: Policy) -> dict[str, int]:
+    """What a module beside the policy can read, and how many numbers that has."""
+    widths = {}
+    if policy.spec.torso is None:
+        widths["observation"] = policy.spec.encoder.size
+    if policy.action_dtype == np.float32:
+        widths["action"] = math.prod(policy.action_shape)
+    return widths
+
+
+class ModuleVector:
+    """The modules that a learner trains on one flat vector: each is a contiguous slice, the policy's network the first.
+
+    Args:
+        policy: where there are other modules, its weights move into the vector.
+        modules: name -> description of each further module (models/modules.py).
+        rng: draws their weights.
+
+    Attributes:
+        flat: the vector, float32; without further modules the policy's weights.
+        layouts: name -> where the module's parameters lie in its slice.
+        slices: name -> where its slice lies in the vector.
+    """
+
+    def __init__(self, policy: Policy, modules: Mapping = {}, rng: np.random.Generator | None = None):
+        self.policy = policy
+        self.modules, widths = dict(modules), widths_of(policy)
+        self.layouts = {POLICY: policy.layout} | {name: each.layout(widths) for name, each in self.modules.items()}
+        whole = Layout({name: (layout.size,) for name, layout in self.layouts.items()})
+        self.slices = whole.slices
+        self.flat = policy.weights
+        if self.modules:
+            self.flat = np.zeros(whole.size, np.float32)
+            policy.move_into(self[POLICY])
+            for name, module in self.modules.items():
+                module.initialize(self.layouts[name], self[name], rng or np.random.default_rng())
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The module's weights: a view of the vector."""
+        return self.flat[self.slices[name]]
+
+    def named_parameters(self, name: str, flat: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Parameter name -> view of the module's weights, or of `flat` in their place, as of a target copy's."""
+        return self.layouts[name].named_parameters(self[name] if flat is None else flat)
+
+    def names_where(self, bad: np.ndarray) -> list[str]:
+        """Names of the parameters in which `bad`, as long as the vector, is true somewhere."""
+        found = []
+        for name, part in self.slices.items():
+            named = self.named_parameters(name, bad[part])
+            prefix = "" if name == POLICY else f"{name}."
+            found += [prefix + parameter for parameter, where in named.items() if where.any()]
+        return found

@@ -1,0 +1,73 @@
+"""Target networks: copies of weights that follow them slowly (Mnih et al., Nature 2015; tau of arXiv:1509.02971)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rllib.models.arithmetic import kernels
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy
+
+
+class TargetCopy:
+    """A copy of the weights of a learner's module.
+
+    Args:
+        module: name of the module; "policy" is the network of the learner's policy.
+        tau: share of the way to the module's weights that one move goes; 1 copies them.
+        every: distance between moves, in the unit of the clock given to `follow` (updates, environment steps).
+
+    Attributes:
+        weights: flat float32, changed in place; it exists from `attach` on.
+        policy: computes by these weights, where they are a copy of the policy's; it has separate noise. Else None.
+
+    Raises:
+        ValueError: if tau is not within 0 ... 1 or `every` is below 1.
+    """
+
+    def __init__(self, module: str, tau: float = 1.0, every: int = 1):
+        if not 0 <= tau <= 1 or every < 1:
+            raise ValueError(f"tau must be within 0 ... 1 and every at least 1, but got tau={tau!r}, every={every!r}")
+        self.module, self.tau, self.every = module, tau, every
+        self._moved_at = 0
+
+    def attach(self, source: np.ndarray, spec: PolicySpec | None = None, cores: int = 1) -> None:
+        """Begins as a copy of `source`, the module's flat weights, whose memory it follows from now on.
+
+        Args:
+            source: see above.
+            spec: of the policy, where the module is its network.
+            cores: for a move.
+        """
+        self._source, self._cores = source, cores
+        self.weights = source.copy()
+        self.policy = None if spec is None else Policy(spec, self.weights)
+
+    def follow(self, now: int) -> bool:
+        """Moves towards the module's weights if at least `every` has passed since the last move.
+
+        Args:
+            now: the clock; it never goes back.
+
+        Returns:
+            whether it moved.
+        """
+        if now - self._moved_at < self.every:
+            return False
+        self._moved_at = now
+        if self.tau == 1:
+            # Not by the formula, in which 0 * NaN would stay NaN.
+            np.copyto(self.weights, self._source)
+        else:
+            with kernels.on_cores(self._cores):
+                kernels.move_towards(self.weights, self._source, self.tau)
+        return True
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Copies of the weights and of the clock's reading at the last move."""
+        return {"weights": self.weights.copy(), "moved_at": np.array(self._moved_at)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes over what `get_state` gave, for a module of the same size."""
+        self.weights[:] = state["weights"]
+        self._moved_at = int(state["moved_at"])

@@ -1,0 +1,1 @@
+"""Attention networks (GTrXL), in numpy and torch."""

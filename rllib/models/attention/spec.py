@@ -1,0 +1,156 @@
+"""Policies that attend to the steps before: a gated transformer (GTrXL, arXiv:1910.06764) behind the hidden layers.
+
+The state of such a memory is a window: of each unit what it read in the last steps, the newest last, and how many of
+these there are in the episode. It is zero where an episode begins: an empty window.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rllib.models.dense.initializers import orthogonal_matrix
+from rllib.models.memory.spec import MemoryLayout, weight_and_bias
+from rllib.storage.json_dataclass import Described
+
+
+@dataclass(frozen=True)
+class Attention(Described):
+    """The transformer of a policy's network.
+
+    Attributes:
+        num_units: transformer units, one behind the other.
+        size: numbers in what a unit reads and returns.
+        num_heads: of the attention in each unit.
+        head_size: numbers in a query, key and value of each head.
+        window: steps before the present one that are attended to.
+        mlp_size: width of the hidden layer behind the attention.
+        gate_bias: what the gates' biases begin with; the greater, the nearer is a unit to the identity at first.
+        max_seq_len: longest sequence that gradients flow through, in steps.
+        post_hiddens: widths of the layers between the last unit and the heads.
+        post_activation: of these layers.
+    """
+
+    kind: ClassVar[str] = "attention"
+
+    num_units: int = 1
+    size: int = 64
+    num_heads: int = 1
+    head_size: int = 32
+    window: int = 50
+    mlp_size: int = 32
+    gate_bias: float = 2.0
+    max_seq_len: int = 20
+    post_hiddens: tuple[int, ...] = ()
+    post_activation: str = "relu"
+
+    def layout(self, *rest) -> "AttentionLayout":
+        """Where the parameters lie; arguments as for LayersLayout."""
+        return AttentionLayout(*rest, memory=self)
+
+
+# The two gates of a unit, behind its attention and behind its MLP.
+GATES = ("attention_gate", "mlp_gate")
+
+
+@dataclass
+class AttentionLayout(MemoryLayout):
+    """The blocks of a network with attention; each tower has its own units.
+
+    Layers before and behind them and heads are as in MemoryLayout; H are the numbers of all heads together:
+
+    | block                      | shape                             |                                                |
+    |----------------------------|-----------------------------------|------------------------------------------------|
+    | embedding                  | [towers, before + 1, size]        | what the first unit reads                      |
+    | unit_i_attention_norm      | [towers, 2, size]                 | scales, then shifts                            |
+    | unit_i_query_key_value     | [towers, size, 3 H]               | side by side                                   |
+    | unit_i_position            | [towers, size, H]                 | for encodings of the steps between two rows    |
+    | unit_i_score_bias          | [towers, 2, H]                    | added to queries: for contents, for positions  |
+    | unit_i_joined              | [towers, H, size]                 | the layer that joins the heads                 |
+    | unit_i_attention_gate      | [towers, 2 size, 3 size]          | rows: the layer's result, what bypasses it;    |
+    |                            |                                   | columns: reset, update, candidate              |
+    | unit_i_attention_gate_bias | [towers, 1, size]                 | subtracted from the update                     |
+    | unit_i_mlp_norm            | [towers, 2, size]                 |                                                |
+    | unit_i_mlp_0, unit_i_mlp_1 | [towers, before + 1, width]       |                                                |
+    | unit_i_mlp_gate, ..._bias  | as the other gate                 |                                                |
+    """
+
+    memory: Attention | None = None
+
+    def remembering_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
+        memory, towers, size = self.memory, self.num_towers, self.memory.size
+        heads = memory.num_heads * memory.head_size
+        shapes = {"embedding": (before + 1, size)}
+        for unit in range(memory.num_units):
+            of_unit = {
+                "attention_norm": (2, size),
+                "query_key_value": (size, 3 * heads),
+                "position": (size, heads),
+                "score_bias": (2, heads),
+                "joined": (heads, size),
+                "attention_gate": (2 * size, 3 * size),
+                "attention_gate_bias": (1, size),
+                "mlp_norm": (2, size),
+                "mlp_0": (size + 1, memory.mlp_size),
+                "mlp_1": (memory.mlp_size + 1, size),
+                "mlp_gate": (2 * size, 3 * size),
+                "mlp_gate_bias": (1, size),
+            }
+            shapes |= {f"unit_{unit}_{name}": shape for name, shape in of_unit.items()}
+        return {name: (towers, *shape) for name, shape in shapes.items()}
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the arrays of a state: the window of each unit of each tower, and the number of steps in them."""
+        memory = self.memory
+        return ((memory.window, memory.size),) * (self.num_towers * memory.num_units) + ((1,),)
+
+    def remembering_parameters(self, blocks: dict, tower: int) -> dict:
+        named = weight_and_bias("embedding", blocks["embedding"][tower])
+        for unit in range(self.memory.num_units):
+            name = f"unit_{unit}"
+            block = {key.removeprefix(f"{name}_"): part[tower] for key, part in blocks.items() if f"{name}_" in key}
+            for norm in ("attention_norm", "mlp_norm"):
+                named |= {f"{name}.{norm}.weight": block[norm][0], f"{name}.{norm}.bias": block[norm][1]}
+            for matrix in ("query_key_value", "position", "joined"):
+                named[f"{name}.{matrix}.weight"] = block[matrix].T
+            named[f"{name}.content_bias"], named[f"{name}.position_bias"] = block["score_bias"]
+            for gate in GATES:
+                named[f"{name}.{gate}.weight"] = block[gate].T
+                named[f"{name}.{gate}.bias"] = block[f"{gate}_bias"][0]
+            for layer in ("mlp_0", "mlp_1"):
+                named |= weight_and_bias(f"{name}.{layer}", block[layer])
+        return named
+
+    def initialize_memory(self, weights: np.ndarray, rng: np.random.Generator, initializer: str) -> None:
+        """Fills what differs from other layers: the gates' biases, and "orthogonal" matrices that stand side by side.
+
+        Each of those is orthogonal with gain 1; "uniform": as the initializer has drawn them.
+        """
+        size, head_size = self.memory.size, self.memory.head_size
+        for name, block in self.blocks(weights).items():
+            if name.endswith("gate_bias"):
+                block[:] = self.memory.gate_bias
+            elif initializer == "orthogonal" and name.endswith(("query_key_value", "position")):
+                _fill(block, (size, head_size), rng)
+            elif initializer == "orthogonal" and name.endswith(GATES):
+                _fill(block, (size, size), rng)
+
+
+def _fill(block: np.ndarray, shape: tuple[int, int], rng: np.random.Generator) -> None:
+    """Fills a block [towers, rows, columns] with orthogonal matrices of this shape."""
+    rows, columns = shape
+    for tower in block:
+        for top in range(0, len(tower), rows):
+            for left in range(0, tower.shape[1], columns):
+                tower[top : top + rows, left : left + columns] = orthogonal_matrix(shape, rng)
+
+
+def position_encodings(window: int, size: int) -> np.ndarray:
+    """Encodings of 0 ... `window` steps, the longest first, float32 [window + 1, size] (Transformer-XL, section 3.3).
+
+    Sines of ever lower frequencies, then their cosines.
+    """
+    frequencies = 10_000.0 ** (-np.arange(0, size, 2) / size)
+    angles = np.arange(window, -1, -1)[:, None] * frequencies
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :size].astype(np.float32)

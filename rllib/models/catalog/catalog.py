@@ -1,0 +1,346 @@
+"""From an environment's spaces and the `model` settings to the description of a policy."""
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.models.attention.spec import Attention
+from rllib.models.dense.initializers import GAINS
+from rllib.models.distributions.choose import distribution_for
+from rllib.models.distributions.names import resolved
+from rllib.models.distributions.squashed import SquashedGaussian
+from rllib.models.distributions.standard import DiagGaussian, Distribution
+from rllib.models.memory.spec import Memory
+from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
+from rllib.models.observations.encoders import (
+    BoxEncoder,
+    Encoder,
+    FlatEncoder,
+    MaskedEncoder,
+    OneHotEncoder,
+    RowsEncoder,
+)
+from rllib.models.observations.filters import CLIP
+from rllib.models.observations.flat_spaces import Leaf, are_pixels, flat_leaves, unsupported
+from rllib.models.observations.masks import masked_columns
+from rllib.models.observations.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
+from rllib.models.policy_spec import PolicySpec
+
+logger = logging.getLogger(__name__)
+
+# Settings of the built-in networks, which a custom model does not read.
+BUILT_IN = {
+    *("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "free_log_std", "layer_norm"),
+    *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
+    *("post_lstm_hiddens", "output_layer_use_bias"),
+}
+# Names of observation filters, old ones too, and what they build.
+FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
+
+
+def policy_spec(
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    model: Mapping | None = None,
+    *,
+    observation_filter: str = "NoFilter",
+    observation_clip: float | None = CLIP,
+    initializer: str = "orthogonal",
+    action_mask_key: str | None = None,
+) -> PolicySpec:
+    """Chooses the network for an environment.
+
+    Args:
+        observation_space, action_space: of a single environment.
+        model: settings that differ from MODEL_DEFAULTS.
+        observation_filter: "NoFilter" or "MeanStdFilter"; observations that are one of n states are never filtered.
+        observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
+        initializer: of the weights, where `model` does not name one.
+        action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
+
+    Raises:
+        ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
+            available yet; the message says what to do.
+    """
+    model = model or {}
+    settings = check_model(model)
+    if observation_filter not in FILTERS:
+        raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
+    filtered = FILTERS[observation_filter] != "NoFilter"
+    if settings["custom_model"] is not None:
+        return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
+    distribution = _distribution(action_space, settings, model)
+    mask = masked_columns(observation_space, action_mask_key, distribution)
+    read = observation_space if mask is None else _without(observation_space, action_mask_key)
+    encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
+    hiddens, activation = _hidden_layers(settings, torso, model)
+    is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and _is_one_of_n(read))
+    for key in ("free_log_std", "log_std_init", "use_sde"):
+        if settings[key] and not isinstance(distribution, DiagGaussian):
+            raise ValueError(_needs_continuous_actions(key, settings, action_space))
+    for key in ("vf_hiddens", "use_sde"):
+        if settings[key] and torso is not None:
+            raise ValueError(
+                f"model={{{key!r}: {settings[key]}}} is for fully connected networks, but {observation_space} asks for "
+                "convolutions. Leave it out, or set 'conv_filters': []."
+            )
+    initializer = settings["fcnet_weights_initializer"] or initializer
+    if settings["orthogonal_gains"] and initializer != "orthogonal":
+        raise ValueError(
+            f"model={{'orthogonal_gains': {settings['orthogonal_gains']}}} needs orthogonal weights, but they are "
+            f"{initializer}. Set 'fcnet_weights_initializer': 'orthogonal'."
+        )
+    memory = _memory(settings)
+    return PolicySpec(
+        encoder=encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop),
+        distribution=distribution,
+        hiddens=hiddens,
+        activations=(activation,) * len(hiddens),
+        vf_share_layers=settings["vf_share_memory" if memory else "vf_share_layers"],
+        free_log_std=settings["free_log_std"],
+        layer_norm=settings["layer_norm"],
+        torso=torso,
+        initializer=initializer,
+        observation_filter="NoFilter" if is_one_of_n else FILTERS[observation_filter],
+        memory=memory,
+        observation_clip=observation_clip,
+        log_std_init=float(settings["log_std_init"]),
+        gains=_gains(settings["orthogonal_gains"]),
+        vf_hiddens=None if settings["vf_hiddens"] is None else tuple(settings["vf_hiddens"]),
+        state_dependent_noise=settings["use_sde"],
+        head_bias=settings["output_layer_use_bias"],
+    )
+
+
+def _gains(given: Mapping) -> tuple[float, float, float] | None:
+    if not given:
+        return None
+    return tuple(float(given.get(name, gain)) for name, gain in zip(("hidden", "policy", "value"), GAINS))
+
+
+def _without(space: spaces.Dict, key: str) -> spaces.Dict:
+    return spaces.Dict([(name, part) for name, part in space.spaces.items() if name != key])
+
+
+def _is_one_of_n(space: spaces.Dict) -> bool:
+    """Whether a Dict holds a Discrete space and nothing else."""
+    leaves = flat_leaves(space)
+    return len(leaves) == 1 and isinstance(leaves[0].space, spaces.Discrete)
+
+
+def _memory(settings: dict) -> Memory | Attention | None:
+    if settings["use_attention"]:
+        return Attention(
+            num_units=settings["attention_num_transformer_units"],
+            size=settings["attention_dim"],
+            num_heads=settings["attention_num_heads"],
+            head_size=settings["attention_head_dim"],
+            window=settings["attention_memory_inference"],
+            mlp_size=settings["attention_position_wise_mlp_dim"],
+            gate_bias=float(settings["attention_init_gru_gate_bias"]),
+            max_seq_len=settings["max_seq_len"],
+            post_hiddens=tuple(settings["post_lstm_hiddens"]),
+            post_activation=ACTIVATION_NAMES[settings["post_lstm_activation"]],
+        )
+    if not settings["use_lstm"] and not settings["use_gru"]:
+        return None
+    return Memory(
+        "lstm" if settings["use_lstm"] else "gru",
+        settings["lstm_cell_size"],
+        settings["max_seq_len"],
+        tuple(settings["post_lstm_hiddens"]),
+        ACTIVATION_NAMES[settings["post_lstm_activation"]],
+    )
+
+
+def _distribution(action_space: spaces.Space, settings: dict, model: Mapping) -> Distribution:
+    if settings["custom_action_dist"] is not None:
+        from rllib.models.distributions.user import TorchDistribution
+
+        own = resolved("custom_action_dist", settings["custom_action_dist"])
+        return TorchDistribution.of(own, action_space, {**settings, **model})
+    distribution = distribution_for(action_space)
+    if not settings["squash_actions"]:
+        return distribution
+    if not isinstance(distribution, DiagGaussian):
+        raise ValueError(_needs_continuous_actions("squash_actions", settings, action_space))
+    if not action_space.is_bounded():
+        raise ValueError(
+            "model={'squash_actions': True} squashes actions into their bounds, but the action space "
+            f"{action_space} is not bounded on all sides. Leave it out."
+        )
+    return SquashedGaussian(distribution.action_shape)
+
+
+def _needs_continuous_actions(key: str, settings: dict, action_space: spaces.Space) -> str:
+    own = " with a distribution of the library's" if settings["custom_action_dist"] is not None else ""
+    return f"model={{{key!r}: {settings[key]}}} needs continuous actions{own}, but the action space is {action_space}"
+
+
+def _own_model_spec(
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    settings: dict,
+    model: Mapping,
+    filtered: bool,
+    action_mask_key: str | None,
+) -> PolicySpec:
+    """For a network of the user's, which reads observations as they are stored."""
+    from rllib.models.user.model_v2_spec import ModelV2Spec
+    from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
+
+    own = resolved("custom_model", settings["custom_model"])
+    leaves = flat_leaves(observation_space)
+    is_flat = not isinstance(observation_space, spaces.Box | spaces.Discrete)
+    filtered = filtered and not isinstance(observation_space, spaces.Discrete)
+    if filtered and not all(isinstance(leaf.space, spaces.Box) for leaf in leaves):
+        raise ValueError(
+            f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
+            "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
+        )
+    is_v2 = hasattr(own, "value_function")
+    unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
+    if unread and not is_v2:
+        logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
+    encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
+    distribution = _distribution(action_space, settings, model)
+    mask = masked_columns(observation_space, action_mask_key, distribution)
+    given = {
+        "encoder": encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop, shown=True),
+        "distribution": distribution,
+        "hiddens": (),
+        "activations": (),
+        "vf_share_layers": True,
+        "observation_filter": "MeanStdFilter" if filtered else "NoFilter",
+        "model": own,
+        "config": dict(settings["custom_model_config"]),
+        "observation_space": observation_space,
+        "action_space": action_space,
+        "max_seq_len": settings["max_seq_len"],
+    }
+    spec = ModelV2Spec(**given, model_config={**settings, **model}) if is_v2 else OwnModelSpec(**given)
+    return with_state_shapes(spec)
+
+
+def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:
+    """Widths and activation. Images alone skip fcnet_hiddens; with other numbers beside them, both go through."""
+    hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
+    if torso is not None and not torso.others:
+        if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
+            logger.warning(
+                "model['fcnet_hiddens']=%s has no part in a network for images alone; the layers behind its "
+                "convolutions are model['post_fcnet_hiddens']=%s",
+                list(hiddens),
+                list(post),
+            )
+        hiddens = ()
+    activation = settings["fcnet_activation"] if hiddens else settings["post_fcnet_activation"]
+    return hiddens + post, ACTIVATION_NAMES[activation]
+
+
+# ---------------------------------------------------------------------- what precedes the fully connected layers
+
+# A one-hot row per state costs memory and time in proportion to the number of states.
+MAX_ONE_HOT = 100_000
+# Images without convolutions are flattened up to this size; beyond, a fully connected layer is a mistake.
+MAX_FLAT_IMAGE = 10_000
+
+
+def preprocessing(
+    space: spaces.Space, settings: Mapping, activation: str, filtered: bool
+) -> tuple[Encoder, Torso | None]:
+    """Chooses how observations reach the fully connected layers.
+
+    Args:
+        space: of a single observation.
+        settings: the checked `model` settings.
+        activation: of the convolutions.
+        filtered: whether an observation filter brings the numbers to their scale.
+
+    Raises:
+        ValueError: for a space that no network here can serve; the message says what to do.
+    """
+    _check_space(space)
+    leaves = flat_leaves(space)
+    images = _images(space, leaves, settings["conv_filters"], filtered)
+    if images:
+        torso = Torso(images, _others(leaves, images, filtered), activation, settings["layer_norm"])
+        return RowsEncoder(space.shape if isinstance(space, spaces.Box) else (spaces.flatdim(space),)), torso
+    if isinstance(space, spaces.Discrete):
+        return OneHotEncoder(int(space.n), int(space.start)), None
+    if isinstance(space, spaces.Box):
+        return BoxEncoder(tuple(space.shape), _scale(leaves[0], filtered)), None
+    # The others are stored as the flat vector that gymnasium makes of them.
+    pixels = tuple((leaf.start, leaf.stop) for leaf in leaves if _scale(leaf, filtered) != 1.0)
+    size = spaces.flatdim(space)
+    return (FlatEncoder(size, pixels) if pixels else BoxEncoder((size,))), None
+
+
+def _check_space(space: spaces.Space) -> None:
+    if problem := unsupported(space, "observation_space"):
+        raise ValueError(problem)
+    for leaf in flat_leaves(space):
+        size = leaf.stop - leaf.start
+        if leaf.choices is not None and size > MAX_ONE_HOT:
+            raise ValueError(
+                f"observations{leaf.path} of {leaf.space} are too large for one-hot encoding, {size} numbers (at most "
+                f"{MAX_ONE_HOT}). Let the environment return a vector that describes the state."
+            )
+        if not np.issubdtype(leaf.space.dtype, np.number) and leaf.space.dtype != np.bool_:
+            raise ValueError(f"observations{leaf.path} must be numbers, but {leaf.space} has dtype {leaf.space.dtype}")
+
+
+def _scale(leaf: Leaf, filtered: bool) -> float:
+    return 1 / 255 if are_pixels(leaf.space) and not filtered else 1.0
+
+
+def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) -> tuple[Image, ...]:
+    """The images among the leaves that get convolutions."""
+    images = []
+    for leaf in leaves:
+        # A plain matrix is an image only where filters are given for it.
+        is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
+        if not is_image or not isinstance(leaf.space, spaces.Box) or 0 in leaf.shape:
+            continue
+        # The fewest numbers stand for channels; where they come first, so do the channels.
+        channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
+        if filters := _filters(leaf, channels_first, setting):
+            images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))
+    if setting and not images:
+        raise ValueError(
+            f"model={{'conv_filters': ...}} is for images, but the observation space is {space}. Leave it out, or let "
+            "the environment return images, Box(0, 255, (height, width, channels), uint8)."
+        )
+    return tuple(images)
+
+
+def _filters(leaf: Leaf, channels_first: bool, setting) -> tuple[Filters, ...] | None:
+    if setting is not None:
+        return filters_from(NATURE_FILTERS if setting == "nature" else setting) if setting else None
+    size = tuple(leaf.shape[1:] if channels_first else leaf.shape[:2])
+    if size in AUTOMATIC_FILTERS:
+        return filters_from(AUTOMATIC_FILTERS[size])
+    if leaf.stop - leaf.start > MAX_FLAT_IMAGE:
+        known = ", ".join(f"{height} x {width}" for height, width in AUTOMATIC_FILTERS)
+        raise ValueError(
+            f"there are no filters of choice for images of {list(leaf.shape)} (observations{leaf.path}); there are for "
+            f"{known}. Set model={{'conv_filters': [[16, [8, 8], 4], ...]}}, or let the environment resize them."
+        )
+    return None
+
+
+def _others(leaves: list[Leaf], images: tuple[Image, ...], filtered: bool) -> tuple[tuple[int, int, float], ...]:
+    """The columns that bypass the convolutions; adjacent ones of equal scale are merged."""
+    starts = {image.start for image in images}
+    others = []
+    for leaf in leaves:
+        if leaf.start in starts and len(leaf.shape) > 1:
+            continue
+        scale = _scale(leaf, filtered)
+        if others and others[-1][1:] == (leaf.start, scale):
+            others[-1] = (others[-1][0], leaf.stop, scale)
+        elif leaf.stop > leaf.start:
+            others.append((leaf.start, leaf.stop, scale))
+    return tuple(others)

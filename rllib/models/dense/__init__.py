@@ -1,0 +1,1 @@
+"""Fully connected networks, in numpy and torch."""

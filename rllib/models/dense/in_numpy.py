@@ -1,0 +1,318 @@
+"""A fully connected actor-critic network in numpy: forward and backward by hand, on views of one flat vector.
+
+The trick: activations stand feature-major, [towers, width + 1, B], with a last row of ones. A layer of both towers is
+then one stacked matrix product, biases come with it for free (forward and backward), and elementwise functions and the
+reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once.
+"""
+
+import numpy as np
+
+from rllib.models.arithmetic import kernels
+from rllib.models.arithmetic.activations import ACTIVATIONS
+from rllib.models.arithmetic.buffers import BuffersByRows
+from rllib.models.arithmetic.layer_norm import LayerNorm
+from rllib.models.dense.layout import LayersLayout
+
+
+def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
+    """Raises a ValueError for weights of another size or type than the layout's."""
+    if weights.shape != (layout.size,) or weights.dtype != np.float32:
+        raise ValueError(
+            f"the network needs {layout.size} float32 weights, but got {weights.dtype} of shape {weights.shape}"
+        )
+
+
+class NumpyNetwork:
+    """Distribution inputs and values of encoded observations [B, num_inputs + 1], whose last column is 1.
+
+    Results are views of buffers that the next call with the same number of rows overwrites. A network without a value
+    head has no values: they, and their gradients, are empty.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer, names in ACTIVATIONS.
+        weights: flat float32 [layout.size]; the network reads this very memory.
+        gradient: float32 [layout.size], where `backward` writes; by default new memory.
+
+    Attributes:
+        gives_values: whether policy and value share their layers, so that `forward_policy` can write values as well.
+    """
+
+    # There is a `backward`.
+    closed_form = True
+
+    def __init__(
+        self,
+        layout: LayersLayout,
+        activations: tuple[str, ...],
+        weights: np.ndarray,
+        gradient: np.ndarray | None = None,
+    ):
+        check_weights(layout, weights)
+        self.layout, self.weights = layout, weights
+        self.activations = [ACTIVATIONS[name] for name in activations]
+        self.blocks = layout.blocks(weights)
+        self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
+        self.gradient_blocks = layout.blocks(self.gradient)
+        self._training = BuffersByRows(self._training_buffers)
+        self._towers = {head: self._tower(head) for head in layout.heads}
+        self.gives_values = "policy" in self._towers and self._towers["policy"].gives_values
+
+    def _training_buffers(self, rows: int) -> "TrainingBuffers":
+        return TrainingBuffers(self, rows)
+
+    def _tower(self, head: str) -> "Tower":
+        return Tower(self, head)
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
+        return self._training[len(inputs)].forward(inputs)
+
+    def backward(self, gradients: tuple[np.ndarray, np.ndarray], d_features: np.ndarray | None = None) -> np.ndarray:
+        """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
+
+        Args:
+            gradients: of the loss with respect to the two results of the last forward with this number of rows.
+            d_features: with respect to the `policy_features` [width, B] beside these results.
+        """
+        self._training[len(gradients[0])].backward(*gradients, d_features)
+        return self.gradient
+
+    def all_outputs(self, inputs: np.ndarray) -> np.ndarray:
+        """The results [all outputs, B] of all heads, one below the other; remembers what gradients need."""
+        return self._training[len(inputs)].outputs_of(inputs)
+
+    def weight_gradient(self, d_outputs: np.ndarray) -> np.ndarray:
+        """`backward`, given the gradient with respect to `all_outputs`, [all outputs, B]."""
+        self._training[d_outputs.shape[1]].weight_gradient(d_outputs)
+        return self.gradient
+
+    def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        """The gradient with respect to some of the last inputs, [inputs, B], without that of the weights."""
+        return self._training[d_outputs.shape[1]].input_gradient(d_outputs, which)
+
+    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Distribution inputs [B, outputs] alone, for acting.
+
+        Args:
+            inputs: [B, num_inputs + 1].
+            values: float32 [B], contiguous, receives the values; only where `gives_values`.
+        """
+        return self._towers["policy"].forward(inputs, values).T
+
+    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
+        """Values [B] alone."""
+        return self._towers["value"].forward(inputs)[0]
+
+    def policy_features(self, rows: int) -> np.ndarray:
+        """What the policy's head read in the last `forward` with this number of rows, [width, B]; needs layers."""
+        return self._training[rows].layers[-1].h[0]
+
+    def acting_features(self, rows: int) -> np.ndarray:
+        """The same of the last `forward_policy`."""
+        return self._towers["policy"].features(rows)
+
+
+class Tower:
+    """The fully connected layers that lead to one head, for acting; nothing is kept for a backward pass.
+
+    Args:
+        network: has layout, blocks and activations.
+        tower: "policy" or "value".
+
+    Attributes:
+        gives_values: whether it leads to the value's head as well as to the policy's.
+    """
+
+    def __init__(self, network, tower: str):
+        layout, blocks = network.layout, network.blocks
+        stacked = 0 if layout.shared is not None else layout.towers.index(tower)
+        self.layers = [
+            (layout.layer(blocks, index, stacked).T, layout.norm(blocks, index, stacked), activation.apply)
+            for index, activation in zip(range(len(layout.hiddens)), network.activations, strict=True)
+        ]
+        self.head = layout.head(blocks, tower).T
+        # Without a bias the head leaves the closing 1 out; 0: it reads everything.
+        self._num_read = 0 if layout.head_bias else self.head.shape[1]
+        self.gives_values = tower == "policy" and layout.shared is not None and "value" in layout.heads
+        self.value_head = layout.head(blocks, "value")[:, 0] if self.gives_values else None
+        self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
+        self._buffers = BuffersByRows(self._allocate)
+
+    def forward(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """[outputs, B] of inputs [B, num_inputs + 1] that close with a 1.
+
+        Args:
+            inputs: see above.
+            values: float32 [B], contiguous, receives the values, where it gives them.
+        """
+        steps, num_read, head_out, result = self._buffers[len(inputs)]
+        h = inputs.T
+        for weights, norm, apply, z, active, augmented in steps:
+            np.dot(weights, h, out=z)
+            if norm is not None:
+                norm.forward(z, z, active)
+            apply(z, active)
+            h = augmented
+        if num_read:
+            h = h[:num_read]
+        np.dot(self.head, h, out=head_out)
+        if values is not None:
+            np.dot(self.value_head, h, out=values)
+        if self.log_std is not None:
+            result[len(head_out) :] = self.log_std
+        return result
+
+    def features(self, rows: int) -> np.ndarray:
+        """What the head read in the last `forward` with this number of rows, [width, B]."""
+        steps, *_ = self._buffers[rows]
+        return steps[-1][-2]
+
+    def _allocate(self, rows: int) -> tuple:
+        steps = []
+        for weights, norm, apply in self.layers:
+            width = len(weights)
+            augmented = np.ones((width + 1, rows), np.float32)
+            norm = None if norm is None else LayerNorm(norm, rows)
+            steps.append((weights, norm, apply, np.empty((width, rows), np.float32), augmented[:-1], augmented))
+        num_log_std = 0 if self.log_std is None else len(self.log_std)
+        result = np.empty((len(self.head) + num_log_std, rows), np.float32)
+        return steps, self._num_read, result[: len(self.head)], result
+
+
+class TrainingBuffers:
+    """Forward and backward of one batch size, with every view of the weights and buffers made once."""
+
+    def __init__(self, network: NumpyNetwork, rows: int):
+        layout, blocks = network.layout, network.blocks
+        self.gradients, self.first_weights = network.gradient_blocks, blocks.get("hidden_0")
+        self.inputs = None
+        scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
+        self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
+        # The results of all heads share memory, so that one product writes those of shared layers.
+        self.outputs = np.empty((sum(layout.heads.values()), rows), np.float32)
+        self.output_gradient = np.empty_like(self.outputs)
+        self.num_outputs = num_outputs = layout.heads.get("policy", 0)
+        self.dist_inputs = self.outputs[:num_outputs]
+        self.values = self.outputs[num_outputs:].reshape(-1)
+        self.value_gradient = self.output_gradient[num_outputs:].reshape(-1)
+        self.log_std = None
+        if layout.num_log_std:
+            self.log_std = blocks["log_std"][:, None]
+            self.dist_inputs = np.empty((num_outputs + layout.num_log_std, rows), np.float32)
+        self.ones = np.ones(rows, np.float32)
+        self.head_bias = layout.head_bias
+        # Of each tower: the weights of its heads, their gradient, and the rows of their results.
+        self.heads, start = [], 0
+        for name in layout.head_blocks:
+            weights = blocks[name]
+            results = slice(start, start + weights.shape[1])
+            self.heads.append((weights, self.gradients[name], self.outputs[results], self.output_gradient[results]))
+            start = results.stop
+
+    def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
+        self.inputs = inputs
+        self._forward_hidden(inputs)
+        for features, (weights, _, results, _) in zip(self._features(), self.heads):
+            kernels.matmul(weights.T, features, out=results)
+        return self.outputs
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.outputs_of(inputs)
+        if self.log_std is not None:
+            self.dist_inputs[: self.num_outputs] = self.outputs[: self.num_outputs]
+            self.dist_inputs[self.num_outputs :] = self.log_std
+        return self.dist_inputs.T, self.values
+
+    def _forward_hidden(self, inputs: np.ndarray) -> None:
+        before = None
+        for layer in self.layers:
+            if before is None:
+                kernels.matmul(layer.weights_t, inputs.T, out=layer.z_flat)
+            else:
+                kernels.matmul(layer.weights_t, before.augmented, out=layer.z)
+            if layer.norm is not None:
+                layer.norm.forward(layer.z, layer.y, layer.y)
+            layer.activation.apply(layer.y, layer.h)
+            before = layer
+
+    def _features(self):
+        """What the heads of each tower read, [width + 1, B] each, without a bias [width, B]."""
+        if self.layers:
+            return self.layers[-1].augmented if self.head_bias else self.layers[-1].h
+        return [self.inputs.T if self.head_bias else self.inputs.T[:-1]] * len(self.heads)
+
+    def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray, d_features: np.ndarray | None) -> None:
+        d_inputs_t = d_dist_inputs.T
+        self.output_gradient[: self.num_outputs] = d_inputs_t[: self.num_outputs]
+        self.value_gradient[:] = d_values
+        if self.log_std is not None:
+            np.dot(d_inputs_t[self.num_outputs :], self.ones, out=self.gradients["log_std"])
+        self.weight_gradient(self.output_gradient, d_features)
+
+    def weight_gradient(self, d_outputs: np.ndarray, d_features: np.ndarray | None = None) -> None:
+        self._enter_backward(d_outputs)
+        if d_features is not None:
+            self.layers[-1].gradient[0] += d_features
+        for features, (_, gradient, _, d_results) in zip(self._features(), self.heads):
+            kernels.matmul(features, d_results.T, out=gradient)
+        gradients = self.gradients
+        for index in reversed(range(len(self.layers))):
+            layer = self._through_activation(index)
+            if index:
+                before = self.layers[index - 1]
+                kernels.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
+                kernels.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
+            else:
+                kernels.matmul(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
+
+    def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        self._enter_backward(d_outputs)
+        if not self.layers:
+            return sum(np.dot(weights[which], d_results) for weights, _, _, d_results in self.heads)
+        for index in reversed(range(len(self.layers))):
+            layer = self._through_activation(index)
+            if index:
+                kernels.matmul(layer.weights_without_bias, layer.gradient, out=self.layers[index - 1].gradient)
+        return np.dot(self.first_weights[which], layer.gradient_flat)
+
+    def _enter_backward(self, d_outputs: np.ndarray) -> None:
+        """Takes the gradient of all outputs to what the heads have read."""
+        if d_outputs is not self.output_gradient:
+            np.copyto(self.output_gradient, d_outputs)
+        for tower, (weights, _, _, d_results) in enumerate(self.heads if self.layers else ()):
+            gradient = self.layers[-1].gradient[tower]
+            kernels.matmul(weights[: len(gradient)], d_results, out=gradient)
+
+    def _through_activation(self, index: int) -> "_Layer":
+        """Turns a layer's gradient into that with respect to its affine map."""
+        layer = self.layers[index]
+        layer.activation.multiply_derivative(layer.gradient, layer.h, layer.y, layer.scratch)
+        if layer.norm is not None:
+            layer.norm.backward(layer.gradient, layer.z, self.gradients[f"norm_{index}"], layer.scratch)
+        return layer
+
+
+class _Layer:
+    """Buffers and views of one hidden layer of all towers.
+
+    z is the affine map, y what the activation h reads: z itself, or its normal features scaled and shifted (z then
+    holds the normal features). The gradient is first that with respect to y, then to z.
+    """
+
+    def __init__(self, network: NumpyNetwork, index: int, rows: int, scratch: np.ndarray):
+        towers, width = network.layout.num_towers, network.layout.hiddens[index]
+        block, norm = network.blocks[f"hidden_{index}"], network.blocks.get(f"norm_{index}")
+        self.activation = activation = network.activations[index]
+        self.weights_t = block.swapaxes(-1, -2)
+        self.weights_without_bias = block[..., :-1, :]
+        self.z = np.empty((towers, width, rows), np.float32)
+        self.z_flat = self.z.reshape(towers * width, rows)
+        self.norm = None if norm is None else LayerNorm(norm, rows)
+        self.y = self.z if norm is None else np.empty_like(self.z)
+        self.augmented = np.ones((towers, width + 1, rows), np.float32)
+        self.h = self.augmented[:, :-1]
+        self.gradient = np.empty((towers, width, rows), np.float32) if activation.keeps_input else self.y
+        self.gradient_t = self.gradient.swapaxes(-1, -2)
+        self.gradient_flat = self.gradient.reshape(towers * width, rows)
+        self.scratch = scratch[: self.z.size].reshape(self.z.shape)

@@ -1,0 +1,82 @@
+"""Fully connected layers over several arrays side by side, in numpy: the twin of dense/in_torch.py's TorchLayers."""
+
+import numpy as np
+
+from rllib.models.arithmetic.buffers import BuffersByRows
+from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.layout import LayersLayout
+from rllib.models.dense.renormalized import RenormalizedNetwork
+
+
+class NumpyLayers:
+    """One network, or several of which each layer is one product, with closed-form gradients.
+
+    Results and gradients are views of buffers that the next call with the same number of rows overwrites.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer.
+        weights: flat float32 [layout.size]; the network reads this very memory.
+        reads: what the arguments of a call are; "observation" closes with a 1.
+        copies: number of networks; None: one, whose results are not stacked.
+        single: results, of one output, have no axis of outputs.
+
+    Attributes:
+        weights: as given.
+        gradient: float32 [layout.size], where `backward` writes.
+    """
+
+    def __init__(
+        self,
+        layout: LayersLayout,
+        activations: tuple[str, ...],
+        weights: np.ndarray,
+        reads: tuple[str, ...],
+        copies: int | None = None,
+        single: bool = False,
+    ):
+        self.weights = weights
+        kind = RenormalizedNetwork if layout.batch_renorm else NumpyNetwork
+        self._network = kind(layout, activations, weights)
+        self.gradient = self._network.gradient
+        self._reads, self._stacked, self._single = reads, copies is not None, single
+        self._shape = (copies or 1, sum(layout.heads.values()) // (copies or 1))
+        # What the first layer reads, feature-major; the last row stays 1, for the bias.
+        self._inputs = BuffersByRows(lambda rows: np.ones((layout.num_inputs + 1, rows), np.float32))
+        self._widths: tuple[int, ...] = ()
+
+    def forward(self, *read: np.ndarray, **how) -> np.ndarray:
+        """[copies, B, outputs], or [copies, B] of a single one, from what it reads, [B, ...] each.
+
+        Args:
+            read: see above.
+            how: by_batch, where there is batch renormalisation.
+        """
+        rows = len(read[0])
+        inputs, start, widths = self._inputs[rows], 0, []
+        for name, part in zip(self._reads, read, strict=True):
+            columns = part.reshape(rows, -1).T
+            columns = columns[:-1] if name == "observation" else columns
+            inputs[start : start + len(columns)] = columns
+            start += len(columns)
+            widths.append(len(columns))
+        self._widths = tuple(widths)
+        outputs = self._network.all_outputs(inputs.T, **how).reshape(*self._shape, rows).swapaxes(1, 2)
+        outputs = outputs if self._stacked else outputs[0]
+        return outputs[..., 0] if self._single else outputs
+
+    def backward(self, gradients: np.ndarray) -> np.ndarray:
+        """The gradient with respect to the weights, given that of the last results, in their shape."""
+        return self._network.weight_gradient(self._feature_major(gradients))
+
+    def input_gradient(self, gradients: np.ndarray, name: str) -> np.ndarray:
+        """The gradient [B, width] with respect to one of the things that it reads; that of the weights is left out."""
+        place = self._reads.index(name)
+        start = sum(self._widths[:place])
+        which = slice(start, start + self._widths[place])
+        return self._network.input_gradient(self._feature_major(gradients), which).T
+
+    def _feature_major(self, gradients):
+        gradients = gradients[..., None] if self._single else gradients
+        gradients = gradients if self._stacked else gradients[None]
+        return gradients.swapaxes(1, 2).reshape(-1, gradients.shape[1])

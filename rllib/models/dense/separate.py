@@ -1,0 +1,77 @@
+"""Policy and value by networks of different sizes: two networks of one tower each, on one flat vector."""
+
+import numpy as np
+
+from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.layout import LayersLayout, Layout
+
+
+class SeparateLayout(Layout):
+    """The parameters of the policy's layers, then those of the value's.
+
+    Args:
+        policy: the layers with the head "policy".
+        value: those with the head "value".
+    """
+
+    torso = None
+
+    def __init__(self, policy: LayersLayout, value: LayersLayout):
+        super().__init__({"policy": (policy.size,), "value": (value.size,)})
+        self.policy, self.value = policy, value
+
+    def parts(self, flat) -> tuple:
+        """The policy's and the value's views of `flat` [size]."""
+        return flat[self.slices["policy"]], flat[self.slices["value"]]
+
+    def named_parameters(self, flat) -> dict:
+        """Parameter name -> view of `flat`, as LayersLayout's; the names of the two differ."""
+        policy, value = self.parts(flat)
+        return self.policy.named_parameters(policy) | self.value.named_parameters(value)
+
+
+class SeparateNetwork:
+    """Both networks in numpy; methods as in NumpyNetwork.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer of the policy, and of the value.
+        weights: flat float32 [layout.size]; the network reads this very memory.
+        gradient: float32 [layout.size], where `backward` writes; by default new memory.
+    """
+
+    closed_form = True
+    gives_values = False
+
+    def __init__(
+        self,
+        layout: SeparateLayout,
+        activations: tuple[tuple[str, ...], tuple[str, ...]],
+        weights: np.ndarray,
+        gradient: np.ndarray | None = None,
+    ):
+        self.layout = layout
+        self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
+        towers = zip((layout.policy, layout.value), activations, layout.parts(weights), layout.parts(self.gradient))
+        self._policy, self._value = (NumpyNetwork(*tower) for tower in towers)
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._policy.forward(inputs)[0], self._value.forward(inputs)[1]
+
+    def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        d_dist_inputs, d_values = gradients
+        self._policy.backward((d_dist_inputs, d_values[:0]))
+        self._value.backward((d_dist_inputs[:, :0], d_values))
+        return self.gradient
+
+    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        return self._policy.forward_policy(inputs)
+
+    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
+        return self._value.forward_value(inputs)
+
+    def policy_features(self, rows: int) -> np.ndarray:
+        return self._policy.policy_features(rows)
+
+    def acting_features(self, rows: int) -> np.ndarray:
+        return self._policy.acting_features(rows)

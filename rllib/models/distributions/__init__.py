@@ -1,0 +1,1 @@
+"""Action distributions and action values."""

@@ -1,0 +1,69 @@
+"""From an action space, or from JSON, to the distribution of the actions."""
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.models.distributions.deterministic import Deterministic
+from rllib.models.distributions.product import Product
+from rllib.models.distributions.q_values import QValues
+from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
+from rllib.models.distributions.standard import Categorical, DiagGaussian, Distribution, MultiCategorical
+from rllib.models.observations.flat_spaces import flat_leaves, parts, unsupported
+from rllib.storage.json_dataclass import from_json
+
+
+def distribution_for(space: spaces.Space) -> Distribution:
+    """Chooses the distribution of the actions of a space.
+
+    Raises:
+        ValueError: for a space that no distribution here can serve; the message says what to do.
+    """
+    if isinstance(space, spaces.Discrete):
+        return Categorical(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return MultiCategorical(tuple(int(n) for n in space.nvec.reshape(-1)), tuple(space.shape))
+    if isinstance(space, spaces.MultiBinary):
+        return MultiCategorical((2,) * int(np.prod(space.shape)), tuple(space.shape))
+    if isinstance(space, spaces.Box):
+        if 0 in space.shape:
+            raise ValueError(f"a Box action space needs at least one number, but {space} has shape {space.shape}")
+        is_continuous = np.issubdtype(space.dtype, np.floating)
+        return DiagGaussian(tuple(space.shape)) if is_continuous else _choices_of(space)
+    if problem := unsupported(space, "action_space"):
+        raise ValueError(problem)
+    if _is_empty(space):
+        raise ValueError(f"each part of an action needs something to choose, but {space} has an empty part")
+    return Product(tuple(distribution_for(leaf.space) for leaf in flat_leaves(space)))
+
+
+def _is_empty(space: spaces.Space) -> bool:
+    """Whether a Tuple or Dict, or one inside it, has no parts."""
+    inner = parts(space)
+    return inner is not None and (not inner or any(_is_empty(part) for _, part in inner))
+
+
+OF_NUMBERS = (DiagGaussian, SquashedGaussian, BoundedSquashedGaussian, Deterministic)
+# Values that a number of a Box of integers may take; each is an output of the network.
+MAX_VALUES = 10_000
+
+
+def _choices_of(space: spaces.Box) -> MultiCategorical:
+    """Each number of a Box of integers is a choice among low ... high."""
+    sizes = [int(high) - int(low) + 1 for low, high in zip(space.low.flat, space.high.flat)]
+    if max(sizes) > MAX_VALUES:
+        raise ValueError(
+            f"actions of {space} are integers, and each value is a separate choice, but one of the numbers has "
+            f"{max(sizes):,} values (at most {MAX_VALUES:,}). Use a Box of floats, or narrower bounds."
+        )
+    return MultiCategorical(tuple(sizes), tuple(space.shape))
+
+
+def distribution_from_json(data: dict) -> Distribution:
+    """The distribution that its `to_json` described; one of the user's (distributions/user.py) without its class."""
+    if data["kind"] == "torch":
+        from rllib.models.distributions.user import TorchDistribution
+
+        return TorchDistribution(data["name"], data["num_inputs"], tuple(data["action_shape"]), data["dtype"])
+    if data["kind"] == Product.kind:
+        return Product(tuple(distribution_from_json(part) for part in data["parts"]))
+    return from_json(data, (Categorical, MultiCategorical, *OF_NUMBERS, QValues))

@@ -1,0 +1,1 @@
+"""Recurrent networks (LSTM, GRU), in numpy and torch."""

@@ -1,0 +1,164 @@
+"""A network with a memory in torch: views of the same flat vector as the numpy network (memory/in_numpy.py)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rllib.models.dense.in_torch import ACTIVATIONS, register_parameters, torso_features, torso_pieces, with_gradient
+from rllib.models.memory.spec import MemoryLayout, StepOrder
+
+
+class TorchMemoryNetwork(nn.Module):
+    """Distribution inputs and values of sequences.
+
+    `parameters()` are shaped as in torch.nn.Linear, torch.nn.LSTM and torch.nn.GRU; changes show in the flat vector.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer before the cell.
+        flat: float32 [layout.size], on any device; the module's own memory, not copied.
+    """
+
+    def __init__(self, layout: MemoryLayout, activations: tuple[str, ...], flat: Tensor):
+        super().__init__()
+        self.layout = layout
+        self._activations = [ACTIVATIONS[name] for name in activations]
+        self._post = ACTIVATIONS[layout.memory.post_activation]
+        self.flat = with_gradient(flat)
+        self._parts = _pieces(layout, self.flat.detach())
+        self.leaves = [part.requires_grad_() for part in self._parts.values()]
+        self._gradients = list(_pieces(layout, self.flat.grad).values())
+        register_parameters(self)
+
+    def forward(self, inputs: Tensor, seq_lens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs [B, K] and values [B].
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...], sequence after sequence.
+            seq_lens: int [S], lengths of the sequences; on a GPU they are waited for, unless they have them as an array
+                in their attribute `on_host`.
+            state: [S, state_size] before their first rows.
+        """
+        lengths = getattr(seq_lens, "on_host", None)  # as learners give them
+        order = StepOrder(seq_lens.cpu().numpy() if lengths is None else lengths)
+        rows, back, by_length = (_sent(each, inputs.device) for each in (order.rows, order.back, order.by_length))
+        features, states = self._features(inputs[rows]), self._states(state[by_length])
+        counts = torch.from_numpy(order.counts)
+        towers = range(self.layout.num_towers)
+        outputs = torch.stack([self._cell(tower, features[tower], states[tower], counts) for tower in towers])
+        return self._results(outputs, back)
+
+    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One row of each of B sequences: distribution inputs [B, K], values [B] and the next states [B, state_size].
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...].
+            state: [B, state_size].
+        """
+        features, states = self._features(inputs), self._states(state)
+        following = [self._stepped(tower, features[tower], states[tower]) for tower in range(self.layout.num_towers)]
+        outputs = torch.stack([own[0] for own in following])
+        return *self._results(outputs), torch.cat([part for own in following for part in own], dim=1)
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """What the cells read, [towers, B, width]."""
+        layout = self.layout
+        if layout.torso:
+            features = torso_features(layout.torso, self._parts, inputs, layout.num_towers)
+        else:
+            features = inputs[None, :, :-1].expand(layout.num_towers, -1, -1)
+        for index, activation in enumerate(self._activations):
+            features = activation(_affine(self._parts, f"hidden_{index}", features))
+        return features
+
+    def _states(self, state: Tensor) -> Tensor:
+        """States [B, state_size] as [towers, states of a tower, B, size]."""
+        shape = self.layout.num_towers, self.layout.memory.num_states, self.layout.memory.size
+        return state.unflatten(1, shape).permute(1, 2, 0, 3)
+
+    def _results(self, features: Tensor, order: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Distribution inputs and values of what the cells give, [towers, B, size], in another order of rows."""
+        for index in range(len(self.layout.memory.post_hiddens)):
+            features = self._post(_affine(self._parts, f"post_{index}", features))
+        return results_of_heads(self.layout, self._parts, features, order)
+
+    def _stepped(self, tower: int, features: Tensor, states: Tensor) -> list[Tensor]:
+        """The states of a tower after one step, [B, size] each, of which the first is the cell's output."""
+        parts, h = self._parts, states[0]
+        read = functional.linear(features, parts[f"cell_{tower}.weight_ih"], parts[f"cell_{tower}.bias_ih"])
+        recalled = functional.linear(h, parts[f"cell_{tower}.weight_hh"], parts[f"cell_{tower}.bias_hh"])
+        if self.layout.memory.cell == "lstm":
+            input_gate, forget, cell, output = (read + recalled).chunk(4, dim=1)
+            c = forget.sigmoid() * states[1] + input_gate.sigmoid() * cell.tanh()
+            return [output.sigmoid() * c.tanh(), c]
+        (reset, update, new), (reset_h, update_h, new_h) = read.chunk(3, dim=1), recalled.chunk(3, dim=1)
+        new = (new + (reset + reset_h).sigmoid() * new_h).tanh()
+        return [torch.lerp(new, h, (update + update_h).sigmoid())]
+
+    def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> Tensor:
+        """Outputs [B, size] of features [B, width], both in the order of steps, from states [h and c, S, size]."""
+        weights = [self._parts[f"cell_{tower}.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        # has_biases, num_layers, dropout, train (cuDNN's backward pass asks for it), bidirectional
+        rest = weights, True, 1, 0.0, True, False
+        first = states[:, None].contiguous().unbind()  # [layers, S, size] each
+        if self.layout.memory.cell == "lstm":
+            return torch.lstm(features, counts, first, *rest)[0]
+        return torch.gru(features, counts, first[0], *rest)[0]
+
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
+        torch._foreach_copy_(self._gradients, gradients)
+
+
+def results_of_heads(
+    layout: MemoryLayout, parts: dict[str, Tensor], features: Tensor, order: Tensor | slice = slice(None)
+) -> tuple[Tensor, Tensor]:
+    """Distribution inputs and values of what the last layers give, [towers, B, width], in another order of rows."""
+    policy, *value = features.unbind()
+    # A shared tower is the policy's: the value reads it, and sends no gradient into it.
+    read = policy, *(value or [policy.detach()])
+    dist_inputs, *values = [
+        torch.addmm(parts[f"{name}_head.bias"], each, parts[f"{name}_head.weight"])[order]
+        for name, each in zip(layout.heads, read)
+    ]
+    if layout.num_log_std:
+        dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
+    return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+
+
+def head_pieces(layout: MemoryLayout, blocks: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights and biases of each head, as `results_of_heads` reads them."""
+    heads = {name: layout.head(blocks, name) for name in layout.heads}
+    weights = {f"{name}_head.weight": head[:-1] for name, head in heads.items()}
+    return weights | {f"{name}_head.bias": head[-1:] for name, head in heads.items()}
+
+
+def _sent(array: np.ndarray, device: torch.device) -> Tensor:
+    """The array on the device; to a GPU from page-locked memory, so that nothing waits."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def _affine(parts: dict[str, Tensor], name: str, features: Tensor) -> Tensor:
+    return torch.baddbmm(parts[f"{name}.bias"], features, parts[f"{name}.weight"])
+
+
+def _pieces(layout: MemoryLayout, flat: Tensor) -> dict[str, Tensor]:
+    """The blocks as `forward` needs them: weights and biases apart, the cells' as in torch.nn.LSTM."""
+    blocks, torso = layout.blocks(flat), layout.torso
+    parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
+    split = -layout.memory.size - 1
+    for name, block in blocks.items():
+        if name == "cell":
+            for tower, cell in enumerate(block):
+                parts[f"cell_{tower}.weight_ih"] = cell[: split - 1].T
+                parts[f"cell_{tower}.weight_hh"] = cell[split:-1].T
+                parts[f"cell_{tower}.bias_ih"], parts[f"cell_{tower}.bias_hh"] = cell[split - 1], cell[-1]
+        elif name == "log_std":
+            parts[name] = block
+        elif not (name.startswith("image_") or name in layout.head_blocks):
+            parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
+    return parts | head_pieces(layout, blocks)

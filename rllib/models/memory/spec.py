@@ -1,0 +1,189 @@
+"""Policies with a memory: a recurrent cell between the hidden layers and the heads, and where its parameters lie.
+
+A state is one row of numbers: for each tower the cell's output h and, of an LSTM, its cell state c. It is zero where an
+episode begins.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rllib.models.dense.initializers import orthogonal_matrix
+from rllib.models.dense.layout import LayersLayout
+from rllib.storage.json_dataclass import Described
+
+# Of each cell: the gates, whose weights stand side by side in the order of torch.nn.LSTM and torch.nn.GRU, and the
+# arrays in a state.
+NUM_GATES = {"lstm": 4, "gru": 3}
+NUM_STATES = {"lstm": 2, "gru": 1}
+
+
+@dataclass(frozen=True)
+class Memory(Described):
+    """The recurrent part of a policy's network.
+
+    Attributes:
+        cell: "lstm" or "gru".
+        size: numbers in the cell's output.
+        max_seq_len: longest sequence that gradients flow through, in steps.
+        post_hiddens: widths of the layers between the cell and the heads.
+        post_activation: of these layers.
+    """
+
+    kind: ClassVar[str] = "memory"
+
+    cell: str
+    size: int
+    max_seq_len: int = 20
+    post_hiddens: tuple[int, ...] = ()
+    post_activation: str = "relu"
+
+    @property
+    def num_states(self) -> int:
+        """Arrays of `size` numbers in the state of one tower."""
+        return NUM_STATES[self.cell]
+
+    def layout(self, *rest) -> "MemoryLayout":
+        """Where the parameters lie; arguments as for LayersLayout."""
+        return MemoryLayout(*rest, memory=self)
+
+
+@dataclass
+class MemoryLayout(LayersLayout):
+    """The blocks of a network with a memory; each tower has a cell. AttentionLayout replaces the cell.
+
+    | block         | shape                                 |                                                        |
+    |---------------|---------------------------------------|--------------------------------------------------------|
+    | image_i_...   | [towers, ...]                         | as for LayersLayout                                    |
+    | hidden_i      | [towers, before + 1, width]           | the layers before the cell                             |
+    | cell          | [towers, before + 1 + size + 1, gates * size] | rows for the features, their bias, the output  |
+    |               |                                       | of the step before, and its bias                       |
+    | post_i        | [towers, before + 1, width]           | the layers behind the cell                             |
+    | heads, log_std | as for LayersLayout                  |                                                        |
+
+    A value head that shares a tower reads it, and its gradient ends there: the policy alone trains it. Errors of the
+    value are many times larger than what is left of normalised advantages.
+
+    Attributes:
+        memory: the cell, and what follows it.
+    """
+
+    memory: Memory | None = None
+
+    def block_shapes(self) -> dict[str, tuple[int, ...]]:
+        before, towers = self.num_inputs, self.num_towers
+        shapes = self.torso.block_shapes(towers) if self.torso else {}
+        for index, width in enumerate(self.hiddens):
+            shapes[f"hidden_{index}"] = (towers, before + 1, width)
+            before = width
+        shapes |= self.remembering_shapes(before)
+        before = self.memory.size
+        for index, width in enumerate(self.memory.post_hiddens):
+            shapes[f"post_{index}"] = (towers, before + 1, width)
+            before = width
+        return shapes | self.head_shapes(before)
+
+    def remembering_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
+        """Those of the blocks that remember; they read `before` features and give `memory.size`."""
+        memory = self.memory
+        return {"cell": (self.num_towers, before + 1 + memory.size + 1, NUM_GATES[memory.cell] * memory.size)}
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the arrays that make up a state, side by side: h (and c) of each tower."""
+        return ((self.memory.size,),) * (self.num_towers * self.memory.num_states)
+
+    def named_parameters(self, flat) -> dict:
+        """Parameter name -> view of `flat`: as for LayersLayout, and "shared.lstm.weight_ih_l0", ... as in torch.
+
+        Layers behind the cell are "shared.post_0.weight" and so on.
+        """
+        blocks, named = self.blocks(flat), {}
+        for tower, owner in enumerate(self.towers):
+            own = self.torso.named_parameters(blocks, tower) if self.torso else {}
+            for index in range(len(self.hiddens)):
+                own |= weight_and_bias(f"hidden_{index}", blocks[f"hidden_{index}"][tower])
+            own |= self.remembering_parameters(blocks, tower)
+            for index in range(len(self.memory.post_hiddens)):
+                own |= weight_and_bias(f"post_{index}", blocks[f"post_{index}"][tower])
+            named |= {f"{owner}.{name}": view for name, view in own.items()}
+        for name in self.heads:
+            named |= {f"{name}.{key}": view for key, view in weight_and_bias("head", self.head(blocks, name)).items()}
+        if self.num_log_std:
+            named["policy.log_std"] = blocks["log_std"]
+        return named
+
+    def remembering_parameters(self, blocks: dict, tower: int) -> dict:
+        """Parameter name -> view of the blocks of `remembering_shapes`."""
+        memory, cell, split = self.memory, blocks["cell"][tower], -self.memory.size - 1
+        return {
+            f"{memory.cell}.weight_ih_l0": cell[: split - 1].T,
+            f"{memory.cell}.weight_hh_l0": cell[split:-1].T,
+            f"{memory.cell}.bias_ih_l0": cell[split - 1],
+            f"{memory.cell}.bias_hh_l0": cell[-1],
+        }
+
+    def initialize_memory(self, weights: np.ndarray, rng: np.random.Generator, initializer: str) -> None:
+        """Fills the cells' weights: each gate's matrices orthogonal with gain 1, no bias; "uniform": as torch does."""
+        size = self.memory.size
+        for cell in self.blocks(weights)["cell"]:
+            if initializer == "uniform":
+                cell[:] = rng.uniform(-1, 1, cell.shape) / math.sqrt(size)
+                continue
+            cell[:] = 0
+            for rows in (cell[: -size - 2], cell[-size - 1 : -1]):
+                for start in range(0, cell.shape[1], size):
+                    gate = rows[:, start : start + size]
+                    gate[:] = orthogonal_matrix(gate.shape, rng)
+
+
+def weight_and_bias(name: str, layer) -> dict:
+    """The views of a layer [width + 1, outputs], whose last row is the bias, under torch's names."""
+    return {f"{name}.weight": layer[:-1].T, f"{name}.bias": layer[-1]}
+
+
+class StepOrder:
+    """The rows of sequences in the order of their steps: those of the first steps first, and so on.
+
+    Within a step the longest sequences come first, so those that go on are the first ones of the step before: a cell
+    then computes each step on contiguous rows, and nothing is padded.
+
+    Args:
+        seq_lens: int [S], lengths of sequences that stand one after the other; at least 1 each.
+
+    Attributes:
+        by_length: int [S], the sequences, the longest first.
+        counts: int [T], number of sequences that have each step.
+        rows: int [B], where each row stands in the batch.
+        back: int [B], the inverse: where each row of the batch stands in this order.
+        previous: int [B], of each row the one of the step before, counted with the S states before the first steps in
+            front of all rows.
+        steps: for each step the slices of its rows, of those before them, and of its rows, the last two counted with
+            the states in front.
+    """
+
+    def __init__(self, seq_lens: np.ndarray):
+        num_sequences = len(seq_lens)
+        self.by_length = np.argsort(-seq_lens, kind="stable")
+        lengths = seq_lens[self.by_length]
+        step = np.arange(lengths[0])
+        self.counts = num_sequences - np.searchsorted(lengths[::-1], step, side="right")
+        starts = np.cumsum(self.counts) - self.counts
+        within = np.arange(self.counts.sum()) - np.repeat(starts, self.counts)
+        step_of_row = np.repeat(step, self.counts)
+        self.rows = (np.cumsum(seq_lens) - seq_lens)[self.by_length][within] + step_of_row
+        self.back = np.empty_like(self.rows)
+        self.back[self.rows] = np.arange(len(self.rows))
+        # Where each step's predecessors begin.
+        before = np.concatenate([[0], num_sequences + starts[:-1]])
+        self.previous = before[step_of_row] + within
+        self.steps = [
+            (
+                slice(here, here + count),
+                slice(first, first + count),
+                slice(num_sequences + here, num_sequences + here + count),
+            )
+            for here, first, count in zip(starts.tolist(), before.tolist(), self.counts.tolist())
+        ]

@@ -1,0 +1,1 @@
+"""From observations to the inputs of a network: encoders, filters, masks, torsos."""

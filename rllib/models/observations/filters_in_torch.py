@@ -1,0 +1,76 @@
+"""The observation filter (filters.py) for tensors on any device."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rllib.models.observations.filters import EPSILON, MeanStdFilter
+
+
+class TensorFilter:
+    """Normalises observations as the policy's MeanStdFilter does, and counts those that are collected.
+
+    Args:
+        of: the filter of the policy; its shape and bound are used, and not its statistics (see `load`).
+        device: of the observations.
+    """
+
+    def __init__(self, of: MeanStdFilter, device: torch.device):
+        self._clip, self._keep = of.clip, of.keep
+        size = int(np.prod(of.shape, dtype=int))
+        self._moments = _Moments(size, device)  # since the last `pop_delta`
+        self._mean, self._inverse_std = self._moments.mean, torch.ones_like(self._moments.mean)
+        self._knows = False  # whether merged statistics have been loaded
+
+    def load(self, state: Mapping[str, np.ndarray]) -> None:
+        """Normalises by these merged statistics from now on; before the first two rows, by what is counted here."""
+        self._knows = float(state["count"]) >= 2
+        if self._knows:
+            device = self._mean.device
+            std = np.sqrt(np.asarray(state["m2"]) / float(state["count"]) + EPSILON)
+            self._mean = torch.as_tensor(np.array(state["mean"]), device=device)
+            self._inverse_std = torch.as_tensor(1 / std, device=device)
+
+    def count(self, raw: Tensor) -> None:
+        """Counts observations [N, *shape]."""
+        self._moments.add(raw)
+        if not self._knows:
+            self._mean = self._moments.mean
+            self._inverse_std = (self._moments.m2 / self._moments.count + EPSILON).rsqrt()
+
+    def write(self, raw: Tensor, out: Tensor) -> None:
+        """Writes the normalised observations [N, *shape] into out, float32 of that shape."""
+        rows = raw.flatten(1) if raw.dim() > 1 else raw[:, None]
+        # In float64: the mean may be large against the deviations.
+        normal = (rows.double() - self._mean).mul_(self._inverse_std)
+        if self._clip is not None:
+            normal.clamp_(-self._clip, self._clip)
+        for start, stop in self._keep:
+            normal[:, start:stop] = rows[:, start:stop]
+        out.copy_(normal.view(out.shape))
+
+    def pop_delta(self) -> dict[str, np.ndarray]:
+        """What was counted since the last call, for `merge` of the policy's filter; waits for the device."""
+        moments = self._moments
+        mean, m2 = torch.stack((moments.mean, moments.m2)).cpu().numpy()
+        self._moments = _Moments(len(mean), moments.mean.device)
+        return {"count": np.array([float(moments.count)]), "mean": mean[None], "m2": m2[None]}
+
+
+class _Moments:
+    """As RunningMoments, on a device."""
+
+    def __init__(self, size: int, device: torch.device):
+        self.count = 0
+        self.mean = torch.zeros(size, dtype=torch.float64, device=device)
+        self.m2 = torch.zeros_like(self.mean)
+
+    def add(self, raw: Tensor) -> None:
+        rows = raw.reshape(len(raw), -1).double()
+        variance, mean = torch.var_mean(rows, 0, correction=0)
+        count, total, difference = len(rows), self.count + len(rows), mean - self.mean
+        self.mean = self.mean + difference * (count / total)
+        self.m2 = self.m2 + variance * count + difference.square() * (self.count * count / total)
+        self.count = total

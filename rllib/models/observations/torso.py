@@ -1,0 +1,265 @@
+"""Descriptions of the convolutions before the fully connected layers, for the numpy and the torch network.
+
+Stored observations enter as they are (pixels as bytes); a torso turns each row into features. Images go through
+convolutions of their own, what else a row holds goes past them; both stand side by side in the features.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rllib.storage.json_dataclass import as_lists
+
+# Ray's choice by the size of the image (get_filter_config): [channels, [kernel height, width], stride].
+AUTOMATIC_FILTERS = {
+    (480, 640): [[16, [24, 32], [14, 18]], [32, [6, 6], 4], [256, [9, 9], 1]],
+    (240, 320): [[16, [12, 16], [7, 9]], [32, [6, 6], 4], [256, [9, 9], 1]],
+    (96, 96): [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 2]],
+    (84, 84): [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
+    (64, 64): [[32, [4, 4], 2], [64, [4, 4], 2], [128, [4, 4], 2], [256, [4, 4], 2]],
+    (42, 42): [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
+    (10, 10): [[16, [5, 5], 2], [32, [5, 5], 2]],
+}
+# Mnih et al., Nature 2015; a hidden layer of 512 follows.
+NATURE_FILTERS = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"]]
+NATURE_HIDDENS = [512]
+PADDINGS = ("same", "valid")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """One layer of convolutions, whatever image it is for.
+
+    Attributes:
+        channels: number of filters.
+        kernel, stride: (height, width).
+        padding: "valid" for none; "same" for as many zeros as make the result ceil(size / stride) large, the odd one
+            at the bottom and the right.
+    """
+
+    channels: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: str
+
+    def pads(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """Rows of zeros above and below, columns of zeros to the left and right."""
+        pads = []
+        for size, kernel, stride in zip((height, width), self.kernel, self.stride):
+            total = 0
+            if self.padding == "same":
+                total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+            pads += [total // 2, total - total // 2]
+        return tuple(pads)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A layer of filters for images of one size.
+
+    Attributes:
+        filters: the layer.
+        in_shape: (height, width, channels) of what they read.
+    """
+
+    filters: Filters
+    in_shape: tuple[int, int, int]
+
+    @cached_property
+    def pads(self) -> tuple[int, int, int, int]:
+        """As Filters.pads."""
+        return self.filters.pads(*self.in_shape[:2])
+
+    @cached_property
+    def out_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels) of the result."""
+        top, bottom, left, right = self.pads
+        height, width = self.in_shape[0] + top + bottom, self.in_shape[1] + left + right
+        kernel, stride = self.filters.kernel, self.filters.stride
+        return (
+            (height - kernel[0]) // stride[0] + 1,
+            (width - kernel[1]) // stride[1] + 1,
+            self.filters.channels,
+        )
+
+    @property
+    def kernel_shape(self) -> tuple[int, int, int, int]:
+        """(filters, kernel height, kernel width, channels), as the weights lie in memory."""
+        return (self.filters.channels, *self.filters.kernel, self.in_shape[2])
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image within a stored row, and its convolutions.
+
+    Attributes:
+        start: its first number in the flattened row.
+        shape: as stored: [H, W, C], or [C, H, W] where channels_first, or [H, W].
+        channels_first: whether it is [C, H, W].
+        scale: of its numbers; 1/255 takes bytes to [0, 1].
+        filters: layer by layer.
+
+    Raises:
+        ValueError: if the image is too small for them.
+    """
+
+    start: int
+    shape: tuple[int, ...]
+    channels_first: bool
+    scale: float
+    filters: tuple[Filters, ...]
+
+    def __post_init__(self):
+        for layer in self.layers:
+            if min(layer.out_shape) < 1:
+                raise ValueError(
+                    f"an image of {list(self.shape)} is too small for conv_filters: {list(layer.in_shape)} is left "
+                    f"where a kernel of {list(layer.filters.kernel)} comes. Use smaller kernels or strides, fewer "
+                    'layers, or the padding "same".'
+                )
+
+    @property
+    def size(self) -> int:
+        """Numbers in the stored image."""
+        return math.prod(self.shape)
+
+    @property
+    def pixels(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        if len(self.shape) == 2:
+            return (*self.shape, 1)
+        first, second, third = self.shape
+        return (second, third, first) if self.channels_first else (first, second, third)
+
+    @cached_property
+    def layers(self) -> tuple[Convolution, ...]:
+        """The convolutions, each for what the one before it leaves."""
+        layers, shape = [], self.pixels
+        for filters in self.filters:
+            layers.append(Convolution(filters, shape))
+            shape = layers[-1].out_shape
+        return tuple(layers)
+
+    @property
+    def num_features(self) -> int:
+        """Number of outputs of the last layer."""
+        return math.prod(self.layers[-1].out_shape)
+
+
+@dataclass(frozen=True)
+class Torso:
+    """The stage between stored rows and the fully connected layers.
+
+    Attributes:
+        images: those in a row; at least one.
+        others: (start, stop, scale) of the numbers of a flattened row that go past the convolutions.
+        activation: of the convolutions, one of activations.ACTIVATIONS.
+        layer_norm: the channels of every place are normalised before the activation.
+    """
+
+    images: tuple[Image, ...]
+    others: tuple[tuple[int, int, float], ...] = ()
+    activation: str = "relu"
+    layer_norm: bool = False
+
+    @cached_property
+    def num_features(self) -> int:
+        """Numbers that the first fully connected layer reads: those of the images, then the others."""
+        return sum(image.num_features for image in self.images) + sum(stop - start for start, stop, _ in self.others)
+
+    def block_shapes(self, towers: int) -> dict[str, tuple[int, ...]]:
+        """Block name -> shape; towers apart, each filter's kernel as in channels-last memory."""
+        shapes = {}
+        for name, layer in self.named_layers():
+            shapes[name] = (towers, *layer.kernel_shape)
+            shapes[f"{name}_bias"] = (towers, layer.filters.channels)
+            if self.layer_norm:
+                shapes[f"{name}_norm"] = (towers, 2, layer.filters.channels)
+        return shapes
+
+    def named_layers(self) -> list[tuple[str, Convolution]]:
+        """(name, layer), "image_0_conv_0" first."""
+        return [
+            (f"image_{number}_conv_{index}", layer)
+            for number, image in enumerate(self.images)
+            for index, layer in enumerate(image.layers)
+        ]
+
+    def named_parameters(self, blocks: dict, tower: int) -> dict:
+        """Parameter name -> view of one tower's blocks, in the shapes of torch.nn.Conv2d and torch.nn.LayerNorm."""
+        named = {}
+        for name, _ in self.named_layers():
+            named[f"{name}.weight"] = as_conv2d(blocks[name][tower])
+            named[f"{name}.bias"] = blocks[f"{name}_bias"][tower]
+            if self.layer_norm:
+                scale, shift = blocks[f"{name}_norm"][tower]
+                named |= {f"{name}_norm.weight": scale, f"{name}_norm.bias": shift}
+        return named
+
+    def to_json(self) -> dict:
+        """A JSON-able description; `torso_from_json` reads it."""
+        data = as_lists(dataclasses.asdict(self))
+        for image in data["images"]:
+            image["filters"] = [list(layer.values()) for layer in image["filters"]]
+        return data
+
+
+def as_conv2d(kernels):
+    """The view [filters, channels, height, width] of kernels [filters, height, width, channels]; arrays and tensors."""
+    return kernels.swapaxes(1, 3).swapaxes(2, 3)
+
+
+def torso_from_json(data: Mapping | None) -> Torso | None:
+    """The torso that `to_json` described."""
+    if data is None:
+        return None
+    images = tuple(
+        Image(**{**image, "shape": tuple(image["shape"]), "filters": filters_from(image["filters"])})
+        for image in data["images"]
+    )
+    return Torso(images, tuple(map(tuple, data["others"])), data["activation"], data["layer_norm"])
+
+
+def filters_from(setting: Sequence) -> tuple[Filters, ...]:
+    """What `model["conv_filters"]` describes, layer by layer.
+
+    Args:
+        setting: [[channels, kernel, stride], ...]; kernel and stride are a number or [height, width]. A fourth entry is
+            the padding; without it, it is "same", but for the last layer "valid" (Ray's rule).
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    if not isinstance(setting, list | tuple) or not setting:
+        raise ValueError(_explained(setting))
+    layers = []
+    for index, layer in enumerate(setting):
+        if not isinstance(layer, list | tuple) or len(layer) not in (3, 4):
+            raise ValueError(_explained(layer))
+        channels, kernel, stride = layer[0], _pair(layer[1]), _pair(layer[2])
+        padding = layer[3] if len(layer) == 4 else PADDINGS[index == len(setting) - 1]
+        if not _is_size(channels) or kernel is None or stride is None or padding not in PADDINGS:
+            raise ValueError(_explained(layer))
+        layers.append(Filters(channels, kernel, stride, padding))
+    return tuple(layers)
+
+
+def _explained(given) -> str:
+    return (
+        "model['conv_filters'] must be a list with [channels, kernel, stride] for each layer, like [[16, [8, 8], 4], "
+        '[32, 4, 2, "valid"]] (a fourth entry is the padding, "same" or "valid"), or "nature", but got '
+        f"{given!r}"
+    )
+
+
+def _pair(value) -> tuple[int, int] | None:
+    pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
+    return pair if len(pair) == 2 and all(map(_is_size, pair)) else None
+
+
+def _is_size(value) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0

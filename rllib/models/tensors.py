@@ -1,0 +1,153 @@
+"""Acting by tensors on any device: observations to network inputs, and actions drawn from distributions.
+
+The same as `Encoder.encode` and `Distribution.sample` do with arrays. Nothing here waits for the device.
+"""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from rllib.models.distributions.deterministic import Deterministic
+from rllib.models.distributions.q_values import QValues
+from rllib.models.distributions.squashed import BoundedSquashedGaussian
+from rllib.models.distributions.standard import TINY, Categorical, DiagGaussian, MultiCategorical
+from rllib.models.observations.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder
+from rllib.models.observations.masks import parts_of_mask
+
+# ---------------------------------------------------------------------- observations
+
+
+def encoded(encoder: Encoder, observations: Tensor, out: Tensor | None = None) -> Tensor:
+    """What the network reads of stored observations, on their device.
+
+    Args:
+        encoder: of the policy.
+        observations: [B, *shape].
+        out: float32 [B, size + 1], written instead of new memory; its last column is 1 already.
+
+    Returns:
+        float32 [B, size + 1], closing with ones; the observations themselves where the encoder leaves them as stored.
+    """
+    if encoder.as_stored:
+        return observations
+    if out is None:
+        out = observations.new_ones((observations.shape[0], encoder.size + 1), dtype=torch.float32)
+    _encode(encoder, observations, out[:, :-1])
+    return out
+
+
+@functools.singledispatch
+def _encode(encoder, observations: Tensor, out: Tensor) -> None:
+    """Writes into out [B, size]."""
+    raise TypeError(f"{type(encoder).__name__} does not encode tensors")
+
+
+@_encode.register
+def _(encoder: BoxEncoder, observations: Tensor, out: Tensor) -> None:
+    out.copy_(observations.reshape(out.shape))
+    if encoder.scale != 1.0:
+        out.mul_(encoder.scale)
+
+
+@_encode.register
+def _(encoder: FlatEncoder, observations: Tensor, out: Tensor) -> None:
+    out.copy_(observations)
+    for start, stop in encoder.pixels:
+        out[:, start:stop].mul_(1 / 255)
+
+
+@_encode.register
+def _(encoder: OneHotEncoder, observations: Tensor, out: Tensor) -> None:
+    out.zero_().scatter_(1, (observations - encoder.start)[:, None], 1.0)
+
+
+@_encode.register
+def _(encoder: MaskedEncoder, observations: Tensor, out: Tensor) -> None:
+    first, others = encoder.num_choices, (observations[:, : encoder.start], observations[:, encoder.stop :])
+    out[:, :first].copy_(encoder.mask(observations))
+    _encode(encoder.inner, torch.cat(others, 1), out[:, first:])
+
+
+def without_choice(mask: Tensor, distribution) -> Tensor:
+    """Whether some part of the action has no legal choice, bool [B], by masks [B, num_choices]."""
+    none = [(mask[:, columns] == 0).all(1) for columns, _ in parts_of_mask(distribution)]
+    return torch.stack(none).any(0)
+
+
+# ---------------------------------------------------------------------- actions
+
+
+def draws_tensors(distribution) -> bool:
+    """Whether `noise` and `sample` have a form for this distribution."""
+    is_known = isinstance(distribution, Categorical | MultiCategorical | DiagGaussian)
+    return is_known and distribution.has_log_prob
+
+
+def noise(distribution, generator: torch.Generator, *shape: int) -> Tensor:
+    """Noise for `sample`, float32 [*shape, num_noise] on the generator's device; zeros give the most probable actions.
+
+    Args:
+        distribution: of the actions.
+        generator: source of randomness.
+        shape: leading dimensions, such as (T, N).
+    """
+    drawn = torch.empty(*shape, distribution.num_noise, device=generator.device)
+    if isinstance(distribution, DiagGaussian):
+        return drawn.normal_(generator=generator)
+    # Standard Gumbel numbers: -log of standard exponential ones.
+    return drawn.exponential_(generator=generator).clamp_(min=float(TINY)).log_().neg_()
+
+
+def mode(distribution, inputs: Tensor) -> Tensor:
+    """The most probable actions [B, *action_shape], as `mode` of the distribution gives them for arrays.
+
+    Args:
+        distribution: of the actions.
+        inputs: float32 [B, num_inputs], what the network computed.
+
+    Raises:
+        TypeError: for a distribution without this form.
+    """
+    if isinstance(distribution, BoundedSquashedGaussian):
+        limit = distribution.mean_limit
+        means = inputs[:, : distribution.size]
+        return (means if limit is None else means.clamp(-limit, limit)).reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, Deterministic):
+        return inputs.tanh().reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, DiagGaussian):
+        return inputs[:, : distribution.size].reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, Categorical):
+        return inputs.argmax(-1)
+    if isinstance(distribution, MultiCategorical):
+        chosen = [inputs[:, part].argmax(-1) for part in distribution.slices()]
+        return torch.stack(chosen, 1).reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, QValues):
+        if distribution.num_atoms == 1:
+            return inputs[:, : distribution.num_actions].argmax(-1)
+        return distribution.torch_at(inputs).q_values().argmax(-1)
+    raise TypeError(f"{type(distribution).__name__} has no most probable action for tensors")
+
+
+def sample(distribution, inputs: Tensor, drawn: Tensor, out: Tensor) -> None:
+    """Writes actions.
+
+    Args:
+        distribution: of the actions.
+        inputs: float32 [B, num_inputs], what the network computed.
+        drawn: [B, num_noise] of what `noise` drew.
+        out: [B, *action_shape], int64 or float32.
+    """
+    if isinstance(distribution, DiagGaussian):
+        size = distribution.size
+        flat = torch.addcmul(inputs[:, :size], inputs[:, size:].exp(), drawn)
+        out.copy_(flat.reshape(out.shape))
+        return
+    # Gumbel-max: the argmax of logits + noise needs no softmax.
+    scores = inputs + drawn
+    if isinstance(distribution, Categorical):
+        torch.argmax(scores, -1, out=out)
+        return
+    parts = out.view(out.shape[0], len(distribution.sizes))
+    for index, part in enumerate(distribution.slices()):
+        parts[:, index] = scores[:, part].argmax(-1)

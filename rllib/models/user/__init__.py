@@ -1,0 +1,1 @@
+"""Networks written by users."""

@@ -1,0 +1,1 @@
+"""Values in files: JSON with its types, tensors, and checkpoints made of both."""

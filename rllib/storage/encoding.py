@@ -1,0 +1,296 @@
+"""Lossless conversion of Python values to JSON and back, for checkpoints. Reading runs no code.
+
+Values that JSON supports are written unchanged. Any other value is a dict with one key that starts with "$":
+
+| value                                | JSON                                                                        |
+|--------------------------------------|-----------------------------------------------------------------------------|
+| infinite and NaN floats              | {"$float": "inf"}, "-inf" or "nan"                                          |
+| tuple                                | {"$tuple": [...]}                                                           |
+| dict with other keys than strings    | {"$dict": [[key, value], ...]}; dicts with keys that start with "$" as well |
+| numpy array or scalar (shape null)   | {"$array": {"dtype": "float32", "shape": [2], "data": [0.5, 1.5]}}          |
+| gymnasium space                      | {"$space": {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}}      |
+| class or function that has a name    | {"$import": "module:qualname"}                                              |
+| anything else                        | {"$pickle": "place"}: the value itself is returned to be pickled            |
+"""
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rllib.storage.tensor_file import DTYPES
+
+# Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
+MOST_NUMBERS = 2**24
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """A placeholder for a class, function or object of the user's that has not been loaded.
+
+    Args:
+        reference: "module:qualname", or the place of the pickled value.
+    """
+
+    reference: str
+
+
+def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
+    """`value` as JSON-able data.
+
+    Args:
+        value: anything.
+        place: path of the value in the data, for messages and for the names of pickled values.
+        pickled: receives the values that JSON cannot hold, by place.
+
+    Raises:
+        TypeError: for such a value if `pickled` is None.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": str(value)}
+    if type(value) is list:
+        return [encode(item, _within(place, i), pickled) for i, item in enumerate(value)]
+    if type(value) is tuple:
+        return {"$tuple": [encode(item, _within(place, i), pickled) for i, item in enumerate(value)]}
+    if isinstance(value, dict):
+        return _encode_dict(value, place, pickled)
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        return {"$array": _encode_array(value)}
+    if isinstance(value, UserCode):
+        raise TypeError(f"{place} is {value}, which has not been loaded, so it cannot be written again")
+    if _is_space(value):
+        return {"$space": space_to_json(value)}
+    path = importable_path(value)
+    if path is not None:
+        return {"$import": path}
+    if pickled is None:
+        raise TypeError(f"{place or 'the value'} must be plain data, but it is {value!r} ({type(value).__name__})")
+    pickled[place] = value
+    return {"$pickle": place}
+
+
+def decode(data, load: Callable[[str, str], Any] | None = None):
+    """The value that `encode` encoded; user code becomes a UserCode unless `load` is given.
+
+    Args:
+        data: what `encode` returned, or json.loads of it.
+        load: load("import" or "pickle", reference) returns the class, function or object.
+
+    Raises:
+        ValueError: for a kind of value that this version does not know, and for spaces of more than MOST_NUMBERS.
+        another error: for data that `encode` has not returned.
+    """
+    return _Decoder(load).value(data)
+
+
+def _encode_dict(value: dict, place: str, pickled) -> dict:
+    if all(isinstance(key, str) and not key.startswith("$") for key in value):
+        return {key: encode(item, _within(place, key), pickled) for key, item in value.items()}
+    pairs = [
+        [encode(key, f"a key of {place}"), encode(item, _within(place, key), pickled)] for key, item in value.items()
+    ]
+    return {"$dict": pairs}
+
+
+def _within(place: str, key) -> str:
+    return f"{place}.{key}" if place else str(key)
+
+
+def _encode_array(value) -> dict:
+    array = np.asarray(value)
+    data = [encode(number) for number in array.reshape(-1).tolist()]
+    return {
+        "dtype": array.dtype.name,
+        "shape": None if isinstance(value, np.generic) else list(array.shape),
+        "data": data,
+    }
+
+
+class _Decoder:
+    """Decodes the values of one file, which take memory in proportion to its size, and spaces of MOST_NUMBERS."""
+
+    def __init__(self, load: Callable[[str, str], Any] | None):
+        self._load, self._left = load, MOST_NUMBERS
+
+    def value(self, data):
+        if isinstance(data, list):
+            return [self.value(item) for item in data]
+        if not isinstance(data, dict):
+            return data
+        kind = next(iter(data), "")
+        if len(data) != 1 or not kind.startswith("$"):
+            return {key: self.value(item) for key, item in data.items()}
+        content = data[kind]
+        match kind:
+            case "$import" | "$pickle":
+                return self._load(kind[1:], content) if self._load else UserCode(content)
+            case "$float":
+                return float(content)
+            case "$tuple":
+                return tuple(map(self.value, content))
+            case "$dict":
+                return {self.value(key): self.value(item) for key, item in content}
+            case "$array":
+                return self._array(**content)
+            case "$space":
+                self._left -= _bounds_of(content)
+                if self._left < 0:
+                    raise ValueError(f"its spaces have more than {MOST_NUMBERS:,} numbers")
+                return space_from_json(content)
+        raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
+
+    def _array(self, dtype: str, shape: list[int] | None, data: list):
+        flat = np.array([self.value(number) for number in data], _dtype(dtype))
+        return flat.dtype.type(flat[0]) if shape is None else flat.reshape(shape)
+
+
+def _dtype(name: str) -> np.dtype:
+    """Of the name that numbers are written with; numpy itself would take a text of any length and meaning."""
+    if name not in DTYPES:
+        raise ValueError(f"{name!r:.40} is no type of numbers that are written")
+    return np.dtype(name)
+
+
+def _bounds_of(data: Mapping) -> int:
+    """Number of numbers that each bound of a space in JSON has, its parts together."""
+    if data["type"] in ("Dict", "Tuple"):
+        parts = (part[1] for part in data["spaces"]) if data["type"] == "Dict" else data["spaces"]
+        return sum(map(_bounds_of, parts))
+    shape = {"Box": data.get("shape", ()), "MultiBinary": data.get("n", ())}.get(data["type"], ())
+    sizes = [shape] if isinstance(shape, int) else shape
+    if any(type(size) is not int or size < 0 for size in sizes):
+        raise ValueError(f"{shape!r:.40} is no shape of a space")
+    return math.prod(sizes)
+
+
+# ---------------------------------------------------------------------- classes and functions
+
+
+def importable_path(target) -> str | None:
+    """ "module:qualname" if importing it gives this object in other processes as well, else None."""
+    module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str) or module == "__main__" or "<" in qualname:
+        return None
+    found = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{qualname}" if found is target else None
+
+
+def import_path(path: str):
+    """The class or function that `importable_path` named.
+
+    Raises:
+        ValueError: if it cannot be imported here.
+    """
+    module, _, qualname = path.partition(":")
+    try:
+        found = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it lies.") from error
+    return found
+
+
+# ---------------------------------------------------------------------- spaces
+
+
+def _is_space(value) -> bool:
+    gymnasium = sys.modules.get("gymnasium")  # without it there is no space
+    return gymnasium is not None and isinstance(value, gymnasium.spaces.Space)
+
+
+def space_to_json(space) -> dict:
+    """A gymnasium space as JSON-able data, exactly: bounds, dtypes, starts and the order of keys.
+
+    Raises:
+        ValueError: for kinds of spaces other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.
+    """
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box):
+        if math.prod(space.shape) > MOST_NUMBERS:
+            raise ValueError(f"a space of shape {space.shape} cannot be written: more than {MOST_NUMBERS:,} numbers")
+        return {
+            "type": "Box",
+            "shape": list(space.shape),
+            "dtype": space.dtype.name,
+            "low": _bound_to_json(space.low, space.bounded_below, -math.inf),
+            "high": _bound_to_json(space.high, space.bounded_above, math.inf),
+        }
+    if isinstance(space, spaces.Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": space.dtype.name}
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec, start = space.nvec.tolist(), space.start.tolist()
+        return {"type": "MultiDiscrete", "nvec": nvec, "start": start, "dtype": space.dtype.name}
+    if isinstance(space, spaces.MultiBinary):
+        return {"type": "MultiBinary", "n": space.n if isinstance(space.n, int) else [int(n) for n in space.n]}
+    if isinstance(space, spaces.Dict):
+        return {"type": "Dict", "spaces": [[encode(key), space_to_json(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"type": "Tuple", "spaces": [space_to_json(part) for part in space.spaces]}
+    raise ValueError(
+        f"{space} cannot be written: {type(space).__name__} spaces are not supported. Supported are Box, Discrete, "
+        "MultiDiscrete, MultiBinary, Dict and Tuple."
+    )
+
+
+def space_from_json(data: Mapping):
+    """The space that `space_to_json` described.
+
+    Raises:
+        ValueError: for an unknown kind of space.
+    """
+    from gymnasium import spaces
+
+    kind = data["type"]
+    if kind == "Box":
+        return _box_from_json(spaces.Box, data)
+    if kind == "Discrete":
+        # Discrete spaces have a dtype only in newer versions of gymnasium; int64 was and is the usual one.
+        dtype = {} if data["dtype"] == "int64" else {"dtype": _dtype(data["dtype"]).type}
+        return spaces.Discrete(data["n"], start=data["start"], **dtype)
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(data["nvec"], dtype=_dtype(data["dtype"]).type, start=data["start"])
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(data["n"])
+    if kind == "Dict":
+        return spaces.Dict([(decode(key), space_from_json(part)) for key, part in data["spaces"]])
+    if kind == "Tuple":
+        return spaces.Tuple([space_from_json(part) for part in data["spaces"]])
+    raise ValueError(f"{kind!r} is no kind of space that this version of rllib knows")
+
+
+def _bound_to_json(bound: np.ndarray, bounded: np.ndarray, infinity: float):
+    """One number if all bounds are equal, as in most spaces; else a flat list of them.
+
+    A Box of integers holds the least or greatest integer where it is unbounded; this is written as "inf", too.
+    """
+    exact = zip(bound.reshape(-1).tolist(), bounded.reshape(-1).tolist())
+    numbers = [encode(number if is_bounded else infinity) for number, is_bounded in exact]
+    return numbers[0] if numbers and all(number == numbers[0] for number in numbers) else numbers
+
+
+def _box_from_json(box_class, data: Mapping):
+    shape, dtype = tuple(data["shape"]), _dtype(data["dtype"])
+    bounds, bounded = [], []
+    for name in ("low", "high"):
+        numbers = [decode(number) for number in (data[name] if isinstance(data[name], list) else [data[name]])]
+        is_bounded = [number not in (-math.inf, math.inf) for number in numbers]
+        if dtype.kind == "i":
+            limit = np.iinfo(dtype).min if name == "low" else np.iinfo(dtype).max
+            numbers = [number if finite else limit for number, finite in zip(numbers, is_bounded)]
+        for found, written in ((bounds, np.array(numbers, dtype)), (bounded, np.array(is_bounded))):
+            found.append(written.reshape(shape) if isinstance(data[name], list) else np.full(shape, written[0]))
+    box = box_class(*bounds, shape, dtype.type)
+    box.bounded_below, box.bounded_above = bounded
+    return box

@@ -1,0 +1,1 @@
+"""An experiment and its trials as data, and their files."""

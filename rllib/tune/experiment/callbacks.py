@@ -1,0 +1,118 @@
+"""Hooks into an experiment, which run in the driver, and the object that calls them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rllib.tune.experiment.trial import Trial
+
+
+class Callback:
+    """Derive from it and write the hooks you want; `info` has further keys in later versions.
+
+    Hooks get `iteration` (of the runner's loop), `trials` (all so far) and mostly `trial`.
+    """
+
+    def setup(self, stop=None, num_samples=None, total_num_samples=None, **info) -> None:
+        """Once, before the first trial."""
+
+    def on_step_begin(self, iteration: int, trials: list, **info) -> None:
+        """Before the runner waits for answers of trials."""
+
+    def on_step_end(self, iteration: int, trials: list, **info) -> None:
+        """After it has processed them."""
+
+    def on_trial_start(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial's process has started."""
+
+    def on_trial_restore(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial continues from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial has been saved."""
+
+    def on_trial_result(self, iteration: int, trials: list, trial, result: Mapping[str, Any], **info) -> None:
+        """A trial has a new result, which is in its files already."""
+
+    def on_trial_complete(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial has ended well."""
+
+    def on_trial_error(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial has failed and does not start again."""
+
+    def on_checkpoint(self, iteration: int, trials: list, trial, checkpoint, **info) -> None:
+        """A trial has a new checkpoint."""
+
+    def on_experiment_end(self, trials: list, **info) -> None:
+        """No trial runs any more."""
+
+
+class LoggerCallback(Callback):
+    """Base of loggers: a subclass defines `log_trial_start`, `log_trial_result`, `log_trial_end` or others."""
+
+    def log_trial_start(self, trial) -> None:
+        """The trial starts, or continues."""
+
+    def log_trial_restore(self, trial) -> None:
+        """The trial continues from a checkpoint."""
+
+    def log_trial_result(self, iteration: int, trial, result: Mapping[str, Any]) -> None:
+        """It has a result."""
+
+    def log_trial_save(self, trial) -> None:
+        """It has been saved."""
+
+    def log_trial_end(self, trial, failed: bool = False) -> None:
+        """It has ended."""
+
+    def on_trial_start(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_start(trial)
+
+    def on_trial_restore(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_restore(trial)
+
+    def on_trial_result(self, iteration, trials, trial, result, **info) -> None:
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_save(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_save(trial)
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_end(trial, failed=True)
+
+
+class Callbacks:
+    """Calls the hooks of all callbacks, and the reporter.
+
+    Args:
+        callbacks: Callback objects.
+        reporter: shows how it goes; None: nothing is shown.
+        trials: all so far; the experiment's own list.
+
+    Attributes:
+        round: of the experiment's loop, from 1 on.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback], reporter, trials: list[Trial]):
+        self.round = 0
+        self._callbacks, self._reporter, self._trials = list(callbacks), reporter, trials
+
+    def tell(self, hook: str, **more) -> None:
+        """Calls this hook of all callbacks with the round, all trials and `more`."""
+        self.call(hook, iteration=self.round, trials=self._trials, **more)
+
+    def call(self, hook: str, **arguments) -> None:
+        """Calls this hook of all callbacks; what it raises is marked by a note."""
+        for callback in self._callbacks:
+            try:
+                getattr(callback, hook)(**arguments)
+            except Exception as error:
+                error.add_note(f"raised in {type(callback).__name__}.{hook}, a callback of the experiment")
+                raise
+
+    def report(self, status: Callable[[], dict[str, Any]], done: bool = False) -> None:
+        """Shows the trials, if it is time to."""
+        if self._reporter is not None and self._reporter.should_report(self._trials, done=done):
+            self._reporter.report(self._trials, done, status())

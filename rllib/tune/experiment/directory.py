@@ -1,0 +1,391 @@
+"""The directory of an experiment and its journal, from which the experiment continues after any end.
+
+The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial
+when it is made, each checkpoint, each result, and each change of a trial's state with its last result
+(experiment/records.py). A line is written by one system call, so that a killed driver leaves whole lines and at most
+half a last one. The file is synchronised to the disk once a second and at the end. The state of searcher and scheduler
+is in search_state.json, which is replaced in one step at intervals; it has the number of journal records that they
+know, and later records are replayed (resume.py).
+"""
+
+import fcntl
+import glob
+import logging
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rllib.errors import DamagedFileError
+from rllib.runs.files import AppendedFile, encode, numbered, settings_by_path, write_whole
+from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
+from rllib.tune.experiment.journal_values import written
+from rllib.tune.experiment.records import apply_record, check_record
+from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.search.domains import Choice, Domain
+from rllib.tune.trainables.checkpoint import sync
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+_JOURNALS = "experiment_state-*.json"
+_SYNC_INTERVAL_S = 1.0
+# Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
+_SNAPSHOT_SHARE = 20
+# A range of numbers as a search space describes it (domains.py).
+_RANGE = re.compile(r"q?(?P<log>log)?(uniform|randint)\(")
+
+
+class Journal:
+    """Appends records to a file that belongs to one driver at a time.
+
+    Args:
+        path: of the file; made if it is not there. Half a line at its end is cut off.
+
+    Attributes:
+        num_records: in the file.
+        written_at: time.time() at which it was last written before it was opened.
+
+    Raises:
+        ValueError: if another process is writing it.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self._file = path, AppendedFile(path)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
+        self.written_at = os.fstat(self._file.fileno()).st_mtime
+        self._file.cut_half_line()
+        self.num_records = path.read_bytes().count(b"\n")
+        self._synced_at, self._dirty = time.monotonic(), False
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Writes one record.
+
+        Raises:
+            OSError: if it cannot be written, on a full disk for instance; half a record is taken back.
+        """
+        self._file.append(encode(record) + b"\n")
+        self.num_records += 1
+        self._dirty = True
+
+    def sync(self, now: bool = False) -> None:
+        """Synchronises the file to the disk, if the last time is long enough ago."""
+        if self._dirty and (now or time.monotonic() - self._synced_at >= _SYNC_INTERVAL_S):
+            os.fsync(self._file.fileno())
+            self._synced_at, self._dirty = time.monotonic(), False
+
+    def close(self) -> None:
+        """Synchronises the file and unlocks it."""
+        try:
+            self.sync(now=True)
+        finally:
+            self._file.close()
+
+
+class ExperimentDirectory:
+    """An experiment's directory, open for one driver. Make one by `create` or `reopen`.
+
+    Attributes:
+        path: of the directory.
+        journal: closed by the driver when it ends, so that another may take over.
+        header: what the experiment is.
+        past: records of the journal as it was found, without the header; [] of a new one.
+    """
+
+    def __init__(self, path: Path, journal: Journal, header: dict[str, Any], past: list[dict]):
+        self.path, self.journal, self.header, self.past = path, journal, header, past
+        self._snapshot_due = 0.0
+
+    @classmethod
+    def create(cls, path: Path, header: Mapping[str, Any]) -> "ExperimentDirectory":
+        """A new experiment in a directory that has none."""
+        path.mkdir(parents=True, exist_ok=True)
+        journal = Journal(path / f"experiment_state-{datetime.now():%Y-%m-%d_%H-%M-%S}.json")
+        header = {"type": "experiment", "format": FORMAT, "created": time.time(), **header}
+        journal.append(header)
+        journal.sync(now=True)
+        sync(path)
+        return cls(path, journal, header, [])
+
+    @classmethod
+    def reopen(cls, path: Path) -> "ExperimentDirectory":
+        """An experiment to continue.
+
+        Raises:
+            ValueError: if there is none, it is damaged, or another process runs it.
+        """
+        file = journal_file(path)
+        refuse_links(path)
+        journal = Journal(file)
+        try:
+            header, *records = read_records(file)
+            if not (isinstance(header.get("id"), str) and isinstance(header.get("trainable"), str)):
+                raise DamagedFileError(f"{file} is damaged: its first record does not say what the experiment is")
+            for trial in _trials_of(records, file):
+                refuse_links(Path(trial.logdir))
+        except BaseException:
+            journal.close()
+            raise
+        return cls(path, journal, header, records)
+
+    def write_text(self, name: str, text: str, append: bool = False) -> None:
+        with open(inside(self.path, name, "a file of the experiment"), "a" if append else "w") as file:
+            file.write(text)
+
+    def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
+        """Writes the state of searcher and scheduler, unless the last writing is too recent for its cost.
+
+        They must know all that is in the journal.
+        """
+        began = time.monotonic()
+        if not now and began < self._snapshot_due:
+            return
+        content = {"position": self.journal.num_records, "time": time.time(), **state()}
+        write_whole(self.path / "search_state.json", encode(content))
+        self._snapshot_due = began + _SNAPSHOT_SHARE * (time.monotonic() - began)
+
+    def read_snapshot(self) -> dict[str, Any]:
+        """What `snapshot` wrote; {} if it did not."""
+        try:
+            return json_object(read_inside(self.path, "search_state.json"))
+        except FileNotFoundError:
+            return {}
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{self.path / 'search_state.json'} is damaged: {error}") from None
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def lock_held(path: Path) -> bool | None:
+    """Whether a process holds the lock of a journal, or of the directory of a run; None if that cannot be known.
+
+    Finding out takes the lock for some microseconds, if it is free: ask only when something has changed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None  # a file system without locks
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def journal_file(path: Path) -> Path:
+    """The newest journal in a directory.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    files = sorted(path.glob(_JOURNALS))
+    if not files:
+        raise ValueError(f"there is no experiment in {path}: it has no experiment_state-*.json")
+    return files[-1]
+
+
+def read_journal(file: Path) -> tuple[dict[str, Any], list[Trial]]:
+    """Header and trials, whose configurations are as people read them: no code is run.
+
+    Raises:
+        ValueError: if it is not a journal, damaged, or of a newer format.
+    """
+    header, *records = read_records(file)
+    return header, _trials_of(records, file)
+
+
+def read_records(file: Path) -> list[dict[str, Any]]:
+    """All records of a journal, the header first; half a line at its end is left out.
+
+    Raises:
+        ValueError: if it is not a journal, or of a newer format.
+    """
+    try:
+        content = read_inside(file.parent, file.name)
+        records = msgspec.json.Decoder(dict).decode_lines(content[: content.rfind(b"\n") + 1])
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise DamagedFileError(f"{file} is damaged: {error}") from error
+    if not records or records[0].get("type") != "experiment":
+        raise ValueError(f"{file} is not the journal of an experiment")
+    header = records[0]
+    if not isinstance(header.get("format"), int) or header["format"] > FORMAT:
+        raise ValueError(f"{file} is of format {header.get('format')}, and this version reads {FORMAT}")
+    return records
+
+
+def _trials_of(records: list[dict[str, Any]], file: Path) -> list[Trial]:
+    """The trials that the records of a journal tell of.
+
+    Raises:
+        DamagedFileError: naming the first record of another form than is written, or of a trial that there is not.
+    """
+    trials: dict[str, Trial] = {}
+    for number, record in enumerate(records, 2):
+        try:
+            check_record(record, trials)
+            apply_record(record, trials, file.parent)
+        except WRONG_FORM as error:
+            raise DamagedFileError(f"{file} is damaged: record {number}: {error}") from error
+    return list(trials.values())
+
+
+def for_header(value) -> dict[str, Any] | None:
+    """A value as the header holds it; None if it cannot be pickled."""
+    try:
+        return written(value)
+    except Exception:  # whatever a user's object does when it is pickled
+        return None
+
+
+# ---------------------------------------------------------------------- names
+
+
+def _new_path(results: Path, name: str) -> Path:
+    """RESULTS/NAME, or RESULTS/NAME_2, ... if there are experiments of that name."""
+    return next(
+        path for path in numbered(results / name) if not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    )
+
+
+def _latest_path(results: Path, name: str) -> Path | None:
+    """The last experiment of that name; None if there is none."""
+    found = {}
+    for path in _experiments(results, f"{glob.escape(name)}*"):
+        if match := re.fullmatch(re.escape(name) + r"(?:_(\d+))?", path.name):
+            found[int(match.group(1) or 1)] = path
+    return found[max(found)] if found else None
+
+
+def _experiments(results: Path, pattern: str) -> list[Path]:
+    return [path for path in results.glob(pattern) if any(path.glob(_JOURNALS))]
+
+
+# ---------------------------------------------------------------------- a new experiment, or one to go on with
+
+
+def open_directory(
+    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, dict | None]
+) -> ExperimentDirectory:
+    """The experiment's directory, opened: a new one, or the one to continue.
+
+    Args:
+        spec: the experiment's settings.
+        trainable: name of what it runs.
+        space: the search space.
+        settings: name -> value as `for_header` gives it, for `Tuner.restore`; written into a new directory.
+
+    Raises:
+        ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.
+    """
+    results = Path(spec.results_dir or os.environ.get("RLLIB_RESULTS_DIR", "results")).expanduser().absolute()
+    if spec.name:
+        inside(results, spec.name, "the experiment's directory")
+    if spec.resume:
+        found = _latest_path(results, spec.name) if spec.name else _newest_path(results, trainable)
+        if found:
+            return _reopened(found, trainable, space)
+        if "AUTO" not in str(spec.resume):
+            raise ValueError(
+                f"there is no experiment {spec.name or trainable!r} in {results} to resume. Give its name and "
+                'storage_path, or resume="AUTO" to start it where there is none'
+            )
+    return _created(results, spec, trainable, space, settings)
+
+
+def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, settings) -> ExperimentDirectory:
+    name = spec.name or f"{trainable}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    path = _new_path(results, name)
+    if spec.name and path.name != name:
+        logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
+                       results / name, path)  # fmt: skip
+    header = {
+        "id": secrets.token_hex(3)[:5],
+        "name": path.name,
+        "trainable": trainable,
+        "space": for_header(space),
+        "described": described(space),
+        "settings": settings,
+        "metric": spec.metric,
+        "mode": spec.mode,
+        "num_samples": spec.num_samples,
+    }
+    return ExperimentDirectory.create(path, header)
+
+
+def _newest_path(results: Path, trainable: str) -> Path | None:
+    """The newest experiment with this trainable's default name."""
+    paths = _experiments(results, f"{glob.escape(trainable)}_*")
+    return max(paths, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:
+    directory = ExperimentDirectory.reopen(path)
+    header = directory.header
+    differs = (
+        f"it ran {header['trainable']}, not {trainable}" if header["trainable"] != trainable
+        else difference(header.get("described", {}), described(space)) if "described" in header
+        else None
+    )  # fmt: skip
+    if differs:
+        directory.journal.close()
+        raise ValueError(
+            f"{path} is the directory of another experiment: {differs}. Give this one another name, or go on with the "
+            "same configuration; only num_samples may grow"
+        )
+    return directory
+
+
+# ---------------------------------------------------------------------- whether two search spaces are the same
+
+
+def described(node) -> Any:
+    """A search space as JSON that is equal for equal spaces: domains as they are written, functions by their names."""
+    if isinstance(node, Mapping):
+        return {str(key): described(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [described(value) for value in node]
+    if isinstance(node, Choice):
+        return {"choice": described(node.values)}
+    if isinstance(node, float):
+        return float(node) if math.isfinite(node) else repr(float(node))
+    if node is None or isinstance(node, (bool, int, str)):
+        return node
+    if isinstance(node, Domain) or type(node).__module__ == "numpy":
+        return repr(node)
+    return getattr(node, "__qualname__", type(node).__qualname__)
+
+
+def logarithmic(header: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether the logarithm was uniform, by "a/b" path, of the settings that an experiment drew from a range."""
+    space = header.get("described")
+    texts = settings_by_path(space if isinstance(space, Mapping) else {})
+    found = {path: _RANGE.match(text) for path, text in texts if isinstance(text, str)}
+    return {path: bool(match["log"]) for path, match in found.items() if match}
+
+
+def difference(before, now, path: str = "") -> str | None:
+    """The first difference between two described search spaces, as words; None if they are the same."""
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        return None if before == now else f"its {path} was {before!r:.100}, and is {now!r:.100} now"
+    if before.keys() != now.keys():
+        where = path or "configuration"
+        return f"its {where} has {', '.join(sorted(before)) or 'nothing'}, not {', '.join(sorted(now)) or 'nothing'}"
+    inside = (difference(before[key], now[key], f"{path}/{key}" if path else key) for key in before)
+    return next(filter(None, inside), None)

@@ -1,0 +1,87 @@
+"""The files of a trial that the experiment writes: params.*, result.json, progress.csv, error.*, copied checkpoints."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import cloudpickle
+
+from rllib.runs.files import drop_results_after, numbered, read_results, write_params
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
+
+
+def write_config(trial: Trial) -> None:
+    """params.json for people and other programs, params.pkl with what JSON cannot hold."""
+    directory = Path(trial.logdir)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_params(directory, trial.config if trial.seed is None else {**trial.config, "seed": trial.seed})
+    (directory / "params.pkl").write_bytes(cloudpickle.dumps(trial.config))
+
+
+def write_error(trial: Trial) -> None:
+    """error.txt gets the newest traceback at its end; error.pkl holds the exception, if it can be pickled."""
+    directory = Path(trial.logdir)
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "error.txt", "a") as file:
+        file.write(f"Failure # {trial.num_failures}\n{trial.error}\n")
+    if trial.exception is not None:
+        try:
+            (directory / "error.pkl").write_bytes(cloudpickle.dumps(trial.exception))
+        except Exception:  # whatever a user's exception holds
+            (directory / "error.pkl").write_bytes(pickle.dumps(RuntimeError(trial.error)))
+
+
+def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
+    """Takes what came after the newest checkpoint whose result was written out of the trial's files.
+
+    What came after it is done again. Such results are taken out of result.json and progress.csv, such checkpoints
+    removed; without a checkpoint nothing is left.
+
+    Returns:
+        the results and the checkpoints that are left, the oldest first.
+    """
+    directory = Path(trial.logdir)
+    results = read_results(directory)
+    last_iteration = results[-1].get("training_iteration", 0) if results else 0
+    checkpoints = _checkpoints(trial, directory, last_iteration)
+    last = checkpoints[-1].iteration if checkpoints else 0
+    return drop_results_after(directory, last), checkpoints
+
+
+def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:
+    """Those that are there and whole, the oldest first."""
+    known = {checkpoint.name: checkpoint for checkpoint in trial.checkpoints}
+    remove_temporaries(directory)
+    found = []
+    for path in directory.glob("checkpoint_*"):
+        iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None
+        # One that was taken over from another trial may be ahead of the trial's own results.
+        if iteration is None or (iteration > last_iteration and path.name not in known):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            found.append(known.get(path.name) or TrialCheckpoint(path.name, iteration))
+    order = {name: index for index, name in enumerate(known)}
+    return sorted(found, key=lambda c: (order.get(c.name, len(order)), c.iteration))
+
+
+def start_over(trial: Trial) -> None:
+    """Removes the trial's checkpoints, so that it begins anew."""
+    trial.checkpoints = []
+    for path in Path(trial.logdir).glob("checkpoint_*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
+    """Copies the newest checkpoint of one trial to another."""
+    checkpoint = source.checkpoint
+    places = numbered(Path(trial.logdir) / f"checkpoint_{checkpoint.iteration:06d}")
+    path = next(place for place in places if not place.exists())
+    draft = path.with_name(f".checkpoint.tmp-{path.name}")
+    shutil.copytree(source.checkpoint_path(checkpoint), draft)
+    draft.rename(path)
+    return TrialCheckpoint(path.name, checkpoint.iteration, dict(checkpoint.metrics))
+
+
+def remove_checkpoint(trial: Trial, checkpoint: TrialCheckpoint) -> None:
+    shutil.rmtree(trial.checkpoint_path(checkpoint), ignore_errors=True)

@@ -1,0 +1,203 @@
+"""Values of a journal: data as JSON, and code apart from it, which is loaded on request alone.
+
+| record                                          | of                                                          |
+|-------------------------------------------------|-------------------------------------------------------------|
+| {"config": ...}                                 | plain values, which JSON gives back                         |
+| {"config": ..., "exact": ..., "pickle": {...}}  | all else: as people read it, as encoding.py writes it, and  |
+|                                                 | {place: {"name", "data"}} of what had to be pickled         |
+
+The library's own domains, schedulers, searchers and stoppers are data: their class's name and attributes.
+"""
+
+import base64
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import cloudpickle
+
+from rllib.errors import DamagedFileError
+from rllib.runs.files import plain
+from rllib.storage.encoding import decode, encode, import_path, importable_path
+from rllib.storage.foreign_files import WRONG_FORM, printable
+from rllib.tune import schedulers
+from rllib.tune import search as searchers
+from rllib.tune.experiment import stoppers
+from rllib.tune.experiment.spec import CheckpointConfig, FailureConfig
+from rllib.tune.search import domains
+from rllib.tune.search.domains import Choice, Domain
+from rllib.tune.search.space import is_grid
+
+_PLAIN = (str, int, float, bool, type(None))
+_OWN, _STATE = "rllib.tune", "attributes"
+# Collections in their attributes, and what gives the items.
+_COLLECTIONS = {set: iter, Counter: Counter.items}
+# By the names under which they are written; nothing else is made of what a journal says.
+_CLASSES = {
+    cls.__name__: cls
+    for cls in (
+        *(each for module in (domains, schedulers, searchers, stoppers) for each in vars(module).values()),
+        CheckpointConfig,
+        FailureConfig,
+    )
+    if isinstance(cls, type) and cls.__module__.startswith("rllib.tune.")
+}
+
+
+def written(value) -> dict[str, Any]:
+    """A value as items of a record.
+
+    Raises:
+        an error of any kind: if it holds something that cannot be pickled.
+    """
+    if is_plain(value):
+        return {"config": value}
+    code: dict[str, Any] = {}
+    exact = encode(_as_data(value), "", code)
+    entries = {place: {"name": _name(each), "data": _pickled(each)} for place, each in code.items()}
+    return {"config": value, "exact": exact, **({"pickle": entries} if entries else {})}
+
+
+class ValueReader:
+    """Reads the values of records; called with a record.
+
+    Args:
+        load_user_code: import what they name, and unpickle what they hold: it runs code.
+        given: a search space whose objects take the place of code, by their place in it or by their name: those of the
+            program that goes on with its experiment.
+
+    Attributes:
+        load_user_code: the same.
+
+    Raises:
+        ValueError: (by a call) if a record holds code that is neither given nor to be loaded.
+        DamagedFileError: (by a call) if `written` cannot have returned it.
+    """
+
+    def __init__(self, load_user_code: bool = False, given=None):
+        self.load_user_code = load_user_code
+        self._by_place: dict[str, list] = defaultdict(list)
+        self._by_name: dict[str, list] = defaultdict(list)
+        for place, value in _code_in(given, ""):
+            self._by_place[place].append(value)
+            self._by_name[_name(value)].append(value)
+
+    def __call__(self, record: Mapping[str, Any]):
+        if "exact" not in record:
+            if not isinstance(record.get("pickle"), str):
+                return record["config"]
+            if not self.load_user_code:  # of an earlier version, as a whole
+                raise code_not_loaded("a configuration", "pickled")
+            return pickle.loads(base64.b64decode(record["pickle"]))
+        pickled = record.get("pickle", {})
+
+        def load(kind: str, reference: str):
+            entry = pickled[reference] if kind == "pickle" else {"name": reference}
+            if (own := self._own(reference if kind == "pickle" else "", entry["name"])) is not None:
+                return own
+            if not self.load_user_code:
+                raise code_not_loaded(reference, entry["name"])
+            return import_path(reference) if kind == "import" else pickle.loads(base64.b64decode(entry["data"]))
+
+        try:
+            return _from_data(decode(record["exact"], load))
+        except _CodeNotLoadedError:
+            raise
+        except WRONG_FORM as error:
+            if self.load_user_code:  # it is trusted, and the user's own code may have raised
+                raise
+            raise DamagedFileError(f"a value cannot be read ({type(error).__name__}: {error})") from error
+
+    def _own(self, place: str, name: str):
+        """The given object at this place, or of this name, if there is one alone; else None."""
+        here = self._by_place.get(place, [])
+        named = [value for value in here or self._by_name.get(name, []) if _name(value) == name]
+        for found in (here, named):
+            if len({id(value) for value in found}) == 1:
+                return found[0]
+        return None
+
+
+class _CodeNotLoadedError(ValueError):
+    """A record holds code of the user's."""
+
+
+def code_not_loaded(place: str, name: str) -> ValueError:
+    """The error for code of the user's at some place in an experiment, which is not loaded."""
+    return _CodeNotLoadedError(
+        f"the experiment holds code, which runs only when you ask for it: {printable(f'{place} ({name})'.strip())}. If "
+        "you trust where it comes from, use load_user_code=True (in tune.run or Tuner.restore), or rllib tune "
+        "--load-user-code; or give it again, in config, param_space, tune_config or run_config."
+    )
+
+
+def is_plain(value) -> bool:
+    """Whether JSON gives back exactly this value."""
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    if type(value) is list:
+        return all(map(is_plain, value))
+    return type(value) in _PLAIN and value == value and value not in (float("inf"), float("-inf"))
+
+
+def _pickled(value) -> str:
+    return base64.b64encode(cloudpickle.dumps(value)).decode()
+
+
+def _name(value) -> str:
+    return importable_path(value) or str(plain(value))
+
+
+def _as_data(value):
+    """The value with the library's own objects as dicts."""
+    if isinstance(value, dict) and type(value) not in _COLLECTIONS:
+        return {key: _as_data(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_as_data, value))
+    if type(value) in _COLLECTIONS and _is_exact(value):
+        return {_OWN: type(value).__name__, _STATE: [_as_data(item) for item in _COLLECTIONS[type(value)](value)]}
+    if _is_own(value) and _is_exact(vars(value)):
+        return {_OWN: type(value).__name__, _STATE: _as_data(vars(value))}
+    return value
+
+
+def _is_own(value) -> bool:
+    return _CLASSES.get(type(value).__name__) is type(value)
+
+
+def _is_exact(value) -> bool:
+    """Whether an attribute is the same after it was written and read: a random generator, say, is not."""
+    if type(value) is dict:
+        return all(map(_is_exact, (*value.keys(), *value.values())))
+    if type(value) in (list, tuple, *_COLLECTIONS):
+        return all(map(_is_exact, _COLLECTIONS.get(type(value), iter)(value)))
+    return type(value) in _PLAIN or callable(value) or (_is_own(value) and _is_exact(vars(value)))
+
+
+def _from_data(value):
+    """The value that `_as_data` took apart."""
+    if isinstance(value, dict):
+        value = {key: _from_data(item) for key, item in value.items()}
+        if value.keys() != {_OWN, _STATE}:
+            return value
+        name, state = value[_OWN], value[_STATE]
+        for collection in _COLLECTIONS:
+            if name == collection.__name__:
+                return collection(dict(state) if issubclass(collection, dict) else state)
+        made = object.__new__(_CLASSES[name])
+        vars(made).update(state)
+        return made
+    return type(value)(map(_from_data, value)) if type(value) in (list, tuple) else value
+
+
+def _code_in(node, place: str) -> Iterator[tuple[str, Any]]:
+    """(place, object) of what a space holds that is no data; a domain's options have the place of the domain."""
+    if is_grid(node) or isinstance(node, Choice):
+        for option in node["grid_search"] if is_grid(node) else node.values:
+            yield from _code_in(option, place)
+    elif isinstance(node, Mapping | list | tuple):
+        for key, item in node.items() if isinstance(node, Mapping) else enumerate(node):
+            yield from _code_in(item, f"{place}.{key}" if place else str(key))
+    elif not isinstance(node, (*_PLAIN, Domain)):
+        yield place, node

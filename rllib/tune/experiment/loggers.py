@@ -1,0 +1,246 @@
+"""Callbacks and loggers that write a trial's results to files, under the names that they have in Ray."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rllib.runs.files import CsvLogger, JsonLogger, TensorBoardLogger, write_params
+from rllib.runs.trackers import TRACKERS, check_package
+from rllib.tune.experiment.callbacks import Callback, LoggerCallback
+from rllib.tune.experiment.trial import Trial
+
+
+class FileLoggerCallback(LoggerCallback):
+    """Base of the callbacks below.
+
+    An experiment writes result.json and progress.csv of every trial, and event files unless tensorboard=False is given.
+    There these callbacks write nothing themselves, and only what a subclass adds takes effect.
+
+    Attributes:
+        experiment_writes: whether the experiment writes the file; `tune.run` sets it.
+    """
+
+    experiment_writes = False
+    _open: ClassVar[Callable[[Path], Any]]
+
+    def __init__(self):
+        self._loggers: dict[str, Any] = {}
+
+    def log_trial_start(self, trial) -> None:
+        """Opens the file, at whose end later results go."""
+        self.log_trial_end(trial)
+        if not self.experiment_writes:
+            Path(trial.logdir).mkdir(parents=True, exist_ok=True)
+            self._loggers[trial.trial_id] = self._open(Path(trial.logdir))
+
+    def log_trial_result(self, iteration: int, trial, result) -> None:
+        if trial.trial_id not in self._loggers:
+            self.log_trial_start(trial)
+        if trial.trial_id in self._loggers:
+            self._loggers[trial.trial_id].on_result(result)
+
+    def log_trial_end(self, trial, failed: bool = False) -> None:
+        if trial.trial_id in self._loggers:
+            self._loggers.pop(trial.trial_id).close()
+
+
+class JsonLoggerCallback(FileLoggerCallback):
+    """Writes result.json, a line for each result, and params.json."""
+
+    _open = JsonLogger
+
+    def log_trial_start(self, trial) -> None:
+        super().log_trial_start(trial)
+        if not self.experiment_writes:
+            write_params(Path(trial.logdir), trial.config)
+
+
+class CSVLoggerCallback(FileLoggerCallback):
+    """Writes progress.csv, a row for each result."""
+
+    _open = CsvLogger
+
+
+class TBXLoggerCallback(FileLoggerCallback):
+    """Writes event files for TensorBoard, and the trial's hyperparameters when it ends.
+
+    Raises:
+        ImportError: at the first trial, if tensorboardX is not installed.
+    """
+
+    _open = TensorBoardLogger
+
+    def log_trial_end(self, trial, failed: bool = False) -> None:
+        """Adds the hyperparameters and closes the file."""
+        if trial.trial_id in self._loggers and trial.evaluated_params:
+            self._loggers[trial.trial_id].add_hparams(trial.evaluated_params, trial.last_result)
+        super().log_trial_end(trial, failed)
+
+
+class _TrackerCallback(LoggerCallback):
+    """Base of the callbacks below: a run of the tracker for each trial, which goes on when the trial does.
+
+    Args:
+        options: of the run.
+
+    Raises:
+        ImportError: if the tracker's package is not installed.
+    """
+
+    tracker: ClassVar[str]
+
+    def __init__(self, **options):
+        check_package(self.tracker)
+        self._options, self._runs = options, {}
+
+    def log_trial_start(self, trial) -> None:
+        if trial.trial_id not in self._runs:
+            self._runs[trial.trial_id] = TRACKERS[self.tracker](trial.config, str(trial), **self._options)
+
+    def log_trial_result(self, iteration: int, trial, result) -> None:
+        self.log_trial_start(trial)
+        self._runs[trial.trial_id].on_result(result)
+
+    def log_trial_end(self, trial, failed: bool = False) -> None:
+        if trial.trial_id in self._runs:
+            self._runs.pop(trial.trial_id).close(failed)
+
+
+class WandbLoggerCallback(_TrackerCallback):
+    """Logs each trial as a run of Weights & Biases.
+
+    Args:
+        project, group, options: arguments of wandb.init.
+    """
+
+    tracker = "wandb"
+
+    def __init__(self, project: str | None = None, group: str | None = None, **options):
+        super().__init__(project=project, group=group, **options)
+
+
+class MLflowLoggerCallback(_TrackerCallback):
+    """Logs each trial as a run of MLflow.
+
+    Args:
+        tracking_uri, experiment_name, tags: as for MlflowRun.
+    """
+
+    tracker = "mlflow"
+
+    def __init__(
+        self,
+        tracking_uri: str | None = None,
+        experiment_name: str = "rllib",
+        tags: Mapping[str, str] | None = None,
+    ):
+        super().__init__(tracking_uri=tracking_uri, experiment_name=experiment_name, tags=tags)
+
+
+# ---------------------------------------------------------------------- of Ray 0.8, before there were callbacks
+
+# result.json, progress.csv and events are written in any case.
+DEFAULT_LOGGERS: tuple = ()
+_ALWAYS_THERE = (JsonLogger, CsvLogger, TensorBoardLogger)
+
+
+class Logger:
+    """Base class of `tune.run(loggers=[MyLogger])`: a subclass defines `on_result`, and `_init`, `close` or `flush`.
+
+    A logger class is made once for each trial, as `MyLogger(config, logdir)` or `MyLogger(config, logdir, trial)`, and
+    gets its results. New code writes a LoggerCallback.
+
+    Args:
+        config: of the trial.
+        logdir: its directory.
+        trial: the trial.
+    """
+
+    def __init__(self, config: dict[str, Any], logdir: str, trial: Trial | None = None):
+        self.config, self.logdir, self.trial = config, logdir, trial
+        self._init()
+
+    def _init(self) -> None:
+        """Called once, before the first result."""
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Called with every result."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method on_result(result)")
+
+    def update_config(self, config: dict[str, Any]) -> None:
+        """Called when the trial continues with another configuration."""
+        self.config = config
+
+    def flush(self) -> None:
+        """Called after every result."""
+
+    def close(self) -> None:
+        """Called when the trial ends."""
+
+
+class LoggersCallback(Callback):
+    """Makes loggers for each trial and passes results on to them.
+
+    Args:
+        classes: called with the trial's config and directory, and the trial where they take a third argument.
+    """
+
+    def __init__(self, classes: Sequence):
+        self._classes = list(classes)
+        self._loggers: dict[str, list] = {}
+
+    def on_trial_start(self, iteration, trials, trial, **info) -> None:
+        """Also when it starts again after a failure or a pause, maybe with another configuration."""
+        if trial.trial_id not in self._loggers:
+            self._loggers[trial.trial_id] = [_made(cls, trial) for cls in self._classes]
+        else:
+            self._tell(trial, "update_config", trial.config)
+
+    def on_trial_result(self, iteration, trials, trial, result, **info) -> None:
+        self._tell(trial, "on_result", result)
+        self._tell(trial, "flush")
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        self._tell(trial, "close")
+        self._loggers.pop(trial.trial_id, None)
+
+    on_trial_error = on_trial_complete
+
+    def on_experiment_end(self, trials, **info) -> None:
+        for trial in trials:
+            self.on_trial_complete(0, trials, trial)
+
+    def _tell(self, trial: Trial, method: str, *arguments) -> None:
+        for logger in self._loggers.get(trial.trial_id, ()):
+            if hasattr(logger, method):
+                getattr(logger, method)(*arguments)
+
+
+def callbacks_of(loggers) -> list[Callback]:
+    """The callbacks of `loggers=`: callbacks as they are, classes through a LoggersCallback.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    callbacks, classes = [], []
+    for each in loggers or []:
+        if isinstance(each, Callback):
+            callbacks.append(each)
+        elif not callable(each) or (isinstance(each, type) and not hasattr(each, "on_result")):
+            raise TypeError(
+                "loggers takes classes with a method on_result(result), made as Class(config, logdir), or Callback "
+                f"objects, but got {each!r:.80}"
+            )
+        elif each not in _ALWAYS_THERE:
+            classes.append(each)
+    return [*callbacks, *([LoggersCallback(classes)] if classes else [])]
+
+
+def _made(cls, trial: Trial):
+    arguments = (trial.config, trial.logdir, trial)
+    try:
+        inspect.signature(cls).bind(*arguments)
+    except (TypeError, ValueError):  # takes no trial, or says nothing of what it takes
+        return cls(*arguments[:2])
+    return cls(*arguments)

@@ -1,0 +1,158 @@
+"""Trials as records of the journal: what is written of them, and the trials that a journal tells of."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict
+
+import msgspec
+
+from rllib.errors import DamagedFileError
+from rllib.result import as_result
+from rllib.storage.foreign_files import inside, printable
+from rllib.tune.experiment.journal_values import written
+from rllib.tune.experiment.trial import MetricAnalysis, Trial, TrialCheckpoint
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+from rllib.tune.trainables.resources import Resources
+
+
+def trial_record(trial: Trial) -> dict[str, Any]:
+    return {
+        "type": "trial",
+        "id": trial.trial_id,
+        "index": trial.index,
+        "trainable": trial.trainable_name,
+        "name": trial.custom_name,
+        "dir": trial.dirname,
+        "tag": trial.experiment_tag,
+        "params": trial.evaluated_params,
+        "resources": [dict(trial.resources.own), dict(trial.resources.others)],
+        "status": PENDING,
+        **written(trial.config),
+    }
+
+
+def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
+    """A trial has another configuration; with the iteration of the checkpoint that it has taken over, if it has."""
+    record = {"type": "config", "id": trial.trial_id, **written(trial.config)}
+    return record if iteration is None else {**record, "iteration": iteration}
+
+
+def result_record(trial: Trial, iteration: int) -> dict[str, Any]:
+    """Searcher and scheduler are about to hear of a trial's result, which is in its files."""
+    return {"type": "result", "id": trial.trial_id, "iteration": iteration}
+
+
+def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial is to go on from another one's next checkpoint, with this configuration."""
+    return {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **written(config)}
+
+
+def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
+    return {"type": "checkpoint", "id": trial.trial_id, **vars(checkpoint)}
+
+
+def removed_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
+    return {"type": "removed", "id": trial.trial_id, "name": checkpoint.name}
+
+
+def status_record(trial: Trial) -> dict[str, Any]:
+    """A trial has started, waits, or has ended."""
+    record = {"type": "status", "id": trial.trial_id, "status": trial.status, "failures": trial.num_failures}
+    if trial.status != RUNNING:
+        last = {key: value for key, value in trial.last_result.items() if key != "config"}
+        record |= {"stopped_by": trial.stopped_by, "error": trial.error, "last_result": last}
+    if trial.is_finished:
+        record["metric_analysis"] = trial.metric_analysis
+    return record
+
+
+# What the records of each kind hold at least.
+_FIELDS: dict[str, dict[str, Any]] = {
+    "trial": {
+        "index": int, "trainable": str, "config": Any, "params": dict[str, Any], "name": str | None, "dir": str,
+        "tag": str, "resources": tuple[dict[str, float], dict[str, float]],
+    },
+    "config": {"config": Any, "iteration": NotRequired[float]},
+    "exploit": {"config": Any, "source": str},
+    "result": {"iteration": float},
+    "checkpoint": {"name": str, "iteration": float, "metrics": dict[str, Any]},
+    "removed": {"name": str},
+    "status": {
+        "status": Literal[PENDING, RUNNING, PAUSED, TERMINATED, ERROR], "failures": int,
+        "error": NotRequired[str | None], "stopped_by": NotRequired[str | None],
+        "last_result": NotRequired[dict[str, Any]], "metric_analysis": NotRequired[dict[str, dict[str, Any]]],
+    },
+}  # fmt: skip
+_SCHEMAS = {kind: TypedDict(f"{kind} record", {"id": str, **fields}) for kind, fields in _FIELDS.items()}
+
+
+def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None:
+    """Checks the form of a record, and that it is of a trial that there is.
+
+    Raises:
+        ValueError: saying what is wrong.
+    """
+    kind = record.get("type")
+    if kind not in _SCHEMAS:  # of a newer version
+        return
+    msgspec.convert(record, _SCHEMAS[kind])
+    for name in ("id", "source") if kind != "trial" else ():
+        if record.get(name, record["id"]) not in trials:
+            raise ValueError(f"there is no trial {record[name]!r}")
+
+
+def shown_config(record: Mapping[str, Any]):
+    """The configuration in a record as people read it: what JSON cannot hold by its name."""
+    return record["config"]
+
+
+def apply_record(
+    record: Mapping[str, Any],
+    trials: dict[str, Trial],
+    directory: Path,
+    config_of: Callable[[Mapping[str, Any]], Any] = shown_config,
+) -> None:
+    """Brings the trials, by id, to where they were after this record.
+
+    Args:
+        record: of the journal.
+        trials: by id; a new one is added.
+        directory: of the experiment. No name that a record gives leads out of it.
+        config_of: the configuration in a record (journal_values.py).
+
+    Raises:
+        ValueError: for a name that leads out of its directory.
+        another error: for a record of another form.
+    """
+    kind = record["type"]
+    if kind == "trial":
+        trial = Trial(
+            str(record["id"]), record["index"], record["trainable"], config_of(record), record["params"], directory,
+            Resources(*record["resources"]),
+        )  # fmt: skip
+        trial.custom_name = record["name"] and printable(record["name"])
+        trial.dirname, trial.experiment_tag = record["dir"], printable(record["tag"])
+        path = inside(directory, trial.dirname, "a trial's directory")
+        if path.resolve() != directory.resolve() / path.relative_to(directory):
+            raise DamagedFileError(f"{str(path)!r} is reached by a symbolic link, which is not followed")
+        trials[trial.trial_id] = trial
+        return
+    trial = trials.get(record.get("id"))
+    if trial is None:
+        return
+    if kind == "config":
+        trial.config = config_of(record)
+    elif kind == "checkpoint":
+        inside(Path(trial.logdir), record["name"], "a checkpoint")
+        trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
+    elif kind == "removed":
+        trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
+    elif kind == "status":
+        trial.status, trial.num_failures = record["status"], record["failures"]
+        trial.stopped_by = record.get("stopped_by")
+        trial.error = record.get("error") and printable(record["error"])
+        if "last_result" in record:
+            trial.last_result = as_result({**record["last_result"], "config": trial.config})
+        if "metric_analysis" in record:
+            trial.analysis = MetricAnalysis()
+            trial.analysis._stats = record["metric_analysis"]

@@ -1,0 +1,332 @@
+"""The settings of an experiment, declared once for `tune.run`, the Tuner's configs and experiment dicts.
+
+TuneConfig and RunConfig are parts of an ExperimentSpec, and `tune.run` takes the fields of an ExperimentSpec by name.
+"""
+
+import inspect
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rllib.did_you_mean import nearest
+from rllib.tune.checks import check
+from rllib.tune.experiment.callbacks import Callback
+from rllib.tune.experiment.loggers import callbacks_of
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Arguments of other versions that are accepted without effect, and why.
+OF_OTHER_ERAS = {
+    "upload_dir": "results stay on this machine",
+    "sync_config": "results stay on this machine",
+    "queue_trials": "what can never fit is refused at once, all else waits",
+    "ray_auto_init": "the runtime is started when it is needed",
+    "trial_executor": "there is one",
+    "server_port": "there is no server",
+    "with_server": "there is no server",
+    "global_checkpoint_period": "the journal is written as things happen",
+    "max_retries": "there is nothing to upload",
+}
+# Users who give these expect something that does not happen.
+_MISSED = ("upload_dir", "sync_config")
+
+
+@dataclass
+class CheckpointConfig:
+    """When trials are saved, and which checkpoints are kept.
+
+    Attributes:
+        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is kept beside the best, since the
+            trial goes on from it.
+        checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
+        checkpoint_score_order: "max" or "min".
+        checkpoint_frequency: iterations between checkpoints; 0: none.
+        checkpoint_at_end: a checkpoint when the trial ends.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str = "max"
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool = False
+
+    def __post_init__(self):
+        kept, order = self.num_to_keep, self.checkpoint_score_order
+        check("num_to_keep", kept, kept is None or kept >= 1, "at least 1, or None for all")
+        check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
+
+    @property
+    def score_key(self) -> str | None:
+        """The result key by which checkpoints are compared."""
+        key = self.checkpoint_score_attribute
+        return key and key.removeprefix("min-")
+
+    def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
+        """Which checkpoints of a trial, given the oldest first, are to be removed."""
+        if self.num_to_keep is None or len(checkpoints) <= self.num_to_keep:
+            return []
+        ranked = list(checkpoints)
+        if self.checkpoint_score_attribute:
+            ranked.sort(key=lambda checkpoint: self._rank(checkpoint.metrics))
+        return [checkpoint for checkpoint in ranked[: -self.num_to_keep] if checkpoint is not checkpoints[-1]]
+
+    def _rank(self, metrics: Mapping[str, float]) -> float:
+        value = metrics.get(self.score_key, math.nan)
+        if math.isnan(value):
+            return -math.inf
+        lowest = self.checkpoint_score_attribute.startswith("min-") or self.checkpoint_score_order == "min"
+        return -value if lowest else value
+
+
+@dataclass
+class FailureConfig:
+    """What happens when a trial fails.
+
+    Attributes:
+        max_failures: how often a trial may fail and start again from its last checkpoint; -1: always.
+        fail_fast: the first trial that fails for good ends the experiment; "raise": with its own exception.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+
+
+@dataclass
+class RunConfig:
+    """Where and how an experiment runs.
+
+    Attributes:
+        name: of the experiment's directory; made of trainable and date by default. If it is taken, the new one gets a
+            number, unless `resume` is given.
+        storage_path, local_dir: the experiment's directory is made in it; ./results by default.
+        stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}
+            also ends a trial that hangs: its process is killed soon after, and its results are kept.
+        checkpoint_config: when trials are saved, and which checkpoints are kept.
+        failure_config: what happens when a trial fails.
+        callbacks: Callback objects.
+        verbose: 0 silent, 1 status, 2 and a line for each trial that ends.
+        progress_reporter: shows how the experiment goes; by default a live table on terminals, else lines.
+        log_to_file: True: trials print to files stdout and stderr in their directories; or one name, or two.
+    """
+
+    name: str | None = None
+    storage_path: str | Path | None = None
+    stop: Any = None
+    checkpoint_config: CheckpointConfig | None = None
+    failure_config: FailureConfig | None = None
+    callbacks: Sequence[Callback] | None = None
+    verbose: int | None = None
+    progress_reporter: Any = None
+    log_to_file: Any = False
+    local_dir: str | Path | None = None
+
+
+@dataclass
+class TuneConfig:
+    """What is searched.
+
+    Attributes:
+        metric, mode: by what trials are compared, and whether "max" or "min" is better.
+        num_samples: how often the space is sampled (each time the whole grid); -1: without end.
+        search_alg, scheduler: names or objects.
+        max_concurrent_trials: number of trials that run at once; by default as many as fit.
+        time_budget_s: seconds, or a timedelta, for the whole experiment. Then all unfinished trials are ended, by force
+            if they do not answer within 5 s.
+        reuse_actors: trials take over the processes of ended ones, where the trainable has `reset_config`.
+        trial_name_creator, trial_dirname_creator: functions of the Trial.
+        chdir_to_trial_dir: each trial's process works in the trial's directory, so that trials do not overwrite one
+            another's files; False: it stays where the session was started.
+    """
+
+    metric: str | None = None
+    mode: str | None = None
+    num_samples: int = 1
+    search_alg: Any = None
+    scheduler: Any = None
+    max_concurrent_trials: int | None = None
+    time_budget_s: float | timedelta | None = None
+    reuse_actors: bool | None = None
+    trial_name_creator: Callable[[Trial], str] | None = None
+    trial_dirname_creator: Callable[[Trial], str] | None = None
+    chdir_to_trial_dir: bool = True
+
+
+@dataclass(kw_only=True)
+class ExperimentSpec(RunConfig, TuneConfig):
+    """Settings of `tune.run` beside those of RunConfig and TuneConfig.
+
+    Attributes:
+        trainable: what is run.
+        config: settings and search space.
+        resources_per_trial: {"cpu": 1, "gpu": 0, "extra_cpu": 2}; by default what the trainable asks for.
+        checkpoint_freq, checkpoint_at_end, keep_checkpoints_num, checkpoint_score_attr, checkpoint_score_order: those
+            of a CheckpointConfig; without effect where one is given.
+        max_failures, fail_fast: those of a FailureConfig; without effect where one is given.
+        restore: checkpoint directory, or a file in it, that every trial starts from.
+        resume: True or "LOCAL": go on with the experiment of this name; "AUTO": if there is one; "ERRORED_ONLY": only
+            with its failed trials.
+        load_user_code: unpickle what a resumed experiment holds beside plain values. That runs code: only for
+            experiments whose origin you trust. Without, values of `config` take the place of what was pickled.
+        raise_on_failed_trial: raise TuneError at the end if a trial has failed.
+        return_trials: return the trials instead of the analysis.
+        tensorboard: write event files.
+        loggers: classes of Ray 0.8, made for each trial as Class(config, logdir), with on_result(result) and close().
+        export_formats: what a trial that ends well leaves in its directory: of algorithms "model" (the policy) and
+            "checkpoint"; of classes what their export_model(formats, directory) knows.
+    """
+
+    trainable: Any = None
+    config: dict[str, Any] | None = None
+    resources_per_trial: Any = None
+    checkpoint_freq: int = 0
+    checkpoint_at_end: bool = False
+    keep_checkpoints_num: int | None = None
+    checkpoint_score_attr: str | None = None
+    checkpoint_score_order: str = "max"
+    max_failures: int = 0
+    fail_fast: bool | str = False
+    restore: str | Path | None = None
+    resume: Any = False
+    load_user_code: bool = False
+    raise_on_failed_trial: bool = True
+    return_trials: bool = False
+    tensorboard: bool = True
+    loggers: Sequence | None = None
+    export_formats: Sequence[str] | None = None
+
+    def result_keys(self) -> list[tuple[str, str]]:
+        """(setting, result key or "a/b" path that it names); `stop` is a Stopper."""
+        keys = [("metric", self.metric), ("checkpoint_score_attr", self.checkpoints.score_key)]
+        return [("stop", key) for key in self.stop.result_keys] + [pair for pair in keys if pair[1]]
+
+    @property
+    def results_dir(self) -> str | Path | None:
+        """Where the experiment's directory is made; None: by default."""
+        return self.storage_path or self.local_dir
+
+    @property
+    def checkpoints(self) -> CheckpointConfig:
+        """When trials are saved, however it was given."""
+        return self.checkpoint_config or CheckpointConfig(
+            self.keep_checkpoints_num,
+            self.checkpoint_score_attr,
+            self.checkpoint_score_order,
+            self.checkpoint_freq,
+            self.checkpoint_at_end,
+        )
+
+    @property
+    def failures(self) -> FailureConfig:
+        """What happens when a trial fails, however it was given."""
+        return self.failure_config or FailureConfig(self.max_failures, self.fail_fast)
+
+    @property
+    def all_callbacks(self) -> list[Callback]:
+        """Callbacks, those for `loggers` included."""
+        return [*(self.callbacks or []), *callbacks_of(self.loggers)]
+
+
+# Given anew when an experiment is restored, or written into its header by themselves.
+_NOT_SAVED = {
+    "trainable", "config", "name", "storage_path", "local_dir", "resume", "load_user_code", "raise_on_failed_trial",
+    "num_samples", "return_trials",
+}  # fmt: skip
+
+
+def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
+    """What an experiment is restored with: the settings that are not the defaults."""
+    settings = {one.name: (getattr(spec, one.name), one.default) for one in fields(spec) if one.name not in _NOT_SAVED}
+    return {name: value for name, (value, default) in settings.items() if value not in (default, [])}
+
+
+def takes_settings(
+    spec: Callable[P, ExperimentSpec],
+) -> Callable[[Callable[..., R]], Callable[Concatenate[Any, P], R]]:
+    """For help() and type checkers: the keyword arguments of a function are the fields of ExperimentSpec."""
+
+    def decorate(function):
+        first, *_ = inspect.signature(function).parameters.values()
+        settings = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(spec).parameters.items()
+            if name != "trainable"
+        ]
+        function.__signature__ = inspect.Signature([first, *settings])
+        return function
+
+    return decorate
+
+
+# Keys of Ray's experiment dicts -> names of ExperimentSpec.
+_OLD_KEYS = {
+    "run": "trainable",
+    "trial_resources": "resources_per_trial",
+    "checkpoint_score_attribute": "checkpoint_score_attr",
+}
+
+
+def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None = None) -> ExperimentSpec:
+    """The settings in `given`, which may have names of other versions, over those of `spec`.
+
+    Raises:
+        TypeError: for an unknown name, with the nearest; it begins with `where`.
+    """
+    known = [one.name for one in fields(ExperimentSpec)]
+    settings = {}
+    for key, value in given.items():
+        if key in OF_OTHER_ERAS:
+            if value not in (None, False):
+                level = logging.WARNING if key in _MISSED else logging.INFO
+                logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])
+        elif _OLD_KEYS.get(key, key) in known:
+            settings[_OLD_KEYS.get(key, key)] = value
+        else:
+            near = nearest(key, [*known, *OF_OTHER_ERAS])
+            hint = f"Did you mean {near[0]}?" if near else f"It takes: {', '.join(known)}."
+            raise TypeError(f"{where} has no argument {key!r}. {hint}")
+    return replace(spec or ExperimentSpec(), **settings)
+
+
+class Experiment:
+    """One experiment for `run_experiments`.
+
+    Args:
+        name: of its directory.
+        run: what `tune.run` takes first.
+        settings: as for `tune.run`, or the keys of Ray's experiment dicts; `env` is put into the config.
+
+    Raises:
+        TypeError: for an unknown key, with the nearest.
+    """
+
+    def __init__(self, name: str, run, **settings):
+        self.name = name
+        env = settings.pop("env", None)
+        if env is not None:
+            settings["config"] = {"env": env, **(settings.get("config") or {})}
+        self.spec = make_spec({"name": name, "trainable": run, **settings}, f"experiment {name!r}")
+
+    @classmethod
+    def from_json(cls, name: str, spec: Mapping[str, Any]) -> "Experiment":
+        """Of an experiment dict."""
+        given = dict(spec)
+        if "run" not in given:
+            raise ValueError(f"experiment {name!r} does not say what to run: it has {', '.join(given) or 'nothing'}")
+        return cls(name, given.pop("run"), **given)
+
+
+def experiments_of(given) -> list[Experiment]:
+    """The experiments of an Experiment, of a dict from names to experiments or their dicts, or of a list of these."""
+    if isinstance(given, Experiment):
+        return [given]
+    if isinstance(given, Mapping):
+        return [e if isinstance(e, Experiment) else Experiment.from_json(name, e) for name, e in given.items()]
+    return [one for entry in given for one in experiments_of(entry)]

@@ -1,0 +1,376 @@
+"""When a trial, or the whole experiment, ends: what `stop` may be.
+
+tune.run(..., stop={"training_iteration": 50})                     thresholds, as in `rllib train`
+tune.run(..., stop=lambda trial_id, result: result["loss"] > 9)    a function
+tune.run(..., stop=CombinedStopper(MaximumIterationStopper(50), TimeoutStopper(600)))
+"""
+
+import math
+import statistics
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from rllib.progress import counted
+from rllib.runs.files import is_number, lookup, scalar
+from rllib.tune.checks import check, check_key, check_mode, number_in, seconds
+from rllib.tune.search.base import metric_value
+
+
+class Stopper:
+    """Decides after every result whether the trial ends; one object for all trials of an experiment."""
+
+    def __call__(self, trial_id: str, result: Mapping) -> bool:
+        """Whether the trial ends."""
+        raise NotImplementedError
+
+    def stop_all(self) -> bool:
+        """Whether the experiment ends; called several times a second."""
+        return False
+
+    def reached(self, trial_id: str, result: Mapping) -> str | None:
+        """Why the trial ends, for people; None: it continues."""
+        return str(self) if self(trial_id, result) else None
+
+    @property
+    def result_keys(self) -> list[str]:
+        """Keys that it asks of results."""
+        return []
+
+    @property
+    def time_limit_s(self) -> float | None:
+        """The time_total_s at which a trial ends, also one that does not answer; None: there is none."""
+        return None
+
+    def get_state(self) -> Any:
+        """All that `set_state` needs to continue in a resumed experiment, as data that JSON can hold."""
+        return None
+
+    def set_state(self, state: Any) -> None:
+        """Continues where `get_state` was called; None: from the beginning."""
+
+    def add_time(self, seconds: float) -> None:
+        """The experiment went on for this time after `get_state`, until it was broken off."""
+
+    def __str__(self):
+        return type(self).__name__
+
+
+def threshold_reached(thresholds: Mapping[str, float], result: Mapping) -> str | None:
+    """Which threshold a result has reached, as a sentence; None if it has none. NaN reaches nothing.
+
+    Raises:
+        NotANumberError: if the result has something else than a number there.
+    """
+    for key, threshold in thresholds.items():
+        value = number_in(result, key, f"stop: {key}")
+        if value is not None and value >= threshold:
+            return f"{key} {value:,.6g} >= {threshold:,.10g}"
+    return None
+
+
+class ThresholdStopper(Stopper):
+    """Ends a trial, or a run of `rllib train`, as soon as one result key reaches its threshold.
+
+    Args:
+        thresholds: result key or "a/b" path -> the value at which to stop; empty: never.
+
+    Raises:
+        ValueError: if a threshold is no finite number.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]):
+        self.thresholds = {key: scalar(threshold) for key, threshold in thresholds.items()}
+        for key, threshold in self.thresholds.items():
+            if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not math.isfinite(threshold):
+                raise ValueError(f"stop: {key} needs a number to be reached, but got {thresholds[key]!r}")
+        self._first: dict[str, float] = {}
+
+    def __str__(self):
+        return " or ".join(f"{key} >= {threshold:,.10g}" for key, threshold in self.thresholds.items())
+
+    @property
+    def time_limit_s(self) -> float | None:
+        return self.thresholds.get("time_total_s")
+
+    @property
+    def result_keys(self) -> list[str]:
+        return list(self.thresholds)
+
+    def check_keys(self, result: Mapping) -> None:
+        """Refuses keys that results like this, the first one, will never have, and what is no number there.
+
+        Raises:
+            ValueError: naming the nearest key there is.
+        """
+        for key in self.thresholds:
+            check_key(result, key, "stop")
+            number_in(result, key, f"stop: {key}")
+
+    def __call__(self, trial_id, result) -> bool:
+        return self.reached(trial_id, result) is not None
+
+    def reached(self, trial_id: str, result: Mapping) -> str | None:
+        """Which threshold was reached, as a sentence; None if none was. NaN reaches nothing."""
+        return threshold_reached(self.thresholds, result)
+
+    def progress(self, result: Mapping) -> float:
+        """How far the run has come towards the nearest threshold, in [0, 1].
+
+        Returns are measured from the first that was seen, all else (steps, iterations, seconds) from 0.
+        """
+        return max((self._fraction(result, *item) for item in self.thresholds.items()), default=0.0)
+
+    def _fraction(self, result: Mapping, key: str, threshold: float) -> float:
+        value = lookup(result, key)
+        if not is_number(value):
+            return 0.0
+        start = self._first.setdefault(key, value if "return" in key or "reward" in key else 0.0)
+        if value >= threshold:
+            return 1.0
+        return max(0.0, (value - start) / (threshold - start)) if threshold > start else 0.0
+
+
+class FunctionStopper(Stopper):
+    """Ends a trial when function(trial_id, result) is true, and the experiment when its `stop_all()` is."""
+
+    def __init__(self, function: Callable[[str, Mapping], bool]):
+        if not callable(function):
+            raise TypeError(f"stop needs a function of trial_id and result, but got {function!r}")
+        self._function = function
+
+    def __call__(self, trial_id, result) -> bool:
+        return bool(self._function(trial_id, result))
+
+    def stop_all(self) -> bool:
+        return hasattr(self._function, "stop_all") and bool(self._function.stop_all())
+
+    def __str__(self):
+        return getattr(self._function, "__name__", type(self._function).__name__)
+
+
+class MaximumIterationStopper(Stopper):
+    """Ends a trial after `max_iter` iterations."""
+
+    def __init__(self, max_iter: int):
+        self._max, self._counts = max_iter, Counter()
+
+    def __call__(self, trial_id, result) -> bool:
+        # A trial that continues from a checkpoint is counted by its iteration, not from 0.
+        self._counts[trial_id] = result.get("training_iteration") or self._counts[trial_id] + 1
+        return self._counts[trial_id] >= self._max
+
+    def __str__(self):
+        return counted(self._max, "iteration")
+
+
+class TimeoutStopper(Stopper):
+    """Ends the experiment after a time, counted from the first question.
+
+    The time that an experiment has used before it is resumed counts.
+
+    Args:
+        timeout: seconds, or a timedelta.
+        clock: another than time.monotonic.
+    """
+
+    _clock = staticmethod(time.monotonic)  # not an attribute of each, since those are written into a journal
+
+    def __init__(self, timeout: float | timedelta, clock: Callable[[], float] | None = None):
+        self._timeout_s = seconds(timeout, "timeout")
+        self._begin, self._used_before_s = None, 0.0
+        if clock is not None:
+            self._clock = clock
+
+    def __call__(self, trial_id, result) -> bool:
+        return self.stop_all()
+
+    def stop_all(self) -> bool:
+        if self._begin is None:
+            self._begin = self._clock()
+        return self._used_s() >= self._timeout_s
+
+    def _used_s(self) -> float:
+        return self._used_before_s + (0.0 if self._begin is None else self._clock() - self._begin)
+
+    def get_state(self) -> float:
+        return self._used_s()
+
+    def set_state(self, state: float | None) -> None:
+        self._used_before_s, self._begin = state or 0.0, None
+
+    def add_time(self, seconds: float) -> None:
+        self._used_before_s += seconds
+
+    def __str__(self):
+        return f"timeout of {self._timeout_s:g} s"
+
+
+class TrialPlateauStopper(Stopper):
+    """Ends a trial whose metric no longer moves.
+
+    Args:
+        metric: result key or "a/b" path.
+        std: the standard deviation below which the last results count as level.
+        num_results: how many last results.
+        grace_period: the least number of results before a trial ends.
+        metric_threshold: level trials end only when their metric is at least (mode "max") or at most ("min") this.
+        mode: needed with metric_threshold.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        std: float = 0.01,
+        num_results: int = 4,
+        grace_period: int = 4,
+        metric_threshold: float | None = None,
+        mode: str | None = None,
+    ):
+        check_mode(mode)
+        if metric_threshold is not None and mode is None:
+            raise ValueError("TrialPlateauStopper needs mode='max' or 'min' beside metric_threshold")
+        self._metric, self._std, self._grace = metric, std, grace_period
+        self._threshold, self._mode = metric_threshold, mode
+        self._counts = Counter()
+        self._recent = defaultdict(lambda: deque(maxlen=num_results))
+
+    def __call__(self, trial_id, result) -> bool:
+        value, recent = metric_value(result, self._metric), self._recent[trial_id]
+        recent.append(value)
+        self._counts[trial_id] += 1
+        if self._threshold is not None and not (
+            value >= self._threshold if self._mode == "max" else value <= self._threshold
+        ):
+            return False
+        if self._counts[trial_id] < self._grace or len(recent) < recent.maxlen or not all(map(math.isfinite, recent)):
+            return False
+        return statistics.pstdev(recent) < self._std
+
+    def get_state(self) -> dict[str, list]:
+        return {trial_id: [count, list(self._recent[trial_id])] for trial_id, count in self._counts.items()}
+
+    def set_state(self, state: Mapping[str, list] | None) -> None:
+        self._counts.clear()
+        self._recent.clear()
+        for trial_id, (count, recent) in (state or {}).items():
+            self._counts[trial_id] = count
+            self._recent[trial_id].extend(math.nan if value is None else value for value in recent)
+
+    def __str__(self):
+        return f"a plateau of {self._metric}"
+
+
+class ExperimentPlateauStopper(Stopper):
+    """Ends the experiment when its best values no longer move.
+
+    Args:
+        metric: result key or "a/b" path.
+        std: the standard deviation of the best values below which they count as level.
+        top: how many best values.
+        mode: "min" or "max".
+        patience: how many results the plateau must last.
+    """
+
+    def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0):
+        if check_mode(mode) is None:
+            raise ValueError("ExperimentPlateauStopper needs mode='max' or 'min'")
+        check("top", top, top > 1, "> 1")
+        check("patience", patience, patience >= 0, ">= 0")
+        check("std", std, std > 0, "> 0")
+        self._metric, self._std, self._top, self._patience = metric, std, top, patience
+        self._sign = 1 if mode == "max" else -1
+        self._best: list[float] = []
+        self._level_for = 0
+
+    def __call__(self, trial_id, result) -> bool:
+        value = self._sign * metric_value(result, self._metric)
+        if math.isfinite(value):
+            self._best = sorted([*self._best, value], reverse=True)[: self._top]
+        is_level = len(self._best) == self._top and statistics.pstdev(self._best) <= self._std
+        self._level_for = self._level_for + 1 if is_level else 0
+        return self.stop_all()
+
+    def stop_all(self) -> bool:
+        return self._level_for > self._patience
+
+    def get_state(self) -> list:
+        return [self._level_for, self._best]
+
+    def set_state(self, state: list | None) -> None:
+        self._level_for, self._best = state or (0, [])
+
+    def __str__(self):
+        return f"a plateau of the best {self._metric}"
+
+
+class CombinedStopper(Stopper):
+    """Ends a trial, or the experiment, as soon as one of several stoppers does."""
+
+    def __init__(self, *stoppers):
+        self._stoppers = [make_stopper(stopper) for stopper in stoppers]
+
+    def __call__(self, trial_id, result) -> bool:
+        return self.reached(trial_id, result) is not None
+
+    def reached(self, trial_id, result) -> str | None:
+        # All are asked, since they remember results.
+        reasons = [stopper.reached(trial_id, result) for stopper in self._stoppers]
+        return next(filter(None, reasons), None)
+
+    @property
+    def result_keys(self) -> list[str]:
+        return [key for stopper in self._stoppers for key in stopper.result_keys]
+
+    @property
+    def time_limit_s(self) -> float | None:
+        return min((limit for stopper in self._stoppers if (limit := stopper.time_limit_s) is not None), default=None)
+
+    def stop_all(self) -> bool:
+        return any([stopper.stop_all() for stopper in self._stoppers])
+
+    def get_state(self) -> list:
+        return [saved(stopper) for stopper in self._stoppers]
+
+    def set_state(self, state: list | None) -> None:
+        for stopper, own in zip(self._stoppers, state or ()):
+            restore(stopper, own)
+
+    def add_time(self, seconds: float) -> None:
+        for stopper in self._stoppers:
+            stopper.add_time(seconds)
+
+    def __str__(self):
+        return " or ".join(map(str, self._stoppers))
+
+
+def saved(stopper: Stopper) -> list:
+    """[class, state], for `restore`."""
+    return [type(stopper).__name__, stopper.get_state()]
+
+
+def restore(stopper: Stopper, saved: list | None) -> None:
+    """Continues where `saved` was called; a stopper of another class, which the user has given since, begins anew."""
+    if saved and saved[0] == type(stopper).__name__:
+        stopper.set_state(saved[1])
+
+
+def make_stopper(stop) -> Stopper:
+    """A stopper of a dict of thresholds, a function of (trial_id, result), a list of such, a Stopper or None (never).
+
+    Raises:
+        TypeError, ValueError: if it is none of these.
+    """
+    if isinstance(stop, Stopper):
+        return stop
+    if stop is None or isinstance(stop, Mapping):
+        return ThresholdStopper(stop or {})
+    if isinstance(stop, (list, tuple)):
+        return CombinedStopper(*stop)
+    if not callable(stop):
+        raise TypeError(
+            f"stop must be a dict of thresholds, a function of trial_id and result, or a Stopper, but got {stop!r}"
+        )
+    return FunctionStopper(stop)

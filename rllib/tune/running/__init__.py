@@ -1,0 +1,1 @@
+"""Running an experiment: trials, their processes, and the loop that decides."""

@@ -1,0 +1,150 @@
+"""The process of a trial: an actor that makes, steps, saves and ends the trainable."""
+
+import functools
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rllib.tune.trainables import session
+from rllib.tune.trainables.checkpoint import remove_temporaries
+from rllib.tune.trainables.session import TrialContext
+from rllib.tune.trainables.trainable import AlgorithmTrainable
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What all trials of an experiment share; sent once.
+
+    Attributes:
+        trainable_class: what they run.
+        registered: the environments and models that were registered in the driver, which `register` registers anew.
+        chdir_to_trial_dir: whether a trial's process works in the trial's directory.
+    """
+
+    trainable_class: type
+    registered: Sequence
+    chdir_to_trial_dir: bool
+
+
+def _unless_it_failed(method):
+    """The call, unless an earlier one of the trial has raised: then None, as the driver asks no more for answers.
+
+    Calls are sent ahead of answers: a step of what was not made would raise an error of its own, and a checkpoint of
+    what has failed would be wrong.
+    """
+
+    @functools.wraps(method)
+    def call(self, *arguments):
+        if self._has_failed:
+            return None
+        try:
+            return method(self, *arguments)
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    return call
+
+
+class TrialActor:
+    """Runs one trial; with `reset`, one after the other. When a call has raised, later ones but `close` do nothing."""
+
+    def __init__(self, driver_pid: int):
+        self._shares_process = os.getpid() == driver_pid  # the runtime's local engine
+        self._trainable = None
+        self._moves = self._has_failed = False
+
+    @_unless_it_failed
+    def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
+        """Makes the trainable, from a checkpoint if one is given; returns process and host."""
+        if not self._shares_process:
+            if log_to_file:
+                _redirect(log_to_file, context.trial_dir)
+            for entry in definition.registered:
+                entry.register()
+        remove_temporaries(context.trial_dir)
+        self._moves = definition.chdir_to_trial_dir and not self._shares_process
+        self._move(context.trial_dir)
+        session.activate(context, None)
+        self._trainable = definition.trainable_class(config, context)
+        if restore:
+            self._trainable.restore(restore)
+        return self._identity()
+
+    @_unless_it_failed
+    def step(self) -> tuple[dict, str | None]:
+        """One result, and the path of a checkpoint that came with it."""
+        if self._shares_process:  # between two steps it is the user's script again
+            session.activate(self._trainable._context, None)
+        try:
+            result = self._trainable.train()
+        finally:
+            if self._shares_process:
+                session.activate(None, None)
+        path = self._trainable.take_reported() if hasattr(self._trainable, "take_reported") else None
+        return result, path
+
+    @_unless_it_failed
+    def save(self, path: str) -> str:
+        """Writes a checkpoint; returns where it is."""
+        return self._trainable.save(path)
+
+    @_unless_it_failed
+    def export(self, formats: list[str]) -> dict[str, str]:
+        """Exports the trainable into the trial's directory; returns format -> path."""
+        return self._trainable.export_model(formats)
+
+    @_unless_it_failed
+    def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
+        """Switches to another trial and returns process and host; None if the trainable cannot."""
+        self._move(context.trial_dir)
+        session.activate(context, None)
+        trainable = self._trainable
+        trainable._context = context
+        if not trainable.reset_config(config):
+            return None
+        trainable.config = config
+        trainable._count_from()
+        if restore:
+            trainable.restore(restore)
+        return self._identity()
+
+    def _identity(self) -> dict:
+        """Process and host, and the seed of an algorithm."""
+        seed = self._trainable.seed if isinstance(self._trainable, AlgorithmTrainable) else None
+        return {"pid": os.getpid(), "hostname": socket.gethostname(), "seed": seed}
+
+    def _move(self, directory: str) -> None:
+        """Makes the trial's directory the working directory; what could be imported still can be."""
+        if self._moves:
+            os.environ.setdefault("TUNE_ORIG_WORKING_DIR", os.getcwd())  # of Ray, for scripts that read files there
+            sys.path[:] = map(os.path.abspath, sys.path)
+            os.chdir(directory)
+
+    def rest(self) -> None:
+        """Its trial has ended; without effect, but answered after all earlier calls."""
+
+    def close(self) -> str | None:
+        """Ends the trainable; returns the traceback if it could not end well."""
+        try:
+            if self._trainable is not None:
+                self._trainable.stop()
+        except Exception:
+            return traceback.format_exc()
+        return None
+
+
+def _redirect(log_to_file, directory: str) -> None:
+    """From now on the process prints to files: True for stdout and stderr, one name for both, or two names."""
+    names = ("stdout", "stderr") if log_to_file is True else log_to_file
+    names = (names, names) if isinstance(names, str) else names
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, name in zip((1, 2), names):
+        descriptor = os.open(Path(directory) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(descriptor, number)
+        os.close(descriptor)

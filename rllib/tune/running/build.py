@@ -1,0 +1,222 @@
+"""From an ExperimentSpec to the runner of the experiment: everything checked, made and put together."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import runtime
+from rllib.config.config_object import ConfigObject
+from rllib.evaluation.preload import PRELOAD
+from rllib.result import check_result_key
+from rllib.storage.foreign_files import inside
+from rllib.tune.checks import check, check_mode, seconds
+from rllib.tune.experiment.callbacks import Callbacks
+from rllib.tune.experiment.directory import ExperimentDirectory, for_header, open_directory
+from rllib.tune.experiment.journal_values import ValueReader
+from rllib.tune.experiment.loggers import FileLoggerCallback, TBXLoggerCallback
+from rllib.tune.experiment.spec import ExperimentSpec, saved_settings
+from rllib.tune.experiment.stoppers import make_stopper
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.results.reporters import TrialEndLines, make_reporter
+from rllib.tune.running.pool import TrialPool
+from rllib.tune.running.resume import take_up
+from rllib.tune.running.runner import TrialRunner
+from rllib.tune.running.sidecar import TensorBoardCallback
+from rllib.tune.running.trials import Trials
+from rllib.tune.schedulers import create_scheduler
+from rllib.tune.search import create_searcher
+from rllib.tune.search.base import announce_search
+from rllib.tune.search.space import evaluated_params, holds_domains, is_grid
+from rllib.tune.trainables.checkpoint import checkpoint_of
+from rllib.tune.trainables.resolve import Resolved, merged_config, resolve_trainable
+from rllib.tune.trainables.trainable import AlgorithmTrainable
+
+logger = logging.getLogger(__name__)
+
+_RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
+_LIGHT_PRELOAD = ("numpy", "rllib.tune.running.actor", "rllib.tune.trainables.resolve")
+# What schedulers and searchers compare trials by where no metric is given: what algorithms report, and what a function
+# reports or returns as a bare number.
+_METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric"
+
+
+def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
+    """The runner of an experiment, with its directory, new or old; and the spec that it follows.
+
+    Raises:
+        ValueError, TypeError: for settings that cannot be; nothing has been started or written then.
+    """
+    resolved = resolve_trainable(spec.trainable)
+    if spec.resources_per_trial is not None:
+        resolved = replace(resolved, resources=spec.resources_per_trial)
+    check_spec(spec, resolved)
+    space = merged_config(resolved, spec.config)
+    # As they were given: searcher and scheduler take on the experiment's metric and space next.
+    saved = saved_settings(replace(spec, resources_per_trial=resolved.resources))
+    pickled = {name: for_header(value) for name, value in saved.items()}
+    is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
+    searcher, scheduler, spec = _search(spec, space, is_algorithm)
+    spec = _completed(spec, searcher)
+    if not runtime.is_initialized():
+        preload = (*PRELOAD, "rllib.tune.running.actor") if is_algorithm else _LIGHT_PRELOAD
+        runtime.init(preload=preload, ignore_reinit_error=True)  # another thread may have begun one meanwhile
+    directory = open_directory(spec, resolved.name, space, pickled)
+    try:
+        make_trial = _trial_maker(spec, resolved, space, directory.path)
+        # Of memory there is no bound: it is not counted.
+        total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
+        decided = Trials(
+            spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function
+        )
+        reader = ValueReader(spec.load_user_code, space)
+        take_up(decided, directory, spec.resume, resolved.is_function, reader)
+        pool = TrialPool(resolved.cls, directory.path.name, spec)
+        runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
+    except BaseException:
+        directory.journal.close()
+        raise
+    return runner, spec
+
+
+def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any, Any, ExperimentSpec]:
+    """Searcher and scheduler, and the spec with the metric and mode by which they compare trials."""
+    searcher, scheduler = create_searcher(spec.search_alg), create_scheduler(spec.scheduler)
+    given, spec = spec, _with_objective(spec, (scheduler, searcher), is_algorithm)
+    accepted = announce_search(searcher, *_objective_for(searcher, given, spec), space, num_samples=spec.num_samples)
+    if accepted is False and holds_domains(space):
+        raise ValueError(
+            f"{type(searcher).__name__} does not search the space given as config (set_search_properties returned "
+            "False). Give the space to the searcher, and only fixed settings as config."
+        )
+    scheduler.set_search_properties(*_objective_for(scheduler, given, spec))
+    return searcher, scheduler, spec
+
+
+def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[str | None, str | None]:
+    """(metric, mode) for a scheduler or searcher: what it has itself goes before what the other one brought along."""
+    return tuple(
+        getattr(given, name) or getattr(part, name, None) or getattr(spec, name) for name in ("metric", "mode")
+    )
+
+
+def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> ExperimentSpec:
+    """The spec with the metric and mode that scheduler or searcher brought along, or that are the default."""
+    metric, mode = (
+        next(filter(None, [getattr(spec, name), *(getattr(part, name, None) for part in parts)]), None)
+        for name in ("metric", "mode")
+    )
+    if metric is None and any(getattr(part, "needs_metric", False) for part in parts):
+        if is_algorithm:
+            metric, mode = _METRIC_OF_ALGORITHMS, mode or "max"
+        elif mode is not None:
+            metric = _METRIC_OF_BARE_NUMBERS
+    return replace(spec, metric=metric, mode=mode)
+
+
+def _completed(spec: ExperimentSpec, searcher) -> ExperimentSpec:
+    """The spec in the one form that running trials takes: a Stopper, seconds, an absolute path."""
+    return replace(
+        spec,
+        stop=make_stopper(spec.stop),
+        time_budget_s=None if spec.time_budget_s is None else seconds(spec.time_budget_s, "time_budget_s"),
+        max_concurrent_trials=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
+        restore=str(checkpoint_of(spec.restore)) if spec.restore else None,
+    )
+
+
+def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: list[Trial]) -> Callbacks:
+    writers = [callback for callback in spec.all_callbacks if isinstance(callback, FileLoggerCallback)]
+    for writer in writers:
+        writer.experiment_writes = True
+    with_events = spec.tensorboard or any(isinstance(writer, TBXLoggerCallback) for writer in writers)
+    callbacks = [
+        *spec.all_callbacks,
+        *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
+        *([TensorBoardCallback(directory.path)] if with_events else []),
+    ]
+    reporter = make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode)
+    return Callbacks(callbacks, reporter, trials)
+
+
+def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Path):
+    def make(trial_id: str, index: int, config: dict[str, Any]) -> Trial:
+        params = evaluated_params(space, config)
+        trial = Trial(trial_id, index, resolved.name, config, params, path, resolved.request(config))
+        if spec.trial_name_creator:
+            trial.custom_name = str(spec.trial_name_creator(trial))
+        if spec.trial_dirname_creator:
+            directory = inside(path, str(spec.trial_dirname_creator(trial)), "a trial's directory")
+            trial.dirname = str(directory.relative_to(path))
+        return trial
+
+    return make
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
+    """Refuses settings that cannot be.
+
+    Raises:
+        ValueError, TypeError: naming what was given and the rule.
+    """
+    check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
+    check_mode(spec.mode)
+    check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
+    fail_fast = spec.failures.fail_fast
+    check("fail_fast", fail_fast, fail_fast in (False, True, "raise"), 'True, False or "raise"')
+    for name, value, lowest in (
+        ("checkpoint_freq", spec.checkpoints.checkpoint_frequency, 0),
+        ("num_samples", spec.num_samples, -1),
+        ("max_failures", spec.failures.max_failures, -1),
+    ):
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        holds = is_whole and value >= lowest and (name, value) != ("num_samples", 0)
+        check(name, value, holds, f"a whole number {'> 0, or -1' if lowest else '>= 0'}")
+    if spec.config is not None and not isinstance(spec.config, Mapping):
+        raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
+    if issubclass(resolved.cls, AlgorithmTrainable):
+        _check_algorithm(spec, resolved.cls, merged_config(resolved, spec.config))
+    resolved.cls.check_export(spec.export_formats or ())
+    logs = spec.log_to_file
+    is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)
+    if not (isinstance(logs, (bool, str, type(None))) or is_pair):
+        raise ValueError(f"log_to_file must be True, False, a file's name, or two for stdout and stderr, got {logs!r}")
+    if resolved.is_function and (spec.checkpoints.checkpoint_frequency or spec.checkpoints.checkpoint_at_end):
+        raise ValueError(
+            f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
+            "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
+        )
+
+
+def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
+    """Refuses settings that are the same in all trials and that none can have, and keys that no result will have."""
+    trainable.check_settings(space)
+    config = trainable.algorithm_class.config_class()
+    drawn = {name: value for name, value in space.items() if holds_domains(value)}
+    config.update_from_dict({name: value for name, value in space.items() if name not in drawn})
+    undecided: set[str] = set()
+    for name, value in drawn.items():
+        if name in config:
+            undecided |= config.overrides(**{name: config[name]}).keys()  # its own name
+        elif isinstance(value, Mapping) and not is_grid(value):  # a section
+            undecided |= config.keys()
+        else:
+            config.update_from_dict({name: None})  # says which name is the nearest
+    if drawn:
+        ConfigObject.validate(config, undecided)
+    else:
+        config.validate()
+    is_searched = holds_domains(space, or_grids=False) or spec.search_alg not in (None, "random") or spec.scheduler
+    if spec.num_samples != 1 and space.get("seed") is not None and not is_searched:
+        logger.warning(
+            "num_samples=%d runs the same trials again: nothing is drawn, and the seed is %s in all of them. Use "
+            "seed=tune.grid_search([1, 2, ...]), or no seed.", spec.num_samples, space["seed"]
+        )  # fmt: skip
+    is_ours = trainable.algorithm_class.__module__.startswith("rllib.")
+    if is_ours and not (space.get("callbacks") or space.get("callbacks_class")):
+        for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():
+            check_result_key(key, what)

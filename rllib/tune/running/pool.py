@@ -1,0 +1,186 @@
+"""The processes of trials: actors that are started, called and ended by the instructions of trials.py."""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import runtime
+from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.running.actor import Definition, TrialActor
+from rllib.tune.trainables.resources import Resources
+from rllib.tune.trainables.session import TrialContext
+from runtime.errors import RuntimeFailure
+
+# Number of idle actors that are kept for later trials.
+_MOST_IDLE = 16
+_CLOSE_S = 1.0
+
+
+@dataclass
+class _Process:
+    """The actor of a trial.
+
+    Attributes:
+        calls: (method, arguments, reference) of what it was asked and has not answered, the oldest first.
+        busy_since: time.monotonic at which it came to the oldest call.
+    """
+
+    trial: Trial
+    actor: Any
+    restore: str | None
+    calls: deque = field(default_factory=deque)
+    busy_since: float = 0.0
+
+    def ask(self, what: str, *arguments) -> None:
+        if not self.calls:
+            self.busy_since = time.monotonic()
+        self.calls.append((what, arguments, getattr(self.actor, what).remote(*arguments)))
+
+    @property
+    def awaited(self):
+        """Reference of the answer to the oldest call."""
+        return self.calls[0][2]
+
+
+class TrialPool:
+    """The actors of the running trials; calls of one actor are answered in order.
+
+    Args:
+        trainable_class: what the trials run, derived from Trainable.
+        experiment_name: for their context.
+        spec: the experiment's settings: what trials print goes to files, actors are used again, trials have working
+            directories of their own.
+    """
+
+    def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec):
+        self._processes: dict[str, _Process] = {}
+        self._class = runtime.remote(TrialActor)
+        self._definition = runtime.put(Definition(trainable_class, _registered(), spec.chdir_to_trial_dir))
+        self._experiment_name, self._spec = experiment_name, spec
+        self._idle: list[tuple[Any, Resources]] = []
+
+    def start(self, trial: Trial, restore: str | None) -> None:
+        """Gives the trial an actor, an idle one if there is one with the same resources.
+
+        Raises:
+            TypeError: if the configuration cannot be pickled.
+        """
+        process = self._processes[trial.trial_id] = _Process(trial, None, restore)
+        for index, (actor, resources) in enumerate(self._idle):
+            if resources == trial.resources:
+                process.actor = actor
+                del self._idle[index]
+                process.ask("reset", trial.config, self._context(trial), restore)
+                return
+        self._start_actor(process)
+
+    def _start_actor(self, process: _Process) -> None:
+        trial = process.trial
+        options = trial.resources.actor_options()
+        process.actor = self._class.options(oversubscribe=True, label=trial.name, **options).remote(os.getpid())
+        context = self._context(trial)
+        process.ask("start", self._definition, trial.config, context, process.restore, self._spec.log_to_file)
+
+    def _context(self, trial: Trial) -> TrialContext:
+        return TrialContext(
+            trial.trial_id,
+            trial.name,
+            trial.logdir,
+            self._experiment_name,
+            trial.experiment_tag,
+            dict(trial.resources.own),
+        )
+
+    def ask(self, trial: Trial, what: str, arguments: tuple = ()) -> None:
+        """Calls a method of the trial's actor; without effect if the trial has none.
+
+        Raises:
+            TypeError: if an argument cannot be pickled.
+            RuntimeFailure: if the call cannot be sent.
+        """
+        if process := self._processes.get(trial.trial_id):
+            process.ask(what, *arguments)
+
+    def answers(self, timeout_s: float) -> Iterator[tuple[Trial, Any, RuntimeFailure | None]]:
+        """(trial, answer, None), or (trial, None, failure), of the oldest calls that have been answered.
+
+        Waits for the first one; a trial that leaves meanwhile is passed over.
+        """
+        awaited = {process.awaited: process for process in self._processes.values() if process.calls}
+        if not awaited:
+            time.sleep(timeout_s)
+            return
+        done, _ = runtime.wait(list(awaited), timeout=timeout_s)
+        if done and len(awaited) > 1:
+            done, _ = runtime.wait(list(awaited), num_returns=len(awaited), timeout=0)
+        for process in (awaited[reference] for reference in done):
+            if self._processes.get(process.trial.trial_id) is not process:
+                continue
+            what, _, reference = process.calls.popleft()
+            process.busy_since = time.monotonic()
+            try:
+                answer = runtime.get(reference)
+            except RuntimeFailure as failure:
+                yield process.trial, None, failure
+                continue
+            if what == "reset" and answer is None:
+                self._start_instead(process)
+            else:
+                yield process.trial, answer, None
+
+    def _start_instead(self, process: _Process) -> None:
+        """An idle actor could not start over: a new one takes its calls."""
+        calls = list(process.calls)
+        process.calls.clear()
+        runtime.kill(process.actor)
+        self._start_actor(process)
+        for what, arguments, _ in calls:
+            process.ask(what, *arguments)
+
+    def unanswered_s(self) -> dict[str, float]:
+        """Trial id -> seconds for which an actor has been at its oldest call, if that is not answered."""
+        awaited = {process.awaited: process for process in self._processes.values() if process.calls}
+        if not awaited:
+            return {}
+        now = time.monotonic()
+        _, pending = runtime.wait(list(awaited), num_returns=len(awaited), timeout=0)
+        return {awaited[ref].trial.trial_id: now - awaited[ref].busy_since for ref in pending}
+
+    def leave(self, trial: Trial, in_order: bool = False) -> None:
+        """Ends the trial's actor; where actors are used again, one that has closed properly is kept."""
+        process = self._processes.pop(trial.trial_id, None)
+        if process is None or process.actor is None:
+            return
+        if in_order and self._spec.reuse_actors and not process.calls and len(self._idle) < _MOST_IDLE:
+            self._idle.append((process.actor, trial.resources))
+        else:
+            runtime.kill(process.actor)
+
+    def close(self) -> None:
+        """Kills the actors of trials, and ends the idle ones."""
+        for process in list(self._processes.values()):
+            self.leave(process.trial)
+        closed = [actor.close.remote() for actor, _ in self._idle]
+        if closed:
+            runtime.wait(closed, num_returns=len(closed), timeout=_CLOSE_S)
+        for actor, _ in self._idle:
+            runtime.kill(actor)
+        self._idle.clear()
+
+
+def _registered() -> list:
+    """What is registered: environments, wrappers, models; nothing is imported to find that there is none."""
+    found = []
+    for module, function in (
+        ("rllib.env.factories.registry", "registered_envs"),
+        ("rllib.env.factories.wrapped", "registered_wrappers"),
+        ("rllib.models.distributions.names", "registered_code"),
+    ):
+        if module in sys.modules:
+            found += getattr(sys.modules[module], function)()
+    return found

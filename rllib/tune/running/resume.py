@@ -1,0 +1,242 @@
+"""Continues an experiment: restores the state of searcher, scheduler and trials from the journal.
+
+The state of searcher and scheduler was written at some record of the journal. Later records are replayed to them in
+their order, so that they know, and decide, what they would have without the interruption. Departure: a trial that was
+to take over the weights of one that had not been saved yet takes those of that trial's last checkpoint.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rllib.errors import DamagedFileError
+from rllib.result import as_result
+from rllib.runs.files import read_results
+from rllib.tune.experiment.directory import ExperimentDirectory
+from rllib.tune.experiment.files import roll_back, start_over
+from rllib.tune.experiment.journal_values import ValueReader, code_not_loaded
+from rllib.tune.experiment.records import apply_record
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.running.trials import Trials
+from rllib.tune.running.verdicts import Verdicts
+from rllib.tune.states import ERROR, PENDING, RUNNING, TERMINATED
+from rllib.tune.trainables.checkpoint import holds_pickle
+
+_ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
+
+
+def take_up(
+    trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader
+) -> None:
+    """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`.
+
+    Raises:
+        ValueError: if files are damaged, or hold code that is not to be loaded; nothing has been changed then.
+    """
+    if not directory.past:
+        return
+    snapshot = directory.read_snapshot()
+    try:
+        if snapshot:
+            # The state may be older than the end of the driver that wrote it, as long as its writing is slow.
+            trials.set_state(snapshot, max(0.0, directory.journal.written_at - snapshot.get("time", math.inf)))
+        known = snapshot.get("position", 1) - 1
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise DamagedFileError(
+            f"{directory.path / 'search_state.json'} is damaged, or of other classes: {type(error).__name__}: {error}"
+        ) from error
+    replay = Replay(trials.verdicts, directory.path, directory.past, is_function, config_of)
+    replay.run(known)
+    directory.past = []
+
+    def runs_on(trial: Trial) -> bool:
+        if trial.trial_id in replay.stopped:
+            return False
+        if trial.status == ERROR:
+            return resume in _ERRORED_TOO
+        return trial.status != TERMINATED and resume != "ERRORED_ONLY"
+
+    # Looked at before any file changes.
+    going_on = {trial.trial_id for trial in replay.by_id.values() if runs_on(trial)}
+    if going_on and not config_of.load_user_code:
+        for trial in replay.by_id.values():
+            for checkpoint in filter(holds_pickle, Path(trial.logdir).glob("checkpoint_*")):
+                raise code_not_loaded(f"the checkpoint {checkpoint}", "pickled")
+    queue = replay.queue()
+    for trial in replay.by_id.values():
+        goes_on = trial.trial_id in going_on
+        if goes_on and trial.status == ERROR and resume == "RESTART_ERRORED":
+            start_over(trial)
+        trials.take_up(trial, roll_back(trial) if goes_on else None)
+    trials.queue_up(queue)
+    for trial in replay.stopped.values():
+        trials.record_end(trial, TERMINATED, "the scheduler")
+    for trial_id, (source_id, config) in replay.exploits.items():
+        if trial_id in trials.waiting:
+            trials.exploit(replay.by_id[trial_id], replay.by_id[source_id], config)
+
+
+class Replay:
+    """Replays a journal to searcher and scheduler, whose runner it is meanwhile (schedulers/base.py).
+
+    A command of the scheduler has been carried out already if a later record says so; the others are kept.
+
+    Args:
+        verdicts: of searcher and scheduler.
+        path: of the experiment.
+        records: of its journal, without the header.
+        is_function: whether the trainable is a function, which saves itself.
+        config_of: the configuration in a record.
+
+    Attributes:
+        by_id: the trials as they were at the current record.
+        stopped: trial id -> trial that the scheduler has ended, while the journal does not have its end.
+        exploits: trial id -> (source, configuration) of a takeover that is still to be done.
+    """
+
+    def __init__(
+        self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool, config_of: ValueReader
+    ):
+        self.by_id: dict[str, Trial] = {}
+        self.stopped: dict[str, Trial] = {}
+        self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._verdicts, self._path, self._records, self._is_function = verdicts, path, records, is_function
+        self._config_of = config_of
+        self._waiting: dict[str, Trial] = {}
+        self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials so far, in the order of creation."""
+        return list(self.by_id.values())
+
+    def queue(self) -> list[Trial]:
+        """The trials that wait (PENDING or PAUSED), in their order."""
+        going_over = {**self._going_over, **{trial_id: self.by_id[trial_id] for trial_id in self.exploits}}
+        for trial_id, trial in going_over.items():
+            if trial.status == RUNNING:
+                trial.status = PENDING
+                self._waiting[trial_id] = trial
+        return list(self._waiting.values())
+
+    def run(self, known: int) -> None:
+        """Goes through the journal.
+
+        Args:
+            known: number of records at its beginning that searcher and scheduler know already.
+        """
+        for record in self._records[:known]:
+            self._apply(record)
+        results = _results(self._path, self._records, known)
+        for number, record in enumerate(self._records[known:], known):
+            getattr(self, f"_replay_{record['type']}", self._apply)(record, results.get(number))
+
+    def _apply(self, record: dict, result: None = None) -> None:
+        """Brings the trials to where they were after a record, and notes what it says of takeovers and of waiting."""
+        apply_record(record, self.by_id, self._path, self._config_of)
+        trial = self.by_id.get(record.get("id"))
+        kind = record["type"]
+        if kind == "exploit":
+            self.exploits[trial.trial_id] = (record["source"], self._config_of(record))
+        elif kind == "config" and "iteration" in record:
+            self.exploits.pop(trial.trial_id, None)
+            self._going_over[trial.trial_id] = trial
+        elif kind in ("trial", "status"):
+            self._waiting.pop(trial.trial_id, None)
+            self._going_over.pop(trial.trial_id, None)
+            if trial.status != RUNNING and not trial.is_finished:
+                self._waiting[trial.trial_id] = trial
+            self.stopped.pop(trial.trial_id, None)
+
+    # ------------------------------------------------------------------ records
+
+    def _replay_trial(self, record: dict, result: None) -> None:
+        self._apply(record)
+        trial = self.by_id[record["id"]]
+        searcher = self._verdicts.searcher
+        if searcher.suggest(trial.trial_id) != trial.config:
+            searcher.on_trial_complete(trial.trial_id, error=True)
+        self._verdicts.scheduler.on_trial_add(self, trial)
+
+    def _replay_result(self, record: dict, result: dict | None) -> None:
+        trial = self.by_id[record["id"]]
+        if result is not None:
+            trial.last_result = as_result({**result, "config": trial.config})
+            self._verdicts.hear(self, trial, trial.last_result)
+
+    def _replay_config(self, record: dict, result: None) -> None:
+        self._apply(record)
+        if "iteration" in record:
+            self._verdicts.goes_over(self.by_id[record["id"]], record["iteration"])
+
+    def _replay_status(self, record: dict, result: None) -> None:
+        trial = self.by_id[record["id"]]
+        is_known = trial.trial_id in self.stopped
+        by_scheduler = (record.get("stopped_by") or "").startswith("the scheduler")
+        if trial.trial_id in self._waiting and (record["status"] == RUNNING or by_scheduler):
+            # The scheduler was asked which trial to run, and may have ended other trials as well.
+            self._verdicts.scheduler.choose_trial_to_run(self)
+            is_known = is_known or trial.trial_id in self.stopped
+        self._apply(record)
+        if trial.status == RUNNING:
+            self._verdicts.goes_on(trial)
+        elif trial.is_finished and not is_known:
+            self._verdicts.end(self, trial)
+
+    # ------------------------------------------------------------------ what schedulers see
+
+    def waiting_trials(self) -> list[Trial]:
+        """Those that were PENDING or PAUSED."""
+        return list(self._waiting.values())
+
+    def has_resources_for(self, trial: Trial) -> bool:
+        """A trial that was chosen had them."""
+        return True
+
+    def write_file(self, name: str, text: str, append: bool = False) -> None:
+        """Without effect: the file was written when the experiment ran."""
+
+    def pause_trial(self, trial: Trial) -> None:
+        """Without effect: a later record says so, or the trial continues."""
+
+    def stop_trial(self, trial: Trial) -> None:
+        if trial.is_finished:
+            return
+        trial.status = TERMINATED
+        self._waiting.pop(trial.trial_id, None)
+        self.stopped[trial.trial_id] = trial
+        self._verdicts.end(self, trial)
+
+    def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
+        if trial.status == RUNNING and not self._is_function:
+            return None
+        return trial.checkpoint.metrics if trial.checkpoint else {}
+
+    def exploit(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
+        """The takeover is still to be done, unless a later record says that it was."""
+        self.exploits[trial.trial_id] = (source.trial_id, config)
+
+
+def _results(path: Path, records: list[dict], known: int) -> dict[int, dict]:
+    """Number of a "result" record -> that result, for records that are not known yet.
+
+    Records and the lines of result.json have the same order, but lines may have been taken out and written again; so
+    they are matched by iteration, from the end.
+    """
+    directories = {record["id"]: path / record["dir"] for record in records if record["type"] == "trial"}
+    lines: dict[str, list[dict]] = {}
+    found = {}
+    for number in range(len(records) - 1, known - 1, -1):
+        record = records[number]
+        if record["type"] != "result":
+            continue
+        trial_id = record["id"]
+        if trial_id not in lines:
+            lines[trial_id] = read_results(directories[trial_id])
+        left = lines[trial_id]
+        same = (i for i in reversed(range(len(left))) if left[i]["training_iteration"] == record["iteration"])
+        if (index := next(same, None)) is not None:
+            found[number] = left[index]
+            del left[index:]
+    return found

@@ -1,0 +1,65 @@
+"""The process beside an experiment (runs/sidecar.py): TensorBoard events of its trials, from the journal's order."""
+
+import atexit
+import sys
+from pathlib import Path
+
+from rllib.runs.files import TensorBoardLogger
+from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends
+from rllib.runs.sidecar import Sidecar
+from rllib.tune.experiment.callbacks import Callback
+from rllib.tune.experiment.directory import journal_file
+
+_ENDS = ("TERMINATED", "ERROR")
+
+
+class TensorBoardCallback(Callback):
+    """Starts the process with an experiment's first result, and ends it with the experiment.
+
+    Args:
+        directory: of the experiment.
+    """
+
+    def __init__(self, directory: Path):
+        # What a resumed experiment had written is there already.
+        before = journal_file(directory).stat().st_size if directory.exists() else 0
+        self._sidecar = Sidecar(__name__, [str(directory), str(before)], "TensorBoard events")
+
+    def on_trial_result(self, **info) -> None:
+        self._sidecar.start()
+
+    def on_experiment_end(self, **info) -> None:
+        # The experiment need not wait for the last events; the program does, when it ends.
+        self._sidecar.finish()
+        atexit.register(self._sidecar.close)
+
+
+def follow_experiment(directory: Path, before: int) -> None:
+    """Follows the trials of an experiment that run after a position in its journal, until standard input ends."""
+    followers: dict[str, Follower] = {}
+    with open(journal_file(directory), "rb") as journal:
+        known = {record["id"]: record for record in complete_lines(journal, before) if record["type"] == "trial"}
+        for _ in until_input_ends():
+            ended = []
+            for record in complete_lines(journal):
+                trial = known.get(record.get("id"))
+                if record["type"] == "trial":
+                    known[record["id"]] = record
+                elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
+                    place = directory / trial["dir"]
+                    follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place)])
+                    followers.setdefault(trial["id"], follower)
+                elif record["type"] == "status" and record["status"] in _ENDS:
+                    ended.append(record["id"])
+            for follower in followers.values():
+                follower.poll()
+            for trial_id in ended:
+                trial = known.pop(trial_id, None)
+                if trial_id in followers:
+                    followers.pop(trial_id).close(trial["params"])
+        for trial_id, follower in followers.items():
+            follower.close(known[trial_id]["params"])
+
+
+if __name__ == "__main__":
+    run_beside(follow_experiment, Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,728 @@
+"""What becomes of the trials of an experiment, and nothing else: events in, instructions out.
+
+No process, file or clock in here. Each event is a method; what is to be done about it is collected and handed over by
+`take()`, in the order in which it is to be done: the journal has a record before anything follows from it.
+
+| event              | comes from                                                            |
+|--------------------|-----------------------------------------------------------------------|
+| begin, tick        | the runner's loop (running/runner.py)                                   |
+| answered, failed   | the pool of processes (running/pool.py), about a trial's oldest call    |
+| rolled_back        | the files (experiment/files.py), which a RollBack has changed              |
+| adopted            | the files, after an Adopt                                             |
+| stop, interrupt    | the runner, when the whole experiment is to end                       |
+
+A trial waits (PENDING, PAUSED), runs or has ended (TERMINATED, ERROR). A running trial has a queue of calls, which its
+process answers in order. Results go to the files and to searcher and scheduler, whose decision lets the trial continue,
+pause or end. To end a trial its `ending` is set and its process is asked to close; when it has closed, or has not in
+time, the process is ended and the trial gets its status. Schedulers command trials while they hear of an event
+(schedulers/base.py); a Trials is the `runner` that they see.
+"""
+
+import itertools
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rllib.result import Result
+from rllib.tune.checks import NotANumberError, check_key
+from rllib.tune.experiment import stoppers
+from rllib.tune.experiment.records import (
+    checkpoint_record,
+    config_record,
+    exploit_record,
+    removed_record,
+    result_record,
+    status_record,
+    trial_record,
+)
+from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.results.reporters import AUTOMATIC_KEYS
+from rllib.tune.running import instructions
+from rllib.tune.running.verdicts import Verdicts
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+
+logger = logging.getLogger(__name__)
+
+# Seconds that a trial has to end, by what ends it.
+CLOSE_S = 20.0
+INTERRUPTED_CLOSE_S = 2.5
+# The end of the experiment; also how long a step may last beyond the trial's time.
+GRACE_S = 5.0
+# Number of trials that are made before they can start, so that tables show what is to come.
+_PENDING_AHEAD = 8
+# As in Ray: with 1, keys that the first result lacks are waited for.
+_NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
+_DOING = {"start": "its setup", "step": "a step", "save": "saving", "close": "its cleanup"}
+
+
+@dataclass
+class Running:
+    """A trial that has a process.
+
+    Attributes:
+        held: resource -> quantity that the trial holds.
+        calls: what its process was asked and has not answered, the oldest first.
+        ending: the status and the reason with which it is about to end; None: it goes on.
+        patience_s: for how long it may be about to end.
+        deadline_s: when that is over, in seconds since the experiment began; None: not known yet.
+        takeovers: number of takeovers of other trials' checkpoints that are to come.
+    """
+
+    trial: Trial
+    held: dict[str, float]
+    calls: deque[str] = field(default_factory=deque)
+    ending: tuple[str, str | None] | None = None
+    patience_s: float = CLOSE_S
+    deadline_s: float | None = None
+    takeovers: int = 0
+
+    @property
+    def doing(self) -> str:
+        """Its oldest call, as words."""
+        return _DOING.get(self.calls[0], "its end") if self.calls else "its end"
+
+
+class Trials:
+    """The trials of an experiment and what is decided about them.
+
+    Args:
+        spec: the experiment's settings; `stop` is a Stopper, `time_budget_s` a number.
+        searcher: suggests configurations.
+        scheduler: decides which trials go on.
+        make_trial: (trial id, index, configuration) -> Trial.
+        total: resource -> quantity of the session.
+        experiment_id: the trials' ids begin with it.
+        is_function: whether the trainable is a function, which saves its own checkpoints.
+
+    Attributes:
+        trials: all so far, in the order of creation.
+        waiting: trial id -> trial, of those that are PENDING or PAUSED, in the order in which they came to be so.
+        running: trial id -> what is known of a trial that has a process.
+        used: resource -> quantity that running trials hold.
+        verdicts: of searcher and scheduler.
+        first_failed: the first trial that has failed for good.
+        is_over: whether nothing runs, and nothing is to come.
+    """
+
+    def __init__(
+        self,
+        spec: ExperimentSpec,
+        searcher,
+        scheduler,
+        make_trial: Callable[[str, int, dict], Trial],
+        total: Mapping[str, float],
+        experiment_id: str,
+        is_function: bool = False,
+    ):
+        self.trials: list[Trial] = []
+        self.waiting: dict[str, Trial] = {}
+        self.running: dict[str, Running] = {}
+        self.total, self.used = dict(total), dict.fromkeys(total, 0.0)
+        self.first_failed: Trial | None = None
+        self.is_over = False
+        self.verdicts = Verdicts(searcher, scheduler, spec.metric, self._warn_once)
+        self._spec, self._searcher, self._scheduler, self._make_trial = spec, searcher, scheduler, make_trial
+        self._experiment_id, self._is_function = experiment_id, is_function
+        self._instructions: list = []
+        self._dirnames: set[str] = set()
+        self._interrupted: list[Trial] = []  # by the end of an earlier driver; they start before all others
+        self._takeovers: dict[str, list[tuple[Trial, Trial, dict]]] = {}  # who saves itself -> what waits for that
+        self._exhausted = False  # the searcher suggests no more
+        self._is_closing = False  # nothing starts any more
+        self._names_checked = False  # of what stop, metric and checkpoints ask of results
+        self._warned: set[str] = set()
+
+    def take(self) -> list:
+        """The instructions of the events so far, in the order in which they are to be carried out."""
+        taken, self._instructions = self._instructions, []
+        return taken
+
+    def _do(self, instruction) -> None:
+        self._instructions.append(instruction)
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._do(instructions.Record(record))
+
+    def _warn_once(self, topic: str, message: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            logger.warning("%s", message)
+
+    # ------------------------------------------------------------------ a resumed experiment
+
+    def get_state(self) -> dict[str, Any]:
+        """All that searcher, scheduler and stopper know."""
+        return {**self.verdicts.get_state(), "stopper": stoppers.saved(self._spec.stop)}
+
+    def set_state(self, state: Mapping[str, Any], since_s: float = 0.0) -> None:
+        """Goes on where `get_state` was called, `since_s` seconds before the experiment was broken off."""
+        self.verdicts.set_state(state)
+        stoppers.restore(self._spec.stop, state.get("stopper"))
+        self._spec.stop.add_time(since_s)
+
+    def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
+        """Takes in a trial of the journal.
+
+        Args:
+            trial: as it was when the experiment was interrupted.
+            left: results and checkpoints, as in `rolled_back`, of a trial that runs on; None: it does not.
+        """
+        self._join(trial)
+        if left is not None:
+            if trial.status == RUNNING:
+                self._interrupted.append(trial)
+            trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
+            trial.go_back(*left)
+            self.waiting[trial.trial_id] = trial
+            self.verdicts.goes_back(trial)
+        if trial.last_result:
+            self.verdicts.see(trial.last_result)
+
+    def queue_up(self, trials: Sequence[Trial]) -> None:
+        """Those of them that wait do so in this order, after all others."""
+        for trial in trials:
+            if trial.trial_id in self.waiting:
+                self.waiting[trial.trial_id] = self.waiting.pop(trial.trial_id)
+
+    def begin(self) -> None:
+        """The experiment begins, or goes on: what follows from results that the last driver had no time for.
+
+        The stopper, which may be another one now, is asked again about these results, but does not count them twice.
+        """
+        stopper = self._spec.stop
+        for trial in [trial for trial in self.waiting.values() if trial.last_result]:
+            before = stoppers.saved(stopper)
+            try:
+                self.verdicts.check_type(trial.last_result)
+                reached = stopper.reached(trial.trial_id, trial.last_result)
+            except NotANumberError as error:
+                self._fail(trial, error)
+                continue
+            finally:
+                stoppers.restore(stopper, before)
+            decision = "CONTINUE" if reached else self._decision(trial, trial.last_result, is_new=False)
+            if reached or decision == "STOP":
+                self._finish(trial, TERMINATED, reached or "the scheduler")
+            elif decision == "PAUSE":
+                trial.status = PAUSED
+                self.queue_up([trial])
+
+    # ------------------------------------------------------------------ time passes
+
+    def tick(self, elapsed_s: float, unanswered_s: Mapping[str, float]) -> None:
+        """Ends trials that hang, and the experiment when its time is over; starts what fits.
+
+        Args:
+            elapsed_s: since the experiment began.
+            unanswered_s: trial id -> for how long its process has been at a call that it has not answered.
+        """
+        for running in list(self.running.values()):
+            self._end_if_it_hangs(running, elapsed_s, unanswered_s.get(running.trial.trial_id))
+        if not self._is_closing and (reason := self._why_all_stops(elapsed_s)):
+            self._warn_once("end", f"the experiment ends: {reason}")
+            self.stop(reason)
+        if not self._is_closing:
+            self._add_trials()
+            self._start_trials()
+            if self.waiting and not self.running:
+                self._settle_deadlock()
+        self.is_over = not self.running and (self._is_closing or (self._exhausted and not self.waiting))
+        if self.is_over and not self.trials and not self._is_closing:
+            name = type(self._searcher).__name__
+            self._warn_once("none", f"{name} suggested no configuration, so there are no trials")
+
+    def _end_if_it_hangs(self, running: Running, elapsed_s: float, unanswered_s: float | None) -> None:
+        """Time counts as `time_total_s` does, by steps: setup has the trial's time once more.
+
+        The grace is as long as the last step at least, so that a step which ends a bit late has its result taken.
+        """
+        limit_s = self._spec.stop.time_limit_s
+        if running.ending is not None:
+            if running.deadline_s is None:
+                running.deadline_s = elapsed_s + running.patience_s
+            elif running.deadline_s < elapsed_s:
+                self._kill(running)
+        elif limit_s is not None and unanswered_s is not None:
+            last = running.trial.last_result
+            used_s = last.get("time_total_s", 0.0) if running.calls[0] != "start" else 0.0
+            if used_s + unanswered_s >= limit_s + max(GRACE_S, last.get("time_this_iter_s", 0.0)):
+                running.ending = (TERMINATED, f"time_total_s >= {limit_s:,.10g}")
+                self._kill(running)
+
+    def _kill(self, running: Running) -> None:
+        doing, (status, reason) = running.doing, running.ending
+        logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", running.trial, doing)
+        running.ending = (status, reason and f"{reason}: it hung in {doing} and was killed")
+        self._bury(running)
+
+    def _why_all_stops(self, elapsed_s: float) -> str | None:
+        spec = self._spec
+        if spec.time_budget_s is not None and elapsed_s >= spec.time_budget_s:
+            return f"its time budget of {spec.time_budget_s:g} s is used up"
+        if spec.failures.fail_fast and self.first_failed is not None:
+            return f"{self.first_failed} has failed, and fail_fast is set"
+        return str(spec.stop) if spec.stop.stop_all() else None
+
+    def stop(self, reason: str) -> None:
+        """Ends all trials, those that wait included: those that answer in time as they like, the others by force."""
+        self._is_closing = True
+        for trial in list(self.waiting.values()):
+            self._finish(trial, TERMINATED, reason)
+        for running in list(self.running.values()):
+            if running.ending is None:
+                self._end(running, TERMINATED, reason, self._saves_at_end and not running.calls)
+            elif running.ending[0] in (PENDING, PAUSED):
+                running.ending = (TERMINATED, reason)
+            running.patience_s, running.deadline_s = GRACE_S, None
+
+    def interrupt(self) -> None:
+        """Everything stops: trials are saved where that can be done in time, and remain unfinished."""
+        self._is_closing = True
+        for running in list(self.running.values()):
+            if running.ending is None:
+                self._end(running, PENDING, None, save=True)
+            running.patience_s, running.deadline_s = INTERRUPTED_CLOSE_S, None
+
+    # ------------------------------------------------------------------ new trials
+
+    def _add_trials(self) -> None:
+        """Asks the searcher for configurations, a few ahead of what runs."""
+        counts_itself = self._searcher.is_exhaustive  # for grids num_samples is how often they are gone through
+        ahead = _PENDING_AHEAD if counts_itself else 1
+        while not self._exhausted and sum(trial.status == PENDING for trial in self.waiting.values()) < ahead:
+            index = len(self.trials)
+            if not counts_itself and 0 <= self._spec.num_samples <= index:
+                self._exhausted = True
+                return
+            trial_id = f"{self._experiment_id}_{index:05d}"
+            config = self._searcher.suggest(trial_id)
+            if not isinstance(config, dict):
+                # With None it waits for results, unless there is no trial that could bring one.
+                self._exhausted = config is not None or not (self.running or self.waiting)
+                return
+            self._add(self._make_trial(trial_id, index, config))
+
+    def _add(self, trial: Trial) -> None:
+        trial.resources, notice = trial.resources.within(self.total, f"a trial of {trial.trainable_name}")
+        if notice:
+            self._warn_once("oversubscribed", notice)
+        numbered = (f"{trial.dirname}_{number}" for number in itertools.count(trial.index))
+        trial.dirname = next(
+            name for name in itertools.chain([trial.dirname], numbered) if name not in self._dirnames
+        )
+        self._do(instructions.WriteConfig(trial))
+        self._record(trial_record(trial))
+        self._join(trial)
+        self.waiting[trial.trial_id] = trial
+        suggested = trial.config
+        self._scheduler.on_trial_add(self, trial)
+        if trial.config is not suggested:
+            self._configure(trial, trial.config)
+
+    def _join(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self._dirnames.add(trial.dirname)
+
+    def _configure(self, trial: Trial, config: dict, iteration: int | None = None) -> None:
+        trial.config = config
+        self._record(config_record(trial, iteration))
+        self._do(instructions.WriteConfig(trial))
+
+    def _start_trials(self) -> None:
+        while self.waiting and any(self.used[name] < quantity for name, quantity in self.total.items()):
+            trial = self._next_trial()
+            if trial is None:
+                return
+            self._start(trial)
+            self._add_trials()
+
+    def _next_trial(self) -> Trial | None:
+        """The scheduler's choice, after those that an earlier driver left running."""
+        while self._interrupted:
+            trial = self._interrupted.pop(0)
+            if trial.status == PENDING and self.has_resources_for(trial):
+                return trial
+        return self._scheduler.choose_trial_to_run(self)
+
+    def _settle_deadlock(self) -> None:
+        """Nothing runs, something waits, and the scheduler starts none of it."""
+        before = len(self.waiting)
+        chosen = self._scheduler.choose_trial_to_run(self)
+        if chosen is None and len(self.waiting) == before and self._exhausted:
+            for trial in list(self.waiting.values()):
+                self._finish(trial, TERMINATED, "the scheduler, which lets it go on no more")
+
+    # ------------------------------------------------------------------ running
+
+    def _start(self, trial: Trial) -> None:
+        """A trial that waits gets its resources and a process.
+
+        A function could not be saved when it was paused: it does again what came after its own last checkpoint.
+        """
+        held = trial.resources.total()
+        for name, quantity in held.items():
+            self.used[name] = self.used.get(name, 0.0) + quantity
+        del self.waiting[trial.trial_id]
+        running = self.running[trial.trial_id] = Running(trial, held)
+        if trial.status == PAUSED and self._is_function:
+            self._do(instructions.RollBack(trial))
+        else:
+            self._launch(running)
+
+    def _launch(self, running: Running) -> None:
+        trial = running.trial
+        restore = trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._spec.restore
+        self._do(instructions.Start(trial, restore))
+        running.calls.append("start")
+        trial.status = RUNNING
+        self._record(status_record(trial))
+        self.verdicts.goes_on(trial)
+        self._ask(running, "step")
+        if restore:
+            self._do(instructions.Tell("on_trial_restore", trial))
+
+    def rolled_back(self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint]) -> None:
+        """A trial is at its last checkpoint, or at its beginning: a paused one that starts, or one that has failed.
+
+        Args:
+            trial: which.
+            results: what is left of its results, the oldest first.
+            checkpoints: those that are there, the oldest first.
+        """
+        trial.go_back(results, checkpoints)
+        self.verdicts.goes_back(trial)
+        if running := self.running.get(trial.trial_id):
+            self._launch(running)
+        else:
+            self._stand_still(trial, PENDING)
+
+    def _ask(self, running: Running, what: str, *arguments) -> None:
+        running.calls.append(what)
+        self._do(instructions.Ask(running.trial, what, arguments))
+
+    def _ask_to_save(self, running: Running) -> None:
+        self._ask(running, "save", running.trial.next_checkpoint_path)
+
+    def answered(self, trial: Trial, answer) -> None:
+        """The oldest call of a trial has been answered."""
+        running = self.running.get(trial.trial_id)
+        if running is None:
+            return
+        getattr(self, f"_on_{running.calls.popleft()}")(running, answer)
+
+    def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
+        trial = running.trial
+        trial.pid, trial.hostname = answer["pid"], answer["hostname"]
+        if answer.get("seed") is not None and trial.config.get("seed") is None:
+            trial.seed = answer["seed"]
+            self._do(instructions.WriteConfig(trial))
+        self._do(instructions.Tell("on_trial_start", running.trial))
+
+    def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
+        (result, checkpoint), trial = answer, running.trial
+        if result.get("no_report"):  # a function has returned nothing
+            trial.is_done()
+            if checkpoint:
+                self._take_checkpoint(trial, checkpoint)
+            self._complete(running, None)
+            return
+        result["config"] = trial.config
+        trial.take(result)
+        result = trial.last_result  # by all its names, whatever is asked of it from now on
+        self._do(instructions.WriteResult(trial, result))
+        self._check_names(result)
+        self.verdicts.see(result)
+        if checkpoint:
+            self._take_checkpoint(trial, checkpoint)
+        self._do(instructions.Tell("on_trial_result", trial, {"result": result}))
+        if running.ending is not None:
+            return
+        try:
+            self.verdicts.check_type(result)
+            reached = self._spec.stop.reached(trial.trial_id, result)
+        except NotANumberError as error:
+            self._leave(running)
+            self._fail(trial, error)
+            return
+        if result.get("done") or reached:
+            self._complete(running, reached)
+        else:
+            self._follow(running, self._decision(trial, result))
+
+    def _check_names(self, result: Result) -> None:
+        """With the first result: keys that no result has are a mistake, for which trials might run for ever.
+
+        A key that an earlier driver has seen need not be in this one.
+        """
+        if self._names_checked or (result.get("done") and not set(result) - AUTOMATIC_KEYS):
+            return
+        self._names_checked = True
+        for what, key in self._spec.result_keys():
+            try:
+                check_key(result, key, what)
+            except ValueError as error:
+                if any(key in trial.metric_analysis for trial in self.trials):
+                    continue
+                if os.environ.get(_NOT_STRICT, "0") == "0":
+                    raise ValueError(
+                        f"{error} Report a key that comes later from the beginning on, as NaN, or set {_NOT_STRICT}=1."
+                    ) from None
+                self._warn_once(key, f"{error} Trials go on until a result has it.")
+
+    def _decision(self, trial: Trial, result: dict, is_new: bool = True) -> str:
+        """What searcher and scheduler decide, or have decided; the journal has the result before they hear of it."""
+        standing = self.verdicts.standing(trial, result, is_new)
+        if standing is not None:
+            return standing
+        self._record(result_record(trial, result["training_iteration"]))
+        return self.verdicts.hear(self, trial, result)
+
+    def _follow(self, running: Running, decision: str) -> None:
+        """Does what was decided after a result, unless the scheduler has commanded it already."""
+        trial = running.trial
+        if running.ending is not None or self.running.get(trial.trial_id) is not running:
+            return
+        if decision == "STOP":
+            self._complete(running, "the scheduler")
+        elif decision == "PAUSE":
+            self.pause_trial(trial)
+        elif not running.takeovers:
+            if self._is_due(trial) and "save" not in running.calls:
+                self._ask_to_save(running)
+            if "step" not in running.calls:
+                self._ask(running, "step")
+
+    @property
+    def _saves_at_end(self) -> bool:
+        return self._spec.checkpoints.checkpoint_at_end
+
+    def _is_due(self, trial: Trial) -> bool:
+        """Whether checkpoint_freq wants a checkpoint of the last result."""
+        frequency = self._spec.checkpoints.checkpoint_frequency
+        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
+
+    def _on_save(self, running: Running, path: str) -> None:
+        self._take_checkpoint(running.trial, path)
+        self._do(instructions.Tell("on_trial_save", running.trial))
+        self._release_takeovers(running.trial)
+
+    def _take_checkpoint(self, trial: Trial, path: str) -> None:
+        """A checkpoint of the trial's last result has been written."""
+        numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
+        iteration = trial.last_result.get("training_iteration", 0)
+        self._add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
+
+    def _add_checkpoint(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
+        """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
+        trial.checkpoints.append(checkpoint)
+        self._record(checkpoint_record(trial, checkpoint))
+        self._do(instructions.Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
+        for old in self._spec.checkpoints.superfluous(trial.checkpoints):
+            trial.checkpoints.remove(old)
+            self._record(removed_record(trial, old))
+            self._do(instructions.Remove(trial, old))
+
+    def _on_export(self, running: Running, written: Mapping[str, str]) -> None:
+        logger.info("%s has exported %s", running.trial, ", ".join(written.values()))
+
+    # ------------------------------------------------------------------ ending
+
+    def _complete(self, running: Running, reason: str | None) -> None:
+        """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
+        trial = running.trial
+        trial.is_done()
+        if self._is_function and reason is None:
+            running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
+            self._bury(running)
+        else:
+            self._end(running, TERMINATED, reason, self._saves_at_end or self._is_due(trial))
+
+    def _end(self, running: Running, status: str, reason: str | None, save: bool = False) -> None:
+        """Asks the process to close; the trial gets this status when it has, or when its time for that is over."""
+        running.ending = (status, reason)
+        trial = running.trial
+        if trial.status != RUNNING:  # its process has not been started
+            self._bury(running)
+            return
+        has_news = "step" in running.calls or (bool(trial.last_result) and not trial.is_saved)
+        if save and has_news and not self._is_function:
+            self._ask_to_save(running)
+        if status == TERMINATED and self._spec.export_formats and trial.last_result:
+            self._ask(running, "export", list(self._spec.export_formats))
+        self._ask(running, "rest" if self._spec.reuse_actors and status == TERMINATED else "close")
+
+    def _on_close(self, running: Running, problem: str | None) -> None:
+        if problem:
+            logger.warning("%s could not end well:\n%s", running.trial, problem)
+        self._bury(running)
+
+    _on_rest = _on_close
+
+    def _bury(self, running: Running) -> None:
+        """The trial's process is ended, its resources are free, and it gets its status."""
+        status, reason = running.ending
+        self._leave(running, in_order=status == TERMINATED)
+        if status in (PENDING, PAUSED):
+            self._stand_still(running.trial, status)
+        else:
+            self._finish(running.trial, status, reason)
+
+    def _leave(self, running: Running, in_order: bool = False) -> None:
+        trial = running.trial
+        del self.running[trial.trial_id]
+        for name, quantity in running.held.items():
+            self.used[name] -= quantity
+        trial.pid = None
+        self._do(instructions.Leave(trial, in_order))
+
+    def _stand_still(self, trial: Trial, status: str) -> None:
+        """A trial waits, and is PENDING or PAUSED."""
+        trial.status = status
+        self.waiting[trial.trial_id] = trial
+        self._record(status_record(trial))
+        self._release_takeovers(trial)
+
+    def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
+        self.record_end(trial, status, reason)
+        self._release_takeovers(trial)
+        self.verdicts.end(self, trial)
+        self._do(instructions.Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
+        if status != ERROR:
+            self.verdicts.refuse_missing_metric(trial)
+
+    def record_end(self, trial: Trial, status: str, reason: str | None) -> None:
+        """A trial has ended for good, as searcher and scheduler know already."""
+        self.waiting.pop(trial.trial_id, None)
+        trial.status, trial.stopped_by = status, reason
+        trial.settle()
+        self._record(status_record(trial))
+
+    def failed(self, trial: Trial, exception: BaseException, text: str) -> None:
+        """A trial has raised, or its process has died; it starts again from its last checkpoint if it may.
+
+        Args:
+            trial: which.
+            exception: what it raised, or how its process died.
+            text: the traceback, or the exception as text.
+        """
+        running = self.running.get(trial.trial_id)
+        if running is None:
+            return
+        self._leave(running)
+        allowed = self._spec.failures.max_failures
+        if running.ending is None and (allowed < 0 or trial.num_failures < allowed):
+            self._note_failure(trial, exception, text)
+            logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
+                           trial.num_failures, allowed if allowed >= 0 else "any number of",
+                           trial.checkpoint.name if trial.checkpoint else "the beginning",
+                           text.splitlines()[-1])  # fmt: skip
+            self._do(instructions.RollBack(trial))
+            return
+        self._fail(trial, exception, text)
+
+    def _fail(self, trial: Trial, exception: BaseException, text: str = "") -> None:
+        """A trial that has no process fails for good."""
+        self._note_failure(trial, exception, text or f"{type(exception).__name__}: {exception}")
+        self.first_failed = self.first_failed or trial
+        self._finish(trial, ERROR, "an error")
+
+    def _note_failure(self, trial: Trial, exception: BaseException, text: str) -> None:
+        trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
+        self._do(instructions.WriteError(trial))
+
+    # ------------------------------------------------------------------ what schedulers see
+
+    def has_resources_for(self, trial: Trial) -> bool:
+        """Whether the trial could start now."""
+        limit = self._spec.max_concurrent_trials
+        if limit and len(self.running) >= limit:
+            return False
+        need = trial.resources.total()
+        return all(self.used.get(name, 0) + q <= self.total.get(name, 0) + 1e-6 for name, q in need.items())
+
+    def waiting_trials(self) -> list[Trial]:
+        """Those that are PENDING or PAUSED, in the order in which they came to be so."""
+        return list(self.waiting.values())
+
+    def write_file(self, name: str, text: str, append: bool = False) -> None:
+        """Writes, or appends to, a file in the experiment's directory."""
+        self._do(instructions.WriteText(name, text, append))
+
+    def pause_trial(self, trial: Trial) -> None:
+        """Saves the trial and frees its resources; `choose_trial_to_run` may let it go on later."""
+        running = self.running.get(trial.trial_id)
+        if running and running.ending is None:
+            self._end(running, PAUSED, None, save=True)
+
+    def stop_trial(self, trial: Trial) -> None:
+        """Ends the trial, whatever it is doing."""
+        running = self.running.get(trial.trial_id)
+        if running is None:
+            if not trial.is_finished:
+                self._finish(trial, TERMINATED, "the scheduler")
+        elif running.ending is not None:
+            running.ending = (TERMINATED, "the scheduler")
+        elif running.calls:
+            running.ending = (TERMINATED, "the scheduler")
+            self._bury(running)
+        else:
+            self._end(running, TERMINATED, "the scheduler")
+
+    def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
+        running = self.running.get(trial.trial_id)
+        if running and not self._is_function and (running.ending is None or running.ending[0] == PAUSED):
+            return None
+        if trial.checkpoint is None:
+            self._warn_once(f"state {trial}", f"{trial} has no checkpoint for another trial to go on from")
+            return {}
+        return trial.checkpoint.metrics
+
+    def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
+        """Lets the trial go on from the newest state of another one, with another configuration."""
+        if running := self.running.get(trial.trial_id):
+            running.takeovers += 1
+        saves = self.running.get(source.trial_id)
+        if saves and saves.ending is None and not (source.is_saved or self._is_function or "save" in saves.calls):
+            self._ask_to_save(saves)
+        if self._is_saving(source) or self._is_saving(trial):
+            self._record(exploit_record(trial, source, config))
+        self._take_over(trial, source, config)
+
+    def _is_saving(self, trial: Trial) -> bool:
+        return trial.trial_id in self.running and "save" in self.running[trial.trial_id].calls
+
+    def _take_over(self, trial: Trial, source: Trial, config: dict) -> None:
+        """The second half of `exploit`, which waits until neither of the two is being saved."""
+        for blocking in (source, trial):
+            if self._is_saving(blocking):
+                self._takeovers.setdefault(blocking.trial_id, []).append((trial, source, config))
+                return
+        if trial.is_finished:
+            return
+        if source.checkpoint is not None:
+            self._do(instructions.Adopt(trial, source, config))
+            return
+        self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
+        if running := self.running.get(trial.trial_id):
+            running.takeovers -= 1
+            if running.ending is None and not running.calls:
+                self._ask(running, "step")
+
+    def _release_takeovers(self, trial: Trial) -> None:
+        for takeover in self._takeovers.pop(trial.trial_id, []):
+            self._take_over(*takeover)
+
+    def adopted(self, trial: Trial, checkpoint: TrialCheckpoint, config: dict) -> None:
+        """A checkpoint of another trial has been copied into the trial's directory; the trial starts from it."""
+        self._add_checkpoint(trial, checkpoint)
+        self._configure(trial, config, checkpoint.iteration)
+        self.verdicts.goes_over(trial, checkpoint.iteration)
+        if running := self.running.get(trial.trial_id):
+            running.takeovers -= 1
+            if running.ending is None:
+                self._end(running, PENDING, None)

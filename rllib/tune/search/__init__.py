@@ -1,0 +1,39 @@
+"""Searchers, which suggest configurations, by name."""
+
+from functools import partial
+
+from rllib.tune.search.base import Searcher, made_by_name
+from rllib.tune.search.basic_variant import BasicVariant
+from rllib.tune.search.limiter import ConcurrencyLimiter
+from rllib.tune.search.optuna_search import BayesOptSearch, OptunaSearch
+from rllib.tune.search.repeater import Repeater
+
+__all__ = [
+    "BasicVariant", "BasicVariantGenerator", "BayesOptSearch", "ConcurrencyLimiter", "OptunaSearch", "Repeater",
+    "Searcher", "create_searcher",
+]  # fmt: skip
+
+BasicVariantGenerator = BasicVariant
+_SEARCHERS = {
+    **dict.fromkeys(("random", "variant_generator", "grid"), BasicVariant),
+    "optuna": OptunaSearch,
+    "tpe": partial(OptunaSearch, sampler="tpe"),
+    "gp": partial(OptunaSearch, sampler="gp"),
+    "bayesopt": partial(OptunaSearch, sampler="gp"),
+    "cmaes": partial(OptunaSearch, sampler="cmaes"),
+    "qmc": partial(OptunaSearch, sampler="qmc"),
+}
+
+
+def create_searcher(search_alg, **kwargs) -> Searcher:
+    """A searcher of its name, or the one given.
+
+    Raises:
+        ValueError: if there is no such name, with those there are.
+        TypeError: if it is neither a name nor a searcher.
+    """
+    if search_alg is None or isinstance(search_alg, str):
+        return made_by_name("searcher", search_alg or "random", _SEARCHERS, kwargs)
+    if not callable(getattr(search_alg, "suggest", None)):
+        raise TypeError(f"search_alg must be a name or a Searcher, but got {search_alg!r}")
+    return search_alg

@@ -1,0 +1,255 @@
+"""Search with Optuna's samplers: TPE, Gaussian process, CMA-ES, quasi-Monte Carlo.
+
+The space is walked afresh for every trial ("define by run"), so that domains inside an option of a choice are asked for
+only when the option is chosen. What Optuna has no distribution for is put into one that it has: quantised logarithmic
+domains into whole numbers, normal ones into their quantile.
+
+Every suggestion has its own sampler, seeded by the search's seed and the suggestion's number. All state of a sampler
+is in the trials, so a saved search continues exactly.
+"""
+
+import random
+import statistics
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rllib.tune.search.base import Searcher
+from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal
+from rllib.tune.search.points import with_point
+from rllib.tune.search.space import holds_domains, name, rebuilt, resolve, split
+
+_NEEDS = {"tpe": (), "random": (), "gp": ("scipy", "torch"), "cmaes": ("cmaes",), "qmc": ("scipy",)}
+# Of the quantile of a normal domain: five standard deviations.
+_EDGE = 3e-7
+
+
+class OptunaSearch(Searcher):
+    """Optimises with Optuna.
+
+    Args:
+        space: the search space; None: tune.run's config.
+        metric, mode: see Searcher.
+        points_to_evaluate: configurations (or part of them) to try first.
+        sampler: "tpe", "gp", "cmaes", "qmc", "random", or a sampler of Optuna's (which must bring its own seed).
+        seed: equal seeds suggest equally, given equal results in equal order.
+        n_startup_trials: random ones at the start; None: the sampler's own default.
+
+    Raises:
+        ImportError: if Optuna, or what the sampler needs, is not installed.
+        ValueError: if there is no such sampler.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any] | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: Sequence[Mapping] | None = None,
+        sampler="tpe",
+        seed: int | None = None,
+        n_startup_trials: int | None = None,
+    ):
+        super().__init__(metric, mode)
+        self._optuna = _import_optuna(sampler)
+        self._sampler, self._startup = sampler, n_startup_trials
+        self._seed = random.getrandbits(31) if seed is None else seed
+        self._points = list(points_to_evaluate or ())
+        self._space, self._study, self._numbers = space, None, {}
+        if space is not None:
+            self._begin(space)
+
+    def set_search_properties(self, metric, mode, config, **spec) -> bool:
+        super().set_search_properties(metric, mode, config)
+        if self._space is not None and holds_domains(config):
+            raise ValueError("OptunaSearch has its own space, so tune.run's config must have nothing to draw")
+        # A space of one's own leaves the config as what does not change.
+        self._begin(config if self._space is None else {**config, **self._space})
+        return True
+
+    def suggest(self, trial_id):
+        if self._study is None:
+            raise ValueError("OptunaSearch has no search space yet: call set_search_properties first")
+        number = len(self._numbers)
+        self._numbers[trial_id] = number
+        self._study.sampler = self._make_sampler(number)
+        trial = self._study.ask()
+        space = with_point(self._space, self._fixed[number]) if number < len(self._fixed) else self._space
+        return resolve(_asked(trial, space, ()), random.Random(f"{self._seed}/{number}"))
+
+    def on_trial_complete(self, trial_id, result=None, error=False) -> None:
+        number = self._numbers.get(trial_id)
+        if number is None or self._study.trials[number].state.is_finished():
+            return
+        score = None if error else self.score(result)
+        if score is None:
+            self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+        else:
+            self._study.tell(number, score)
+
+    def get_state(self):
+        to_json = self._optuna.distributions.distribution_to_json
+        trials = [
+            {
+                "state": trial.state.name,
+                "score": trial.value,
+                "params": trial.params,
+                "distributions": {key: to_json(one) for key, one in trial.distributions.items()},
+                "system_attrs": trial.system_attrs,
+            }
+            for trial in self._study.get_trials(deepcopy=False)
+        ]
+        return {"seed": self._seed, "numbers": self._numbers, "trials": trials}
+
+    def set_state(self, state) -> None:
+        self._seed, self._numbers = state["seed"], {}
+        self._begin(self._space)
+        for trial_id, number in sorted(state["numbers"].items(), key=lambda item: item[1]):
+            self._take_back(trial_id, state["trials"][number])
+
+    def _take_back(self, trial_id: str, saved: Mapping) -> None:
+        states = self._optuna.trial.TrialState
+        if self._sampler == "qmc" or len(self._numbers) < len(self._fixed):
+            # The place in the sequence, and in the queue of points, is the study's own affair.
+            self.suggest(trial_id)
+            if saved["state"] == "COMPLETE":
+                self._study.tell(self._numbers[trial_id], saved["score"])
+            elif saved["state"] == "FAIL":
+                self._study.tell(self._numbers[trial_id], state=states.FAIL)
+            return
+        from_json = self._optuna.distributions.json_to_distribution
+        self._numbers[trial_id] = len(self._numbers)
+        self._study.add_trial(
+            self._optuna.trial.create_trial(
+                state=states[saved["state"]],
+                value=saved["score"],
+                params=saved["params"],
+                distributions={key: from_json(one) for key, one in saved["distributions"].items()},
+                system_attrs=saved["system_attrs"],
+            )
+        )
+
+    def _begin(self, space: Mapping) -> None:
+        _, domains = split(space)
+        if not domains:
+            raise ValueError("OptunaSearch has nothing to search: the config has no domain such as tune.uniform(0, 1)")
+        self._space = space
+        self._study = self._optuna.create_study(direction="maximize", sampler=self._make_sampler(0))
+        self._fixed = []
+        for point in self._points:
+            with_point(space, point)  # checks it
+            queued, fixed = _encoded_point(space, point)
+            self._study.enqueue_trial(queued)
+            self._fixed.append(fixed)
+
+    def _make_sampler(self, number: int):
+        if not isinstance(self._sampler, str):
+            return self._sampler
+        samplers = self._optuna.samplers
+        seed = random.Random(f"{self._seed}/{number}").getrandbits(31)
+        startup = {} if self._startup is None else {"n_startup_trials": self._startup}
+        if self._sampler == "tpe":
+            return samplers.TPESampler(seed=seed, constant_liar=True, **startup)
+        if self._sampler == "gp":
+            return samplers.GPSampler(seed=seed, warn_independent_sampling=False, **startup)
+        if self._sampler == "cmaes":
+            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False, **startup)
+        if self._sampler == "random":
+            return samplers.RandomSampler(seed=seed)
+        # One sequence for the whole search; what does not fit into it is drawn at random.
+        others = samplers.RandomSampler(seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            return samplers.QMCSampler(
+                seed=self._seed % 2**31, scramble=True, independent_sampler=others, warn_independent_sampling=False
+            )
+
+
+class BayesOptSearch(OptunaSearch):
+    """Bayesian optimisation with a Gaussian process: OptunaSearch(sampler="gp")."""
+
+    def __init__(self, space=None, metric=None, mode=None, points_to_evaluate=None, seed=None, n_startup_trials=None):
+        super().__init__(space, metric, mode, points_to_evaluate, "gp", seed, n_startup_trials)
+
+
+def _import_optuna(sampler):
+    if isinstance(sampler, str) and sampler not in _NEEDS:
+        raise ValueError(f"There is no sampler {sampler!r}. There are: {', '.join(_NEEDS)}.")
+    try:
+        import optuna
+    except ImportError:
+        raise ImportError("OptunaSearch needs optuna: pip install 'rllib[tune]'") from None
+    for module in _NEEDS.get(sampler, ()) if isinstance(sampler, str) else ():
+        try:
+            __import__(module)
+        except ImportError:
+            raise ImportError(f"The sampler {sampler!r} needs {module}: pip install 'rllib[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _asked(trial, node, path):
+    """The node with what the sampler has drawn for its domains; functions are left to `resolve`."""
+    if isinstance(node, Domain) and not isinstance(node, Function):
+        value = _ask(trial, node, path)
+        return _asked(trial, value, (*path, _option(node, value))) if isinstance(node, Choice) else value
+    return rebuilt(node, path, lambda child, inner: _asked(trial, child, inner))
+
+
+def _ask(trial, domain: Domain, path):
+    """One parameter; options with domains of their own keep them."""
+    key = name(path)
+    if isinstance(domain, Choice):
+        if _is_plain(domain):
+            return trial.suggest_categorical(key, domain.values)
+        return domain.values[trial.suggest_categorical(key, list(range(len(domain.values))))]
+    if isinstance(domain, Normal):
+        value = statistics.NormalDist(domain.mean, domain.sd).inv_cdf(trial.suggest_float(key, _EDGE, 1 - _EDGE))
+        return value if domain.q is None else round(round(value / domain.q) * domain.q, 12)
+    if isinstance(domain, Float) and domain.q is None:
+        return trial.suggest_float(key, domain.low, domain.high, log=domain.log)
+    # Whole multiples of the quantum, so that steps and logarithms go together.
+    first, last = round(domain.low / domain.q), round(domain.high / domain.q)
+    value = trial.suggest_int(key, first, last, log=domain.log) * domain.q
+    return value if isinstance(domain, Integer) else round(value, 12)
+
+
+def _encoded_point(space, point: Mapping) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what to queue, by Optuna's parameter names; the rest of the point)."""
+    queued: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
+    _, domains = split(space)
+    names = {name(path): domain for path, domain in domains.items()}
+
+    def walk(part, prefix):
+        for key, value in part.items():
+            path = f"{prefix}{key}"
+            domain = names.get(path)
+            if domain is None and isinstance(value, Mapping):
+                walk(value, f"{path}/")
+            elif domain is None or isinstance(domain, Function):
+                fixed[path] = value
+            else:
+                queued[path] = _encoded(domain, value)
+
+    walk(point, "")
+    return queued, fixed
+
+
+def _encoded(domain: Domain, value):
+    """The value as the parameter that `_ask` would have turned into it."""
+    if isinstance(domain, Choice):
+        return value if _is_plain(domain) else domain.values.index(value)
+    if isinstance(domain, Normal):
+        return min(max(statistics.NormalDist(domain.mean, domain.sd).cdf(value), _EDGE), 1 - _EDGE)
+    return value if isinstance(domain, Float) and domain.q is None else round(value / domain.q)
+
+
+def _is_plain(choice: Choice) -> bool:
+    """Whether Optuna can store the options themselves."""
+    return all(value is None or isinstance(value, (bool, int, float, str)) for value in choice.values)
+
+
+def _option(choice: Choice, value) -> str:
+    index = next(index for index, option in enumerate(choice.values) if option is value or option == value)
+    return f"option {index}"

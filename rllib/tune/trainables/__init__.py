@@ -1,0 +1,1 @@
+"""Trainables: classes, functions and algorithms that a trial runs."""

@@ -1,0 +1,182 @@
+"""Checkpoint directories of trials: written under a temporary name, synchronised, renamed.
+
+Beside the trainable's files a directory has `.tune.json`: counters of the trial, and how the trainable's part is to be
+loaded. A dict that a trainable returned is in `checkpoint.json` where it is data, which reads back exactly and runs no
+code, and else in `checkpoint.pkl`.
+"""
+
+import json
+import os
+import pickle
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypedDict
+
+import cloudpickle
+import msgspec
+import numpy as np
+
+from rllib.errors import DamagedFileError
+from rllib.runs.files import numbered
+from rllib.storage.encoding import decode, encode
+from rllib.storage.foreign_files import WRONG_FORM, json_object, read_inside
+from rllib.storage.tensor_file import DTYPES
+
+METADATA = ".tune.json"
+_DATA, _PICKLED = "checkpoint.json", "checkpoint.pkl"
+# In bytes. Larger arrays would take long as text.
+_LARGEST_AS_TEXT = 2**16
+
+
+class _Metadata(TypedDict, total=False):
+    """Counters of a trial, and whether its trainable saved a "dict" or what lies at a "path" in the directory."""
+
+    iteration: int
+    time_total_s: float
+    totals: dict[str, float]
+    kind: str
+    path: str
+
+
+class Checkpoint:
+    """A checkpoint directory, as functions report and get it; it can be used as a path (os.PathLike).
+
+    Args:
+        path: of the directory.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = str(path)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @classmethod
+    def from_directory(cls, path: str | Path) -> "Checkpoint":
+        """A checkpoint of the files in a directory, which are copied when it is reported."""
+        if not Path(path).is_dir():
+            raise ValueError(f"a checkpoint is a directory, and {path} is none")
+        return cls(path)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Checkpoint":
+        """A checkpoint of values that can be pickled."""
+        directory = Path(tempfile.mkdtemp(prefix="checkpoint_"))
+        write_dict(directory, data)
+        return cls(directory)
+
+    def to_directory(self, path: str | Path | None = None) -> str:
+        """Copies it to a directory; returns that."""
+        path = path or tempfile.mkdtemp(prefix="checkpoint_")
+        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        return str(path)
+
+    @contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """The directory itself; do not write into it."""
+        yield self.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict of `from_dict` or of a class Trainable. May unpickle: use it on checkpoints you trust."""
+        return read_dict(self.path)
+
+    def __eq__(self, other):
+        return isinstance(other, Checkpoint) and self.path == other.path
+
+    def __hash__(self):
+        return hash(self.path)
+
+    def __repr__(self):
+        return f"Checkpoint({self.path!r})"
+
+
+def temporary_directory(inside: str | Path) -> Path:
+    """A new hidden directory on the same file system."""
+    directory = Path(inside) / f".checkpoint.tmp-{secrets.token_hex(6)}"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def remove_temporaries(inside: str | Path) -> None:
+    """Removes unfinished checkpoints of a killed process from a directory that no process writes to now."""
+    for leftover in Path(inside).glob(".checkpoint.tmp-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> Path:
+    """Renames a directory when all of it is on the disk; returns its path.
+
+    If there is one of that name already, the new one is called NAME_2, NAME_3, ...
+    """
+    (temporary / METADATA).write_bytes(msgspec.json.encode(metadata))
+    for root, _, names in os.walk(temporary):
+        for path in [*(os.path.join(root, name) for name in names), root]:
+            sync(path)
+    target = next(path for path in numbered(place) if not path.exists())
+    os.rename(temporary, target)
+    sync(place.parent)
+    return target
+
+
+def checkpoint_of(path: str | Path) -> Path:
+    """The checkpoint directory in which a path lies, of a file that `save_checkpoint` wrote, say; else the path."""
+    path = Path(path).expanduser().absolute()
+    return next((place for place in (path, *path.parents) if (place / METADATA).is_file()), path)
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """What `.tune.json` holds; {} where there is none."""
+    try:
+        return msgspec.convert(json_object(read_inside(path, METADATA)), _Metadata)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (DamagedFileError, msgspec.ValidationError) as error:
+        raise DamagedFileError(f"the checkpoint {path} is damaged: {METADATA}: {error}") from None
+
+
+def holds_pickle(path: str | Path) -> bool:
+    """Whether reading a checkpoint runs code: it is a dict of more than data."""
+    return read_metadata(path).get("kind") == "dict" and not (Path(path) / _DATA).is_file()
+
+
+def write_dict(directory: Path, data: Mapping[str, Any]) -> None:
+    """A trainable's dict as a file."""
+    content = cloudpickle.dumps(dict(data))
+    if len(content) <= _LARGEST_AS_TEXT and _is_data(dict(data)):
+        (directory / _DATA).write_text(json.dumps(encode(dict(data))))
+    else:
+        (directory / _PICKLED).write_bytes(content)
+
+
+def read_dict(directory: str | Path) -> dict[str, Any]:
+    """The dict of `write_dict`."""
+    try:
+        return decode(json_object(read_inside(directory, _DATA)))
+    except FileNotFoundError:
+        return pickle.loads(read_inside(directory, _PICKLED))
+    except WRONG_FORM as error:
+        raise DamagedFileError(f"the checkpoint {directory} is damaged: {_DATA}: {error}") from error
+
+
+def _is_data(value) -> bool:
+    """Whether JSON gives it back exactly, as encoding.py writes it."""
+    if type(value) is dict:
+        return all(map(_is_data, (*value.keys(), *value.values())))
+    if type(value) in (list, tuple):
+        return all(map(_is_data, value))
+    if isinstance(value, np.ndarray | np.generic):
+        return type(value) is np.ndarray and value.dtype.name in DTYPES
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def sync(path: str | Path) -> None:
+    """Has the disk hold a file, or the names in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,203 @@
+"""Turns what `tune.run` is given into a class Trainable: names, classes, functions of every signature."""
+
+import functools
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.registry import absent, algorithm_names, get_algorithm_class
+from rllib.did_you_mean import nearest
+from rllib.tune.trainables.resources import Resources
+from rllib.tune.trainables.session import StatusReporter
+from rllib.tune.trainables.trainable import AlgorithmTrainable, FunctionTrainable, Trainable
+
+_registered: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A trainable, ready for its trials.
+
+    Attributes:
+        name: for people and file names.
+        cls: class derived from Trainable; pickled once, for all trials.
+        config: its own settings, which the experiment's replace.
+        resources: given by `with_resources`, a dict, PlacementGroupFactory or function of the config; None: by default.
+    """
+
+    name: str
+    cls: type[Trainable]
+    config: dict[str, Any]
+    resources: Any = None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it saves its own checkpoints."""
+        return issubclass(self.cls, FunctionTrainable)
+
+    def request(self, config: dict[str, Any]) -> Resources:
+        """What a trial with this configuration needs."""
+        wanted = self.resources(config) if callable(self.resources) else self.resources
+        return Resources.of(self.cls.default_resource_request(config) if wanted is None else wanted)
+
+
+def register_trainable(name: str, trainable) -> None:
+    """Gives a class or function a name that `tune.run` and `run_experiments` take."""
+    resolve_trainable(trainable)
+    _registered[name] = trainable
+
+
+def resolve_trainable(given) -> Resolved:
+    """A Resolved of a name, an Algorithm class, an AlgorithmConfig, a class Trainable or a function.
+
+    Raises:
+        ValueError: for an unknown name; tells the nearest.
+        TypeError: for anything that cannot be run.
+    """
+    if isinstance(given, Resolved):
+        return given
+    if isinstance(given, _With):
+        return replace(resolve_trainable(given.trainable), resources=given.resources)
+    if isinstance(given, str):
+        return _by_name(given)
+    if isinstance(given, AlgorithmConfig):
+        algorithm = given._algorithm_class()
+        return Resolved(algorithm.__name__, _of_algorithm(algorithm), given.changes())
+    if isinstance(given, type):
+        if issubclass(given, Trainable):
+            return Resolved(given.__name__, given, {})
+        if hasattr(given, "config_class"):
+            return Resolved(given.__name__, _of_algorithm(given), {})
+        raise TypeError(f"the class {given.__name__} cannot be run: derive it from tune.Trainable")
+    if callable(given):
+        return Resolved(_name_of(given), wrap_function(given), {})
+    raise TypeError(
+        f"a trainable is the name of an algorithm, an Algorithm class or config, a class derived from tune.Trainable, "
+        f"or a function of the config, but got {given!r:.80}"
+    )
+
+
+def _by_name(name: str) -> Resolved:
+    if name in _registered:
+        return replace(resolve_trainable(_registered[name]), name=name)
+    try:
+        algorithm = get_algorithm_class(name)
+    except ValueError:
+        if absent(name) or ":" in name:
+            raise
+        known = [*_registered, *algorithm_names()]
+        near = nearest(name, known)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ValueError(
+            f"there is no trainable {name!r}.{hint} There are: {', '.join(known)}; tune.register_trainable adds more."
+        ) from None
+    return Resolved(algorithm.__name__, _of_algorithm(algorithm), {})
+
+
+def _of_algorithm(algorithm: type) -> type[Trainable]:
+    return type(algorithm.__name__, (AlgorithmTrainable,), {"algorithm_class": algorithm})
+
+
+def wrap_function(function) -> type[FunctionTrainable]:
+    """A class Trainable that runs the function.
+
+    Its parameters decide what it gets: `f(config)`, `f(config, reporter)`, `f(config, checkpoint_dir=None)`, `f()`.
+
+    Raises:
+        TypeError: for a signature that is none of these.
+    """
+    call = _caller(function)
+    return type(_name_of(function), (FunctionTrainable,), {"function": staticmethod(call)})
+
+
+def _caller(function):
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of C
+        return functools.partial(_call, function, True, False, False, {})
+    named = {parameter.name: parameter for parameter in parameters}
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [p.name for p in named.values() if p.kind in by_position and p.default is p.empty]
+    wants_checkpoint = "checkpoint_dir" in named
+    wants_reporter = "reporter" in named or len([name for name in positional if name != "checkpoint_dir"]) == 2
+    needed = [name for name in positional if name not in ("checkpoint_dir", "reporter")]
+    keyword = [p.name for p in named.values() if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    keyword = [name for name in keyword if name not in ("checkpoint_dir", "reporter")]
+    if len(needed) > (1 if "reporter" in named else 2) or keyword:
+        more = ", ".join([*needed[1:], *keyword])
+        raise TypeError(
+            f"{_name_of(function)} must take (config), (config, reporter) or (config, checkpoint_dir=None), but it "
+            f"also takes {more}. Use tune.with_parameters({_name_of(function)}, ...) for them."
+        )
+    takes_config = bool(needed) or any(p.kind is p.VAR_POSITIONAL for p in named.values()) or "config" in named
+    # A default of the function's own holds until there is a checkpoint.
+    must_be_given = wants_checkpoint and named["checkpoint_dir"].default is inspect.Parameter.empty
+    without = {"checkpoint_dir": None} if must_be_given else {}
+    return functools.partial(_call, function, takes_config, wants_reporter, wants_checkpoint, without)
+
+
+def _call(function, takes_config, wants_reporter, wants_checkpoint, without_checkpoint, config, restored):
+    arguments = [config] if takes_config else []
+    if wants_reporter:
+        arguments.append(StatusReporter())
+    more = {"checkpoint_dir": restored} if wants_checkpoint and restored is not None else without_checkpoint
+    return function(*arguments, **more)
+
+
+def with_parameters(trainable, **parameters):
+    """The trainable with further arguments, such as a data set: sent once for all trials.
+
+    A function gets them by name; a class in `setup(config, **parameters)`. A trainable that comes from
+    `with_resources` keeps its resources.
+    """
+    if isinstance(trainable, _With):
+        return with_resources(with_parameters(trainable.trainable, **parameters), trainable.resources)
+    if isinstance(trainable, type) and issubclass(trainable, Trainable):
+
+        class WithParameters(trainable):
+            def setup(self, config: dict[str, Any]) -> None:
+                trainable.setup(self, config, **parameters)
+
+        WithParameters.__name__ = WithParameters.__qualname__ = trainable.__name__
+        return WithParameters
+    if isinstance(trainable, (str, type)) or not callable(trainable):
+        raise TypeError(f"with_parameters takes a function or a class of tune.Trainable, but got {trainable!r:.80}")
+    bound = functools.partial(trainable, **parameters)
+    functools.update_wrapper(bound, trainable)
+    del bound.__wrapped__  # its signature would hide that these parameters are given
+    return bound
+
+
+@dataclass(frozen=True)
+class _With:
+    trainable: Any
+    resources: Any
+
+    @property
+    def __name__(self) -> str:
+        return resolve_trainable(self.trainable).name
+
+
+def with_resources(trainable, resources):
+    """The trainable with the resources that each of its trials needs.
+
+    Args:
+        resources: {"cpu": 2, "gpu": 1}, a PlacementGroupFactory, or a function of the config that gives one of them.
+    """
+    if not callable(resources):
+        Resources.of(resources)
+    return _With(trainable, resources)
+
+
+def _name_of(function) -> str:
+    if isinstance(function, functools.partial):
+        return getattr(function, "__name__", None) or _name_of(function.func)
+    name = getattr(function, "__name__", type(function).__name__)
+    return "lambda" if name == "<lambda>" else name
+
+
+def merged_config(resolved: Resolved, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The trainable's own settings, with the experiment's over them."""
+    return {**resolved.config, **(config or {})}

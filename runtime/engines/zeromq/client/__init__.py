@@ -1,0 +1,1 @@
+"""The side of callers: drivers and workers that submit tasks and call actors."""

@@ -1,0 +1,1 @@
+"""The node: the process that schedules, supervises and accounts for a session."""

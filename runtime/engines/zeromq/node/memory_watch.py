@@ -1,0 +1,87 @@
+"""What the node reads of memory: how much is left, what processes have, and how often the kernel has ended some."""
+
+from __future__ import annotations
+
+import os
+
+from ....host.memory_limits import MemoryLimit, group_directories, memory_limits
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+FILLED_BYTES_PER_S = 2**31  # by one CPU, at most: the kernel clears each page first
+
+
+class MemoryWatch:
+    """Looks at the memory that this session shares with everything else on the machine.
+
+    Args:
+        threshold: share of it that may be in use; with 1 there is nothing to look at.
+
+    Attributes:
+        limits: those of the machine and of control groups; empty: nothing is watched.
+    """
+
+    def __init__(self, threshold: float):
+        self._threshold = threshold
+        self.limits = [] if threshold >= 1 else _limits()
+        self._filled_bytes_per_s = FILLED_BYTES_PER_S * (os.cpu_count() or 1)
+        self._kernel_kills = _kernel_kills()
+
+    def look(self) -> tuple[int, int, MemoryLimit]:
+        """The limit of which least is left: bytes until its threshold, below 0 beyond it; bytes in use; the limit."""
+        return min(map(self._look_at, self.limits), key=lambda seen: seen[0])
+
+    def _look_at(self, limit):
+        try:
+            free = limit.free_bytes()
+        except OSError:  # the control group has been removed
+            free = limit.size_bytes
+        return free - self.reserve(limit), limit.size_bytes - free, limit
+
+    def reserve(self, limit: MemoryLimit) -> int:
+        """Bytes that are to stay free."""
+        return int((1 - self._threshold) * limit.size_bytes)
+
+    def pause_s(self, room: int) -> float:
+        """Seconds until the next look: before the memory that is left can be filled.
+
+        Args:
+            room: bytes until the threshold.
+        """
+        return min(max(room / self._filled_bytes_per_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+
+    def kernel_has_killed(self) -> bool:
+        """Whether the kernel has ended a process for want of memory since the last question."""
+        before, self._kernel_kills = self._kernel_kills, _kernel_kills()
+        return self._kernel_kills > before
+
+
+def private_bytes(pid: int) -> int:
+    """Memory that would be free without this process: its share of the anonymous pages; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            return next((1024 * int(line.split()[1]) for line in file if line.startswith("Pss_Anon:")), 0)
+    except OSError:
+        return 0
+
+
+def _limits():
+    try:
+        return [limit for limit in memory_limits() if limit.size_bytes]
+    except OSError:  # no /proc
+        return []
+
+
+def _kernel_kills():
+    """How often the kernel has ended a process for want of memory, in this control group, or on the machine."""
+    names = ("memory.events", "memory.oom_control")
+    innermost = [os.path.join(directory, name) for directory in group_directories() for name in names]
+    for path in (*innermost, "/proc/vmstat"):
+        try:
+            with open(path) as file:
+                for line in file:
+                    name, _, count = line.partition(" ")
+                    if name == "oom_kill":
+                        return int(count)
+        except OSError:
+            continue
+    return 0

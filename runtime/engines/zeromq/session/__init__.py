@@ -1,0 +1,1 @@
+"""Starting a session, joining it, and the processes that workers are forked from."""

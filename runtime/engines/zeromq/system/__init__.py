@@ -1,0 +1,1 @@
+"""Services of the operating system: signals, stacks, traces, files."""

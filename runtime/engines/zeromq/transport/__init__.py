@@ -1,0 +1,1 @@
+"""Messages between the processes of a session: layout, mailboxes, requests to the node."""

@@ -1,0 +1,1 @@
+"""Values and references: serialization, shared memory, streams of results."""

@@ -1,0 +1,140 @@
+"""References: what a process knows about values."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from ....remote.refs import ObjectRef, Unseen
+from ..transport import packed, wire
+from ..transport.mailbox import Mailbox, Waiter
+
+logger = logging.getLogger("runtime")
+
+SERIAL_STEP = 2**16  # results of one call have consecutive serials
+LARGEST_NUM_RETURNS = SERIAL_STEP
+
+
+class Reference(ObjectRef):
+    """A reference in this process.
+
+    Attributes:
+        engine: the client.
+        owner, serial: its id.
+        frame, start: where the value is; frame is None while it is pending.
+        value: the value itself where frame is packed.PLACEHOLDER.
+        pins: what keeps the value's items alive; of an error, the `Unseen` that reports it.
+        waiters: called when the value comes; None if there are none.
+        hold: this process's share, None until another process knows of the reference.
+        subscribed: whether the node was asked for the value; only with a hold.
+    """
+
+    __slots__ = (
+        *("__weakref__", "engine", "frame", "hold", "owner", "pins", "serial", "start", "subscribed", "value"),
+        "waiters",
+    )
+
+    def __init__(self, engine, owner, serial):
+        self.engine, self.owner, self.serial = engine, owner, serial
+        self.frame = self.waiters = self.hold = None
+        self.pins = ()
+
+    @property
+    def id(self) -> bytes:
+        return wire.key(self.serial, self.owner)
+
+    __eq__ = object.__eq__  # one object per id in a process (see LocalRefs.find_reference)
+    __hash__ = object.__hash__
+
+    def settle(self, frame: bytes, start: int, pins: tuple = ()) -> None:
+        """The value has come. The mailbox's lock is held."""
+        self.pins, self.start = pins, start
+        self.frame = frame
+        if self.waiters is not None:
+            waiters, self.waiters = self.waiters, None
+            for waiter in waiters:
+                waiter()
+        if self.engine.watches:
+            for watch in self.engine.watches:
+                watch.see(self)
+
+    def when_done(self, waiter) -> bool:
+        """Has `waiter()` called when the value comes; False if it is there. The mailbox's lock is held."""
+        if self.frame is not None:
+            return False
+        if self.waiters is None:
+            self.waiters = [waiter]
+        else:
+            self.waiters.append(waiter)
+        return True
+
+    def watch(self, event: threading.Event) -> None:
+        """Sets an event when the value comes (see Mailbox.wait)."""
+        with self.engine.mailbox.lock:
+            if not self.when_done(event.set):
+                event.set()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the value is an error."""
+        return bool(self.frame[self.start] & wire.ERROR)
+
+    def error_seen(self) -> None:
+        """The value is an error, and somebody gets it: it need not be reported."""
+        for pin in self.pins:
+            if type(pin) is Unseen:
+                pin.seen()
+
+    def value_bytes(self) -> bytes:
+        """The value as it is passed on."""
+        if self.frame is packed.PLACEHOLDER:
+            return packed.value_bytes(self.value)
+        size = wire.VALUE.unpack_from(self.frame, self.start)[5]
+        return self.frame[self.start : self.start + size]
+
+
+class Watch(Waiter):
+    """What `wait` waits for: a number of a set of references."""
+
+    __slots__ = ("refs",)
+
+    def see(self, ref: Reference) -> None:
+        """A reference, of the set or not, is done."""
+        if ref in self.refs:
+            self.refs.discard(ref)
+            self.tick()
+
+
+class UnseenErrors:
+    """The errors of calls whose references are all gone before anybody got the error: each is logged once.
+
+    Args:
+        mailbox: its keeper logs them, unless a verb does it before.
+        decode: (frame, start, pins) -> the error.
+    """
+
+    def __init__(self, mailbox: Mailbox, decode: Callable):
+        self._mailbox, self._decode = mailbox, decode
+        self._lost: deque[tuple[bytes, int]] = deque()
+
+    def pin(self, frame: bytes, start: int) -> Unseen:
+        """What the references of a call hold that got this error."""
+        self._mailbox.start_keeper()
+        return Unseen(functools.partial(self.lost, frame, start))
+
+    def lost(self, frame: bytes, start: int) -> None:
+        """Nobody can get an error any more. In any thread, at any moment."""
+        self._lost.append((frame, start))
+        self._mailbox.wake()
+
+    def report(self) -> None:
+        """Logs the errors that were lost. Without the lock: the user's logging handlers may call any verb."""
+        while self._lost:
+            try:
+                frame, start = self._lost.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            logger.error("Unhandled error: %s", self._decode(frame, start, ()))

@@ -1,0 +1,1 @@
+"""The machine: CPUs, GPUs and memory that this process may use."""

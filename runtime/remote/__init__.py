@@ -1,0 +1,1 @@
+"""Remote functions and classes, their handles and references."""

@@ -2,8 +2,11 @@
 
 import importlib
 
+from rllib import moved
 from rllib.algorithms.base.registry import ALGORITHMS, absent
 from rllib.did_you_mean import missing
+
+moved.install()
 
 __version__ = "0.1.0"
 

@@ -222,6 +222,8 @@ def test_an_unknown_kind_of_value_is_refused():
 
 
 def test_encoding_imports_no_gymnasium():
-    code = "from rllib.storage.encoding import *; import sys; encode({'a': (1, max)}); print('gymnasium' in sys.modules)"
+    code = (
+        "from rllib.storage.encoding import *; import sys; encode({'a': (1, max)}); print('gymnasium' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

@@ -16,19 +16,21 @@ FLOORS = [
     [
         "rllib.did_you_mean",
         "rllib.errors",
-        "rllib.storage.foreign_files",
+        "rllib.moved",
         "rllib.registered",
         "rllib.sample_batch",
         "rllib.schedules",
         "rllib.spans",
     ],
-    ["rllib.models", "rllib.losses"],
-    ["rllib.policy", "rllib.replay", "rllib.env", "rllib.storage.checkpoint", "rllib.storage.encoding", "rllib.storage.tensor_file"],
+    ["rllib.storage"],
+    ["rllib.config", "rllib.models", "rllib.losses"],
+    ["rllib.policy", "rllib.replay", "rllib.env"],
     [
-        "rllib.metrics",
+        "rllib.acting",
         "rllib.evaluation",
+        "rllib.exploration",
         "rllib.learners",
-        "rllib.runs.profiling",
+        "rllib.metrics",
         "rllib.progress",
         "rllib.result",
         "rllib.runs",
@@ -162,6 +164,44 @@ def test_there_are_no_import_circles():
 
     for module in graph:
         visit(module, [])
+
+
+FOLDERS = sorted({path.parent.relative_to(ROOT) for path in MODULES.values()})
+# Modules of a folder beside its __init__.py. `algorithms` holds one file for each algorithm.
+MOST_MODULES = 16
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_a_folder_can_be_taken_in_at_a_glance(folder):
+    modules = [path.name for path in MODULES.values() if path.parent == ROOT / folder and path.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES, f"{folder} holds {len(modules)} modules: give what belongs together a folder"
+
+
+def test_no_two_folders_import_each_other():
+    """Packages' own faces (__init__.py) and the roots, which hold what all share, are left out."""
+    arrows: dict[tuple[str, str], str] = {}
+    for module in MODULES:
+        for target, _ in _imports(module):
+            if "__init__.py" not in (MODULES[module].name, MODULES[target].name):
+                pair = module.rpartition(".")[0], target.rpartition(".")[0]
+                arrows.setdefault(pair, f"{module} imports {target}")
+    both = [
+        f"{why}, and {arrows[there, here]}"
+        for (here, there), why in arrows.items()
+        if here < there and (there, here) in arrows and not {here, there} & {"rllib", "runtime"}
+    ]
+    assert not both, "\n".join(both)
+
+
+def test_no_module_is_named_like_one_of_the_standard_library_or_a_dependency():
+    """Such a name is read wrongly in a traceback and in an editor's list. Those of Ray's paths are kept."""
+    taken = {*sys.stdlib_module_names, *HEAVY}
+    kept = {
+        *("runtime.util.queue", "runtime.util.multiprocessing", "runtime.util.joblib", "runtime.engines.ray"),
+        "runtime.engines.zeromq.transport.mailbox",  # the field's word for what a process receives by
+    }
+    named = [name for name in MODULES if name.rpartition(".")[2].strip("_") in taken and name not in kept]
+    assert not [name for name in named if not name.endswith("__main__")]
 
 
 def test_runtime_knows_no_reinforcement_learning():

@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-PACKAGES = ("rllib", "runtime", "tuned_examples")
+PACKAGES = ("rllib", "rllib-stubs", "runtime", "tuned_examples")
 # A wheel that is larger has something in it that does not belong there.
 MOST_BYTES = 3 << 19
 # README's main job in short, and the other things that a new user does first.

@@ -28,7 +28,7 @@ _ALIASES = {"enjoy": "play"}
 
 
 class LazyGroup(click.Group):
-    """Imports `rllib.cli.NAME` when command NAME runs; its help page needs the table above only."""
+    """Imports `rllib.cli.verbs.NAME` when command NAME runs; its help page needs the table above only."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"rllib.cli.{cmd_name.replace('-', '_')}").command
+        return importlib.import_module(f"rllib.cli.verbs.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         args = [_ALIASES.get(args[0], args[0]), *args[1:]]

@@ -28,7 +28,7 @@ MODEL_DEFAULTS = {
     "vf_hiddens": None,  # widths of the value's own hidden layers, with vf_share_layers False; None: as the policy's
     "orthogonal_gains": {},  # of orthogonal weights: "hidden" (sqrt 2), "policy" (its head, 0.01), "value" (1)
     "log_std_init": 0.0,  # initial log standard deviation of continuous actions
-    "squash_actions": False,  # continuous actions are tanh of normal ones, stretched to the bounds (models/distributions/squashed.py)
+    "squash_actions": False,  # continuous actions are tanh of normal ones, stretched to the bounds
     # State-dependent exploration (models/dense/state_dependent_noise.py), and the steps for which it keeps its random
     # matrix; -1: a fragment.
     "use_sde": False,

@@ -7,7 +7,7 @@ import gymnasium as gym
 import pytest
 
 from rllib.algorithms.a2c import A2CConfig
-from rllib.algorithms.apex_dqn import ApexDQNConfig
+from rllib.algorithms.apex import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.ars import ARSConfig
 from rllib.algorithms.base.config import AlgorithmConfig

@@ -83,7 +83,10 @@ def test_modules_are_imported_from_the_package():
 
 
 def test_the_registry_loads_no_algorithm_by_itself():
-    code = "import rllib.algorithms.base.registry, sys; print('rllib.algorithms.ppo' in sys.modules, 'numpy' in sys.modules)"
+    code = (
+        "import rllib.algorithms.base.registry, sys; "
+        "print('rllib.algorithms.ppo' in sys.modules, 'numpy' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
 

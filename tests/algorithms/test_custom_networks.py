@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rllib import A2C, DQN, ES, PPO, PQN, Algorithm, AlgorithmConfig, Policy, register_model
-from rllib.algorithms.rainbow import Rainbow
+from rllib.algorithms.dqn import Rainbow
 from rllib.errors import CheckpointError
 from tests.algorithms.test_recall import Recall
 from tests.envs import MatchObservation

@@ -9,8 +9,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rllib.algorithms.base.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.algorithms.dqn import DQN, DQNConfig, SimpleQConfig
-from rllib.algorithms.rainbow import RainbowConfig
+from rllib.algorithms.dqn import DQN, DQNConfig, RainbowConfig, SimpleQConfig
 from rllib.storage.checkpoint import write_checkpoint
 from tests.algorithms.algorithm_support import q_values, train
 from tests.envs import (

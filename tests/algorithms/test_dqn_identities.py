@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.algorithms.dqn import DQNConfig
-from rllib.algorithms.rainbow import RainbowConfig
+from rllib.algorithms.dqn import DQNConfig, RainbowConfig
 from tests.envs import ProbeEnv
 
 

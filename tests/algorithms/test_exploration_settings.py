@@ -5,7 +5,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rllib import load_policy
-from rllib.algorithms.apex_ddpg import ApexDDPGConfig
+from rllib.algorithms.apex import ApexDDPGConfig
 from rllib.algorithms.base.exploration_config import (
     KINDS,
     OF_ACTIONS,

@@ -265,7 +265,8 @@ def test_nothing_of_the_trainer_is_loaded():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(found.stderr.split())
     assert int(found.stdout) in (0, 1)
-    assert not loaded & {"torch", "runtime", "zmq", "psutil", "asyncio", "rllib.algorithms.base.algorithm", "rllib.learners"}
+    others = {"torch", "runtime", "zmq", "psutil", "asyncio", "rllib.algorithms.base.algorithm", "rllib.learners"}
+    assert not loaded & others
 
 
 # ---------------------------------------------------------------------- in the form of Stable-Baselines3

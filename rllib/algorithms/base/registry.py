@@ -17,15 +17,15 @@ ALGORITHMS = {
     "PQN": "rllib.algorithms.pqn",
     "DQN": "rllib.algorithms.dqn",
     "SimpleQ": "rllib.algorithms.dqn",
-    "Rainbow": "rllib.algorithms.rainbow",
-    "ApexDQN": "rllib.algorithms.apex_dqn",
+    "Rainbow": "rllib.algorithms.dqn",
+    "ApexDQN": "rllib.algorithms.apex",
     "R2D2": "rllib.algorithms.r2d2",
     "SAC": "rllib.algorithms.sac",
     "TQC": "rllib.algorithms.tqc",
     "CrossQ": "rllib.algorithms.crossq",
     "TD3": "rllib.algorithms.td3",
     "DDPG": "rllib.algorithms.td3",
-    "ApexDDPG": "rllib.algorithms.apex_ddpg",
+    "ApexDDPG": "rllib.algorithms.apex",
 }
 # Other names that Ray has for them
 ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}

@@ -1,4 +1,4 @@
-"""Algorithms that may add intrinsic rewards (exploration/intrinsic/settings.py) to the advantages of their train batches."""
+"""Algorithms that may add intrinsic rewards (exploration/intrinsic/) to the advantages of their train batches."""
 
 from typing import Any
 

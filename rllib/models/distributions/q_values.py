@@ -20,10 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.observations.masks import LOWEST
 from rllib.storage.json_dataclass import Described
 
-# Stands for an input of an illegal action: far below all others, and finite.
-LOWEST = np.finfo(np.float32).min
 # Inputs above this one are those of legal actions.
 LEGAL = float(LOWEST) / 2
 

@@ -15,10 +15,11 @@ mask, and nobody acts upon it. Where somebody does, `without_choice` finds it.
 import numpy as np
 from gymnasium import spaces
 
-from rllib.models.distributions.q_values import LOWEST
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.flat_spaces import Leaf, flat_leaves
 
+# Stands for an input of an illegal action: far below all others, and finite.
+LOWEST = np.finfo(np.float32).min
 
 def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice | None:
     """Where the mask lies in a stored row of a Dict observation; None if the observations have none.

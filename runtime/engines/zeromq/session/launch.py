@@ -233,6 +233,5 @@ def _above_standard(descriptor):
 
 def _import_path() -> list[str]:
     """sys.path of this process, with the directory that holds the runtime: workers import what the driver can."""
-    package = os.path.dirname(os.path.abspath(__file__))
-    root = os.path.dirname(os.path.dirname(os.path.dirname(package)))
+    root = os.path.abspath(__file__).rsplit(os.sep + "runtime" + os.sep, 1)[0]
     return [*sys.path, *([] if root in map(os.path.abspath, sys.path) else [root])]

@@ -29,8 +29,8 @@ POKE_SIGNAL = signal.SIGURG  # has a worker read its mailbox though user code ru
 # may be a long sleep. A further signal ends it.
 POKE_AGAIN_S = 0.05
 
-_ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_SERIALIZER = _ENGINE + "serializer.py"
+_ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SERIALIZER = os.path.join(_ENGINE, "values", "serializer.py")
 _CALLERS = frozenset(module.__file__ for module in (actors, functions, session))
 _waits: set = set()  # code objects that only wait
 _callers_of_user_code: set = set()

@@ -1,0 +1,87 @@
+"""Ape-X (Horgan et al., arXiv:1803.00933): Q-learning, or DDPG (section 4.2), from a distributed prioritised replay.
+
+Workers explore by amounts of their own, from large to nearly none: epsilons in ApexDQN, scales of noise in ApexDDPG.
+Workers, shards and the fragments between them, with departures and what a restored run goes on with, are those of
+families/distributed_replay.py. The network of action values, its loss and its targets are those of
+families/q_learning.py; actor, critics and losses of ApexDDPG those of td3.py, so `twin_q`, `policy_delay` and
+`smooth_target_policy` make it an Ape-X TD3. Workers of ApexDDPG get the critics' weights with the actor's, to compute
+the TD errors of their rows.
+
+Departure from the paper: Adam instead of centred RMSprop in ApexDQN. Departure from RLlib: worker i's scale of noise is
+what the paper has for epsilons, 0.4^(1 + 7 i / (N - 1)), with i from 0 on; RLlib's begin with i = 1, so that the first
+worker explores less.
+"""
+
+import dataclasses
+from typing import ClassVar, Self
+
+from rllib.algorithms.families.distributed_replay import DistributedReplay, DistributedReplayConfig
+from rllib.algorithms.families.off_policy_actor_critic import CRITICS
+from rllib.algorithms.families.q_learning import QLearning, QLearningConfig
+from rllib.algorithms.td3 import DDPG, DDPGConfig
+from rllib.config.sections import section
+from rllib.evaluation.postprocess.td_errors import ErrorsOfCritics, ErrorsOfValues
+from rllib.policy import Snapshot
+
+
+class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
+    """Settings of Ape-X DQN; the defaults are RLlib's, except those in departures.py."""
+
+    default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}
+
+    @section
+    def training(self, *, target_network_update_freq=500_000) -> Self: ...
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
+
+
+class ApexDQN(DistributedReplay, QLearning):
+    """The algorithm; see the module's docstring."""
+
+    config_class = ApexDQNConfig
+
+    def worker_errors(self) -> ErrorsOfValues:
+        return ErrorsOfValues(self.make_loss())
+
+    def training_step(self) -> dict[str, float]:
+        lr = self.scheduled("lr")["lr"]
+        self.take_in_fragments()
+        if self.an_update_is_due:
+            self.update_from_shards(lr=lr)
+            self.update_target()
+        return dict(self._stats)
+
+
+class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
+    """Settings of Ape-X DDPG; the defaults are RLlib's, except those in departures.py."""
+
+    default_exploration: ClassVar[dict] = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
+
+    @section
+    def training(self, *, target_network_update_freq=500_000) -> Self: ...
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
+
+
+class ApexDDPG(DistributedReplay, DDPG):
+    """The algorithm; see the module's docstring."""
+
+    config_class = ApexDDPGConfig
+    for_other_actions = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"
+
+    def worker_errors(self) -> ErrorsOfCritics:
+        return ErrorsOfCritics(CRITICS, self.critic_module(self.policy))
+
+    def snapshot(self) -> Snapshot:
+        if not self.workers_give_priorities:
+            return super().snapshot()
+        return dataclasses.replace(super().snapshot(), modules={CRITICS: self.learner.vector[CRITICS]})
+
+    def training_step(self) -> dict[str, float]:
+        rates = self.learning_rates()
+        self.take_in_fragments()
+        if self.an_update_is_due:
+            self.update_from_shards(rates=rates)
+        return dict(self._stats)

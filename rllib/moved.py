@@ -1,0 +1,93 @@
+"""Earlier names of modules: paths of RLlib and of earlier releases, and where these modules are now.
+
+`import rllib.env.memory_tasks` gives the module `rllib.env.tasks.memory`, the same object under both names. Checkpoints
+and tuned examples that name a module by an earlier path are read through this table as well.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+
+MOVED = {
+    "rllib.algorithms.actor_critic": "rllib.algorithms.families.on_policy",
+    "rllib.algorithms.algorithm": "rllib.algorithms.base.algorithm",
+    "rllib.algorithms.algorithm_config": "rllib.algorithms.base.config",
+    "rllib.algorithms.aliases": "rllib.config.aliases",
+    "rllib.algorithms.apex_ddpg": "rllib.algorithms.apex",
+    "rllib.algorithms.apex_dqn": "rllib.algorithms.apex",
+    "rllib.algorithms.callbacks": "rllib.evaluation.callbacks",
+    "rllib.algorithms.departures": "rllib.cli.departures",
+    "rllib.algorithms.distributed_replay": "rllib.algorithms.families.distributed_replay",
+    "rllib.algorithms.evolution": "rllib.algorithms.families.evolution",
+    "rllib.algorithms.exploration_config": "rllib.algorithms.base.exploration_config",
+    "rllib.algorithms.off_policy": "rllib.algorithms.families.off_policy",
+    "rllib.algorithms.off_policy_actor_critic": "rllib.algorithms.families.off_policy_actor_critic",
+    "rllib.algorithms.q_learning": "rllib.algorithms.families.q_learning",
+    "rllib.algorithms.rainbow": "rllib.algorithms.dqn",
+    "rllib.algorithms.registry": "rllib.algorithms.base.registry",
+    "rllib.algorithms.sections": "rllib.config.sections",
+    "rllib.checkpoint": "rllib.storage.checkpoint",
+    "rllib.encoding": "rllib.storage.encoding",
+    "rllib.env.atari": "rllib.env.factories.atari",
+    "rllib.env.masked_tasks": "rllib.env.tasks.masked",
+    "rllib.env.memory_tasks": "rllib.env.tasks.memory",
+    "rllib.env.minigrid": "rllib.env.tasks.minigrid_tasks",
+    "rllib.env.registry": "rllib.env.factories.registry",
+    "rllib.env.sparse_tasks": "rllib.env.tasks.sparse",
+    "rllib.env.tensor_adapters": "rllib.env.tensors.adapters",
+    "rllib.env.torch_cartpole": "rllib.env.tasks.torch_cartpole",
+    "rllib.env.torch_pendulum": "rllib.env.tasks.torch_pendulum",
+    "rllib.env.torch_vector_env": "rllib.env.tasks.torch_vector_env",
+    "rllib.env.vectorized": "rllib.env.factories.vectorized",
+    "rllib.env.wrappers": "rllib.env.factories.wrapped",
+    "rllib.evaluation.advantages": "rllib.evaluation.postprocess.advantages",
+    "rllib.evaluation.exploration": "rllib.exploration.explorers",
+    "rllib.learners.learner_group": "rllib.learners.group.learner_group",
+    "rllib.learners.objective": "rllib.learners.updates.objective",
+    "rllib.learners.optimizers": "rllib.learners.updates.optimizers",
+    "rllib.models.custom": "rllib.models.user.module",
+    "rllib.models.registry": "rllib.models.distributions.names",
+    "rllib.models.model_catalog": "rllib.models.catalog.model_catalog",
+    "rllib.models.torch_distribution": "rllib.models.distributions.user",
+    "rllib.models.torch_model_v2": "rllib.models.user.model_v2",
+    "rllib.profile": "rllib.runs.profiling",
+    "rllib.tune.analysis": "rllib.tune.results.analysis",
+    "rllib.tune.domains": "rllib.tune.search.domains",
+    "rllib.tune.logger_callbacks": "rllib.tune.experiment.loggers",
+    "rllib.tune.run_experiment": "rllib.tune.running.run_experiment",
+    "rllib.tune.searchers": "rllib.tune.search",
+    "rllib.tune.session": "rllib.tune.trainables.session",
+    "rllib.tune.stoppers": "rllib.tune.experiment.stoppers",
+    "rllib.tune.trainable": "rllib.tune.trainables.trainable",
+    "rllib.tune.tuner": "rllib.tune.running.tuner",
+}
+
+
+def present_name(module: str) -> str:
+    """The name under which a module is found today; a name that has not changed is given back."""
+    known = module
+    while known and known not in MOVED:
+        known = known.rpartition(".")[0]
+    return MOVED[known] + module[len(known) :] if known else module
+
+
+class _EarlierNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a module under its earlier name, as the same object."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        return importlib.machinery.ModuleSpec(fullname, self) if present_name(fullname) != fullname else None
+
+    def create_module(self, spec):
+        module = importlib.import_module(present_name(spec.name))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        module.__spec__ = module.__spec__.loader_state  # the import system has written the earlier name's into it
+
+
+def install() -> None:
+    """Lets imports find the earlier names. Called once, by `rllib`."""
+    # Before others, which would take a folder that an earlier release has left behind for a package.
+    sys.meta_path.insert(0, _EarlierNames())

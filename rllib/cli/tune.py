@@ -104,7 +104,7 @@ def search(
 
 
 def _settings(
-    words: tuple[str, ...], file: str | None, is_search: bool, options: dict, load_user_code: bool
+    words: tuple[str, ...], file: str | None, is_search: bool, options: dict, load_user_code: bool = False
 ) -> dict[str, Any]:
     """The file's keys, with those of the command line over them."""
     names = [word for word in words if "=" not in word]

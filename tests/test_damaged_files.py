@@ -216,7 +216,7 @@ YAML = b"""a-run:
     lr: 1.0e-4
     model: {fcnet_hiddens: [64, 64]}
     since: 2001-01-01
-    again: [*own, ~, !!str 3]
+    again: [&list [1, 2], *list, ~, !!str 3]
 """
 
 
@@ -227,9 +227,20 @@ def of_a_file(path: Path) -> None:
 
 
 PIECES = [
-    b"!!python/object/apply:os.system ['touch owned']", b"[" * 3000, b"&a [*a]", b"? []", b"2001-99-99", b"!!int x",
+    b"!!python/object/apply:os.system ['touch owned']", b"[" * 500, b"&a [*a]", b"? []", b"2001-99-99", b"!!int x",
     b"\xff", b"\x1b", b"<<: 3", b"*own", b"-", b"~",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [
+    "config: &own {again: [*own]}",
+    "x0: &x0 [1, 1, 1]\n" + "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]\n" for n in range(1, 30)),
+    "config: " + "[" * 10_000,
+], ids=["circle", "bomb", "depth"])  # fmt: skip
+def test_a_yaml_file_takes_no_more_than_its_size(tmp_path, content):
+    (tmp_path / "file.yaml").write_text(content)
+    with pytest.raises(ValueError, match=r"file.yaml is not YAML"):
+        load_spec(tmp_path / "file.yaml")
 
 
 @st.composite

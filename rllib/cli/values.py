@@ -24,6 +24,10 @@ _FLOAT = r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(in
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^({_FLOAT})$"), list("-+0123456789."))
 
 
+# In a file, with what its aliases stand for.
+_MOST_VALUES = 1_000_000
+
+
 def read_file(path: Path) -> Any:
     """The content of a YAML file.
 
@@ -31,9 +35,35 @@ def read_file(path: Path) -> Any:
         ValueError: if it is not YAML; the message has line and column.
     """
     try:
-        return yaml.load(path.read_text(), _Loader)
+        content = yaml.load(path.read_text(), _Loader)
+        _count(content, {})
+        return content
     except (yaml.YAMLError, *WRONG_FORM) as error:  # "2001-99-99", or brackets without end
         raise ValueError(f"{path} is not YAML: {error}") from error
+
+
+def _count(value, known: dict[int, int]) -> int:
+    """Number of values that this one holds; with aliases (*name) a few characters may stand for any number.
+
+    Args:
+        value: what was read.
+        known: id of a list or mapping -> its number; 0 while it is counted.
+
+    Raises:
+        ValueError: if it holds itself, or too many.
+    """
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) in known:
+        if known[id(value)] == 0:
+            raise ValueError("an alias stands within what it stands for")
+        return known[id(value)]
+    known[id(value)] = 0
+    number = 1 + sum(_count(item, known) for item in (value.values() if isinstance(value, dict) else value))
+    if number > _MOST_VALUES:
+        raise ValueError(f"it stands for more than {_MOST_VALUES:,} values")
+    known[id(value)] = number
+    return number
 
 
 def parse_value(text: str) -> Any:

@@ -110,7 +110,7 @@ def search(
 
 
 def _settings(
-    words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool
+    words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool = False
 ) -> dict[str, Any]:
     """The keys of an experiment in the file, if there is one, with those of the command line over them."""
     names = [word for word in words if "=" not in word]

@@ -52,7 +52,7 @@ MOVED = {
     "rllib.models.torch_distribution": "rllib.models.distributions.user",
     "rllib.models.torch_model_v2": "rllib.models.user.model_v2",
     "rllib.profile": "rllib.runs.profiling",
-    "rllib.tune.analysis": "rllib.tune.results.analysis",
+    "rllib.tune.analysis": "rllib.tune.reporting.analysis",
     "rllib.tune.domains": "rllib.tune.search.domains",
     "rllib.tune.logger_callbacks": "rllib.tune.experiment.loggers",
     "rllib.tune.run_experiment": "rllib.tune.running.run_experiment",

@@ -28,8 +28,8 @@ from rllib.serving.loaded_policy import load_policy
 from rllib.storage.checkpoint import read_checkpoint
 from rllib.storage.foreign_files import printable
 from rllib.tune.experiment.spec import ExperimentSpec
-from rllib.tune.results.analysis import ExperimentAnalysis
-from rllib.tune.results.plots import read_runs
+from rllib.tune.reporting.analysis import ExperimentAnalysis
+from rllib.tune.reporting.plots import read_runs
 from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import create_scheduler
 from tests.damage import rewrite

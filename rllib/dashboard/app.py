@@ -33,7 +33,7 @@ from rllib.dashboard.series import MOST_POINTS, SeriesReader
 from rllib.runs.files import encode, is_number, settings_by_path
 from rllib.serving.guard import Guard
 from rllib.tune.experiment.directory import logarithmic
-from rllib.tune.results import plots
+from rllib.tune.reporting import plots
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {

@@ -8,7 +8,7 @@ from rllib.did_you_mean import missing
 _NAMES = {
     "rllib.errors": ["TuneError"],
     "rllib.env.factories.registry": ["register_env"],
-    "rllib.tune.results.analysis": ["ExperimentAnalysis", "ResultGrid"],
+    "rllib.tune.reporting.analysis": ["ExperimentAnalysis", "ResultGrid"],
     "rllib.tune.search.domains": [
         "choice", "grid_search", "lograndint", "loguniform", "qlograndint", "qloguniform", "qrandint", "qrandn",
         "quniform", "randint", "randn", "sample_from", "uniform",
@@ -19,7 +19,7 @@ _NAMES = {
         "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "MLflowLoggerCallback",
         "TBXLoggerCallback", "WandbLoggerCallback",
     ],
-    "rllib.tune.results.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
+    "rllib.tune.reporting.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
     "rllib.tune.trainables.resources": ["PlacementGroupFactory"],
     "rllib.tune.running.run_experiment": ["run", "run_experiments"],
     "rllib.tune.schedulers": ["create_scheduler"],

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rllib.cli import command as rllib_command
 from rllib.cli.spec import is_search, load_spec
 from rllib.cli.verbs.tune import _settings, _spec, parse_range
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.search.space import holds_domains
 from rllib.tune.trainables.resolve import resolve_trainable
 

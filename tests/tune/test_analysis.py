@@ -9,7 +9,7 @@ import pytest
 
 from rllib import tune
 from rllib.tune.experiment.trial import MetricAnalysis, Trial
-from rllib.tune.results.analysis import ExperimentAnalysis, ResultGrid
+from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 
 # Losses of the trials with a = 1, 2, 3: the second is best at its end, the first was best at its best.
 LOSSES = {1: [5.0, 1.0, 4.0], 2: [6.0, 4.0, 2.0], 3: [9.0, 8.0, math.nan]}

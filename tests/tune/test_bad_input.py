@@ -9,7 +9,7 @@ import pytest
 from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune.experiment.spec import ExperimentSpec
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import check_spec
 from rllib.tune.search.base import Searcher
 from rllib.tune.trainables.resolve import resolve_trainable

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from rllib import tune
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 
 
 def rises_and_falls(config):

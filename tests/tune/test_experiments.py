@@ -14,7 +14,7 @@ import pytest
 
 from rllib import tune
 from rllib.errors import TuneError
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import AsyncHyperBandScheduler
 from rllib.tune.search import Searcher
 from rllib.tune.trainables import session

@@ -12,7 +12,7 @@ from rllib import tune
 from rllib.cli import command
 from rllib.runs.drawing import episode_quantiles, return_curve
 from rllib.tune.experiment.directory import described, logarithmic
-from rllib.tune.results.plots import Run, interval, iqm, parallel, plot, read_runs
+from rllib.tune.reporting.plots import Run, interval, iqm, parallel, plot, read_runs
 
 pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
 

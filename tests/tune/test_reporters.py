@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from rllib.tune.experiment.trial import Trial
-from rllib.tune.results import reporters
-from rllib.tune.results.reporters import (
+from rllib.tune.reporting import reporters
+from rllib.tune.reporting.reporters import (
     CLIReporter,
     JupyterNotebookReporter,
     LiveReporter,

@@ -14,7 +14,7 @@ import pytest
 from climber import Climber
 
 from rllib import tune
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
 from tests.runtime.runtime_support import wait_until

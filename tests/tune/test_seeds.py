@@ -8,8 +8,8 @@ import pytest
 
 from rllib import tune
 from rllib.tune import run_experiments
-from rllib.tune.results.analysis import ExperimentAnalysis
-from rllib.tune.results.reporters import CLIReporter
+from rllib.tune.reporting.analysis import ExperimentAnalysis
+from rllib.tune.reporting.reporters import CLIReporter
 from tests.envs import SimpleCorridor
 
 pytestmark = pytest.mark.usefixtures("two_cpus")

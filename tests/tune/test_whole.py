@@ -11,7 +11,7 @@ import pytest
 
 from rllib import tune
 from rllib.tune.experiment.directory import Journal
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from tests.runtime.runtime_support import wait_until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import Mistake, reported, user_input, writing
-from rllib.tune.results.plots import KINDS, plot, read_objective, read_runs
+from rllib.tune.reporting.plots import KINDS, plot, read_objective, read_runs
 
 
 @click.command("plot", short_help="Draw runs and experiments.")

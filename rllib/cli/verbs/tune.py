@@ -18,7 +18,7 @@ from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import prepare
 from rllib.tune.running.run_experiment import raise_for_failures
 from rllib.tune.schedulers import create_scheduler

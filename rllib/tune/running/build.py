@@ -19,7 +19,7 @@ from rllib.tune.experiment.loggers import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.experiment.spec import ExperimentSpec, saved_settings
 from rllib.tune.experiment.stoppers import make_stopper
 from rllib.tune.experiment.trial import Trial
-from rllib.tune.results.reporters import TrialEndLines, make_reporter
+from rllib.tune.reporting.reporters import TrialEndLines, make_reporter
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.resume import take_up
 from rllib.tune.running.runner import TrialRunner

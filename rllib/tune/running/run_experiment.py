@@ -6,7 +6,7 @@ from rllib.errors import TuneError
 from rllib.progress import counted
 from rllib.tune.experiment.spec import Experiment, ExperimentSpec, experiments_of, make_spec, takes_settings
 from rllib.tune.experiment.trial import Trial
-from rllib.tune.results.analysis import ExperimentAnalysis
+from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import check_spec, prepare
 from rllib.tune.states import ERROR
 from rllib.tune.trainables.resolve import resolve_trainable

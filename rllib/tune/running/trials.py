@@ -41,7 +41,7 @@ from rllib.tune.experiment.records import (
 )
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
-from rllib.tune.results.reporters import AUTOMATIC_KEYS
+from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
 from rllib.tune.running import instructions
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED

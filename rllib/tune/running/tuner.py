@@ -11,7 +11,7 @@ from rllib.errors import DamagedFileError
 from rllib.tune.experiment.directory import journal_file, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import ExperimentSpec, RunConfig, TuneConfig, make_spec, saved_settings
-from rllib.tune.results.analysis import ExperimentAnalysis, ResultGrid
+from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.run_experiment import run_spec
 from rllib.tune.trainables.resolve import resolve_trainable
 

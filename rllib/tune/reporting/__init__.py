@@ -1,0 +1,1 @@
+"""Results of an experiment: progress reports, analysis, plots."""

@@ -1,0 +1,354 @@
+"""Pictures of runs and experiments: learning curves over seeds, parallel coordinates, best so far.
+
+Runs with equal settings but the seed form a group. A group's curve is the interquartile mean (IQM) of its runs, with
+the 95 % percentile bootstrap interval over runs: the definitions of Agarwal et al., arXiv:2108.13264 (rliable).
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rllib.runs.drawing import (
+    RETURN,
+    Axis,
+    Curve,
+    Figures,
+    episode_quantiles,
+    finite_part,
+    rendered,
+    return_curve,
+    smoothed,
+)
+from rllib.runs.files import flatten, is_number, lookup, read_goals, read_params, read_results, write_whole
+from rllib.tune.checks import check_mode
+from rllib.tune.experiment.directory import journal_file, logarithmic, read_records
+from rllib.tune.experiment.trial import short
+from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
+from rllib.tune.search.base import metric_value
+
+KINDS = ("curves", "parallel", "best")
+_POINTS = 100
+_RESAMPLES = 2000
+_MOST_AXES = 10
+_MOST_IN_NAME = 4
+_NOT_SETTINGS = {"seed", "log_dir", "profile", "__trial_index__"}
+# Number of other reported numbers that are drawn of a single run.
+_MOST_DETAILS = 6
+# Of a learner's statistics these come first, in this order.
+_FIRST_DETAILS = ("vf_explained_var", "entropy", "policy_entropy", "kl", "mean_q", "mean_td_error")
+_MOST_DECADES = 4
+
+
+@dataclass
+class Run:
+    """A run: its results and settings.
+
+    Attributes:
+        name: for the legend.
+        results: oldest first.
+        params: its settings, "a/b" path -> value.
+        goals: the thresholds at which it stops, by result key.
+        experiment: header of the journal, if it is a trial of an experiment; None if it is a run of its own.
+    """
+
+    name: str
+    results: Sequence[Mapping[str, Any]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    goals: Mapping[str, float] = field(default_factory=dict)
+    experiment: Mapping[str, Any] | None = None
+
+
+def plot(
+    runs: Sequence[Run],
+    path: str | os.PathLike,
+    metric: str = "episode_reward_mean",
+    mode: str = "max",
+    x: str = "timesteps_total",
+    kinds: str | Sequence[str] | None = None,
+    title: str = "",
+) -> Path:
+    """Draws runs into one file: .png, or .html, which loads nothing.
+
+    Args:
+        runs: see `read_runs`.
+        path: of the file; its ending decides.
+        metric: result key or "a/b" path.
+        mode: whether "max" or "min" of it is best.
+        x: result key of the horizontal axis; where a run has none, training_iteration.
+        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all of trials of
+            experiments that differ in settings, else the curves. Of a single run these are the metric and what else it
+            reported.
+        title: above everything.
+
+    Raises:
+        ValueError: if there is nothing to draw, or no such kind or ending, or no result has the metric.
+        ImportError: if matplotlib is not installed.
+    """
+    path = Path(path)
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
+    if unknown := set(kinds) - set(KINDS):
+        raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
+    if path.suffix not in (".png", ".html"):
+        raise ValueError(f"A plot is a .png or a .html file, but got {path.name!r}")
+    check_mode(mode)
+    figures = _figures(runs, metric, mode, x, kinds, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, rendered(figures, path.suffix[1:]))
+    return path
+
+
+def read_runs(*directories: str | os.PathLike) -> list[Run]:
+    """The runs below the directories: those of `rllib train`, and the trials of experiments.
+
+    Raises:
+        ValueError: if there is no directory, or no result.json in it.
+    """
+    runs = []
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            raise ValueError(f"There is no directory {directory}")
+        found = sorted(directory.rglob("result.json"), key=_in_order)
+        if not found:
+            raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
+        headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
+        runs += [_read_run(file, headers[file.parent.resolve().parent]) for file in found]
+    return runs
+
+
+def _header(directory: Path) -> dict[str, Any] | None:
+    """Of the journal of the experiment in a directory; None if there is none."""
+    return read_records(journal_file(directory))[0] if any(directory.glob("experiment_state-*")) else None
+
+
+def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | None]:
+    """(metric, mode) by which the experiments in these directories compared their trials; None where there is none.
+
+    A directory may be an experiment's or one of its trials'.
+
+    Raises:
+        ValueError: if they were compared by different metrics.
+    """
+    found = {}
+    for directory in map(Path, directories):
+        header = _header(directory) or _header(directory.resolve().parent) or {}
+        if header.get("metric"):
+            found[header["metric"], header.get("mode")] = directory
+    if len(found) > 1:
+        kinds = ", ".join(f"{directory.name} by {metric} ({mode})" for (metric, mode), directory in found.items())
+        raise ValueError(f"These experiments compared their trials by different metrics: {kinds}. Give one of them.")
+    return next(iter(found), (None, None))
+
+
+def _in_order(file: Path) -> list:
+    """Trial 10 comes after trial 9."""
+    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
+
+
+def _read_run(file: Path, experiment: Mapping[str, Any] | None) -> Run:
+    directory = file.parent
+    return Run(directory.name, read_results(directory), read_params(directory), read_goals(directory), experiment)
+
+
+def iqm(values: np.ndarray) -> np.ndarray:
+    """Interquartile mean along the first axis: the mean without the lowest and highest quarter, rounded down.
+
+    Args:
+        values: [N, ...] float64.
+    """
+    cut = len(values) // 4
+    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
+
+
+def interval(values: np.ndarray, confidence: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0) -> np.ndarray:
+    """Percentile bootstrap interval of the IQM over the first axis, runs drawn with replacement.
+
+    Args:
+        values: [N, P] float64, N runs at P points.
+
+    Returns:
+        [2, P]: low and high.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(values), size=(len(values), resamples))
+    tails = [50 * (1 - confidence), 50 * (1 + confidence)]
+    return np.stack([np.percentile(iqm(column[drawn]), tails) for column in values.T], axis=1)
+
+
+def _figures(runs, metric, mode, x, kinds, title) -> Figures:
+    runs = [run for run in runs if run.results]
+    if not runs:
+        raise ValueError("There is nothing to draw: no run has a result yet")
+    points = {index: _points(run, metric, x) for index, run in enumerate(runs)}
+    drawn = [index for index, (_, ys) in points.items() if len(ys)]  # the others have no number
+    if not drawn:
+        metric_value(runs[0].results[-1], metric)  # says which metrics there are
+        raise ValueError(f"There is nothing to draw: the metric {metric!r} is NaN in all results")
+    runs, points = [runs[index] for index in drawn], [points[index] for index in drawn]
+    figures = Figures(title, metric, x)
+    if len(runs) == 1 and set(kinds) - {"curves"}:
+        raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
+    is_search = all(run.experiment is not None for run in runs) and _varying(runs)
+    kinds = kinds or (KINDS if is_search else ["curves"])
+    if len(goals := {run.goals[metric] for run in runs if metric in run.goals}) == 1:
+        (figures.goal,) = goals
+    better = np.nanmax if mode == "max" else np.nanmin
+    if "curves" in kinds:
+        figures.curves = _curves(runs, points)
+    if len(runs) == 1:
+        if metric == RETURN:
+            run = runs[0]
+            bands = [(_place(result, x, number), _finite(result, metric), *episode_quantiles(result))
+                     for number, result in enumerate(run.results, 1)]  # fmt: skip
+            figures.curves = [return_curve(run.name, bands)]
+        figures.details = _details(runs[0], metric, x)
+    if "parallel" in kinds:
+        scales = {path: is_log for run in runs for path, is_log in logarithmic(run.experiment or {}).items()}
+        figures.axes, figures.colours = parallel(runs, [better(ys) for _, ys in points], metric, mode, scales)
+    if "best" in kinds:
+        best = np.maximum.accumulate if mode == "max" else np.minimum.accumulate
+        tops = np.array([better(ys) for _, ys in points])
+        figures.best = Curve("best so far", np.arange(1, len(tops) + 1), best(tops))
+    return figures
+
+
+def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
+    """[P] and [P] float64, from the first to the last result in which the metric is finite; NaN in between."""
+    return finite_part(
+        [(_place(result, x, number), _finite(result, metric)) for number, result in enumerate(run.results, 1)]
+    )
+
+
+def _place(result: Mapping, x: str, number: int) -> float:
+    """Where on the horizontal axis a result is, the `number`-th of its run."""
+    place = lookup(result, x)
+    place = result.get("training_iteration", number) if place is None else place
+    return float(place) if is_number(place) else math.nan
+
+
+def _finite(result: Mapping, metric: str) -> float:
+    """The metric; NaN where it is missing (as the return is before the first episode has ended) or infinite."""
+    try:
+        value = metric_value(result, metric)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _details(run: Run, metric: str, x: str) -> list[Curve]:
+    """Curves of other numbers of the run: of an algorithm the episode length and its learner's statistics, else all."""
+    names = list(dict.fromkeys(key for result in run.results for key, value in flatten(result)
+                               if not isinstance(value, (str, bool))))  # fmt: skip
+    if "episode_len_mean" in names:
+        stats = [name for name in names if "/learner_stats/" in name]
+        first = [name for last in _FIRST_DETAILS for name in stats if name.endswith(f"/{last}")]
+        names = list(dict.fromkeys(["episode_len_mean", *first, *stats]))
+    else:
+        names = [name for name in names if name not in AUTOMATIC_KEYS]
+    curves = [Curve(name, *_points(run, name, x)) for name in names if name != metric]
+    return [smoothed(curve) for curve in curves if len(set(curve.y)) > 1][:_MOST_DETAILS]
+
+
+def _curves(runs: Sequence[Run], points) -> list[Curve]:
+    groups: dict[str, list[int]] = {}
+    varying = _varying(runs)
+    for index, run in enumerate(runs):
+        # Without settings it is unknown which runs differ in the seed only.
+        key = _text(_settings(run)) if run.params else run.name
+        groups.setdefault(key, []).append(index)
+    curves = []
+    for members in groups.values():
+        run = runs[members[0]]
+        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in varying)
+        name = name if 0 < len(varying) <= _MOST_IN_NAME else run.name
+        if len(groups) == 1 and len(members) > 1:
+            name = f"{run.name} and {len(members) - 1} more"
+        curves.append(_curve(name, [points[index] for index in members]))
+    return curves
+
+
+def _curve(name: str, members: Sequence) -> Curve:
+    if len(members) == 1:
+        return replace(smoothed(Curve(name, *members[0])), raw=None)
+    # Only as far as all runs have come: beyond, the curve would be that of the runs that are left.
+    start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
+    x = np.linspace(min(start, end), end, _POINTS)
+    is_count = all(float(place).is_integer() for xs, _ in members for place in xs)
+    x = np.unique(x.round() if is_count else x)
+    values = np.stack([np.interp(x, xs, ys) for xs, ys in members])
+    gap = np.isnan(values).any(axis=0)
+    values[:, gap] = 0.0
+    lines = [np.where(gap, np.nan, line) for line in (iqm(values), *interval(values))]
+    return Curve(name, x, *lines, runs=len(members))
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in sorted(run.params.items()) if key.split("/")[-1] not in _NOT_SETTINGS}
+
+
+def _varying(runs: Sequence[Run]) -> list[str]:
+    """The settings in which the runs differ."""
+    keys = dict.fromkeys(key for run in runs for key in _settings(run))
+    return [key for key in keys if len({_text(run.params.get(key)) for run in runs}) > 1]
+
+
+def _text(value) -> str:
+    """The same for equal values: a run that was resumed says 1.0 where it said 1 before."""
+    return json.dumps(json.loads(json.dumps(value, default=repr), parse_int=float))
+
+
+def parallel(
+    runs: Sequence[Run], tops: Sequence[float], metric: str, mode: str, scales: Mapping[str, bool] | None = None
+) -> tuple[list[Axis], list[float]]:
+    """Parallel coordinates: the settings in which the runs differ, ten at most, and the metric.
+
+    Args:
+        runs: two or more.
+        tops: each run's best value of the metric.
+        metric: its name.
+        mode: whether "max" or "min" of it is best.
+        scales: path of a setting -> whether it was searched by its logarithm, and is drawn so; None: none is known.
+
+    Returns:
+        the axes, that of the metric last, and each run's place in [0, 1] by the metric, 1 the best.
+    """
+    # Runs of different algorithms differ in dozens of settings, too many to read.
+    scales = scales or {}
+    axes = [_axis(key, [run.params.get(key) for run in runs], scales.get(key)) for key in _varying(runs)[:_MOST_AXES]]
+    axes.append(_axis(metric, tops))
+    colours = axes[-1].places
+    return axes, [place if mode == "max" else 1 - place for place in colours]
+
+
+def _axis(name: str, values: list, is_log: bool | None = None) -> Axis:
+    """Numbers by size, all else in order of appearance.
+
+    Args:
+        name: of the axis.
+        values: of the runs.
+        is_log: whether numbers go by their logarithm; None: if they span more than two decades.
+    """
+    if all(map(is_number, values)):
+        low, high = min(values), max(values)
+        is_log = low > 0 and (high / low > 100 if is_log is None else is_log)
+        scale = math.log10 if is_log else float
+        span = scale(high) - scale(low)
+        if not span:
+            return Axis(name, [0.5] * len(values), [(0.5, short(low))])
+        labels = [(0.0, short(low)), (1.0, short(high))]
+        if is_log:
+            decades = [power for power in range(math.ceil(scale(low)), math.floor(scale(high)) + 1)
+                       if 0.08 < (power - scale(low)) / span < 0.92]  # fmt: skip
+            step = math.ceil(len(decades) / _MOST_DECADES) or 1
+            labels += [((power - scale(low)) / span, short(10.0**power)) for power in decades[::step]]
+        return Axis(name, [(scale(value) - scale(low)) / span for value in values], labels)
+    texts = [short(value) for value in values]
+    known = list(dict.fromkeys(texts))
+    place = {text: index / (len(known) - 1) if len(known) > 1 else 0.5 for index, text in enumerate(known)}
+    return Axis(name, [place[text] for text in texts], [(place[text], text) for text in known])

@@ -1,0 +1,465 @@
+"""Reports of an experiment: a live table on a terminal, plain lines elsewhere, an HTML table in Jupyter.
+
+The plain text is that of Ray in 2018 (`== Status ==`, a line for each trial) while there are few trials; of many
+trials it shows the running ones and the best. Reporters look at trials only when they report, at most every few
+seconds. The intervals of plain text grow, so that a day's log stays readable.
+"""
+
+import math
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rllib.progress import in_notebook
+from rllib.runs.files import is_number, lookup
+from rllib.tune.experiment.callbacks import Callback
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
+
+_ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)
+_DEFAULT_COLUMNS = {
+    "mean_accuracy": "acc",
+    "mean_loss": "loss",
+    "training_iteration": "iter",
+    "time_total_s": "total time (s)",
+    "timesteps_total": "ts",
+    "episode_reward_mean": "reward",
+}
+# Every result has these; they do not say how well a trial does.
+AUTOMATIC_KEYS = frozenset((
+    "training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
+    "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total", "episodes_this_iter", "done",
+    "timestamp", "date", "pid", "hostname", "node_ip", "trial_id", "experiment_tag", "config", "should_checkpoint",
+))  # fmt: skip
+_QUALITIES = ("mean_accuracy", "mean_loss", "episode_reward_mean")
+_MOST_OWN_METRICS = 3
+_FEW = 20
+_LONGEST_INTERVAL_S = 60.0
+# Numbers wider apart than this are not written with the same number of decimals.
+_WIDEST_RATIO = 1e4
+# What a narrow terminal shows last; parameters go from the right.
+_DISPENSABLE = ("loc", "ts", "total time (s)", "iter")
+_COLOURS = {RUNNING: "cyan", TERMINATED: "green", ERROR: "bold red", PAUSED: "yellow", PENDING: "dim"}
+
+
+class ProgressReporter:
+    """Base of reporters: write `should_report` and `report`."""
+
+    def should_report(self, trials: Sequence[Trial], done: bool = False) -> bool:
+        """Whether it is time; `done`: the experiment has ended."""
+        return True
+
+    def report(self, trials: Sequence[Trial], done: bool, *system: Any) -> None:
+        """Shows the trials; `system` is a dict with scheduler, used, total, directory and elapsed_s."""
+        raise NotImplementedError
+
+
+class TuneReporterBase(ProgressReporter):
+    """Columns and rows of a table of trials, and the time between two reports.
+
+    Args:
+        metric_columns: result keys to show, or {key: heading}.
+        parameter_columns: parameters to show, or {path: heading}; all by default.
+        max_progress_rows: of the table.
+        max_error_rows: how many failures are named.
+        max_report_frequency: seconds between reports.
+        sort_by_metric: the best trials first.
+        metric, mode: by which they are the best.
+    """
+
+    def __init__(
+        self,
+        *,
+        metric_columns=None,
+        parameter_columns=None,
+        max_progress_rows: int = 20,
+        max_error_rows: int = 20,
+        max_report_frequency: float = 5.0,
+        sort_by_metric: bool = False,
+        metric: str | None = None,
+        mode: str | None = None,
+        print_intermediate_tables: bool | None = None,
+    ):
+        self._metric_columns = _headings(metric_columns) if metric_columns else dict(_DEFAULT_COLUMNS)
+        self._metrics_given = bool(metric_columns)
+        self._parameter_columns = _headings(parameter_columns) if parameter_columns else None
+        self._max_rows, self._max_errors = max_progress_rows, max_error_rows
+        self._interval_s, self._sort = max_report_frequency, sort_by_metric
+        self._metric, self._mode = metric, mode
+        self._reported_at, self._began, self._growth = -math.inf, None, 0.0
+
+    def set_objective(self, metric: str | None, mode: str | None) -> None:
+        """Sets the metric and mode of the experiment, unless the reporter has its own."""
+        self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
+
+    def slow_down(self, growth: float = 0.1) -> None:
+        """From now on two reports are at least this share of the elapsed time apart, but at most a minute."""
+        self._growth = growth
+
+    def add_metric_column(self, metric: str, representation: str | None = None) -> None:
+        """Shows one more result key."""
+        self._metric_columns[metric] = representation or metric
+
+    def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
+        """Shows one more parameter."""
+        self._parameter_columns = {**(self._parameter_columns or {}), parameter: representation or parameter}
+
+    def should_report(self, trials, done=False) -> bool:
+        now = time.monotonic()
+        self._began = now if self._began is None else self._began
+        interval = max(self._interval_s, min(_LONGEST_INTERVAL_S, self._growth * (now - self._began)))
+        if not done and now - self._reported_at < interval:
+            return False
+        self._reported_at = now
+        return True
+
+    def rows(self, trials: Sequence[Trial], most: int | None = None) -> tuple[list[str], list[list[str]], int]:
+        """Headings, rows of the most interesting trials (at most `most`), and the number of the others."""
+        shown = self._chosen(trials, min(self._max_rows, most or self._max_rows))
+        parameters = self._parameter_columns or {key: key for trial in shown for key in trial.evaluated_params}
+        metrics = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
+        metrics |= {key: key for key in self._own_metrics(shown)}
+        metrics = {key: heading for key, heading in metrics.items() if any(_has(t, key) for t in shown)}
+        named = all(key in parameters for trial in shown for key in trial.evaluated_params)
+        columns = [
+            ("Trial name", [_short_name(trial) if named else trial.name for trial in shown]),
+            ("status", [trial.status for trial in shown]),
+        ]
+        if any(trial.pid for trial in shown):
+            columns.append(("loc", [f"{trial.pid}" if trial.pid else "" for trial in shown]))
+        for key, heading in parameters.items():
+            values = [trial.evaluated_params.get(key, lookup(trial.config, key)) for trial in shown]
+            columns.append((heading, [text(value) for value in values]))
+        for key, heading in metrics.items():
+            columns.append((heading, _aligned([lookup(trial.last_result, key) for trial in shown])))
+        headings, cells = zip(*columns)
+        return list(headings), list(map(list, zip(*cells))), len(trials) - len(shown)
+
+    def _own_metrics(self, trials: Sequence[Trial]) -> list[str]:
+        """Keys of other numbers that trials report, if none of the usual ones says how well they do."""
+        shown = (self._metric, *_QUALITIES)
+        if self._metrics_given or any(key and _has(trial, key) for key in shown for trial in trials):
+            return []
+        own = {key: None for trial in trials for key, value in trial.last_result.items()
+               if key not in AUTOMATIC_KEYS and is_number(value)}  # fmt: skip
+        return list(own)[:_MOST_OWN_METRICS]
+
+    def _chosen(self, trials: Sequence[Trial], most: int) -> list[Trial]:
+        """Running trials first, then by metric or newest first."""
+        if len(trials) <= most and not self._sort:
+            return list(trials)
+        running = [trial for trial in trials if trial.status == RUNNING]
+        others = [trial for trial in trials if trial.status != RUNNING]
+        if self._metric:
+            others.sort(key=self._rank)
+        else:
+            others.reverse()
+        return [*running, *others][:most]
+
+    def _rank(self, trial: Trial) -> float:
+        """The best has the lowest; infinite without a result."""
+        value = lookup(trial.last_result, self._metric)
+        if not is_number(value):
+            return math.inf
+        return -value if self._mode == "max" else value
+
+    def summary(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> list[str]:
+        """The lines above the trials."""
+        requested = f"Resources requested: {_used(status, 'CPU')} CPUs, {_used(status, 'GPU')} GPUs"
+        return [
+            "== Status ==",
+            f"Using {'FIFO scheduling algorithm.' if status['scheduler'] == 'FIFOScheduler' else status['scheduler']}",
+            *([] if all(trial.is_finished for trial in trials) else [requested]),
+            f"Result logdir: {_home(status['directory'])}",
+            *([f"Number of trials: {len(trials)} ({_states(trials)})"] if len(trials) > _FEW else []),
+        ]
+
+    def best(self, trials: Sequence[Trial]) -> str | None:
+        """The best so far, with what was chosen for it; None without a metric or a result."""
+        if not self._metric:
+            return None
+        having = [trial for trial in trials if math.isfinite(self._rank(trial))]
+        if not having:
+            return None
+        best = min(having, key=self._rank)
+        chosen = ", ".join(f"{key}={text(value)}" for key, value in best.evaluated_params.items())
+        value = text(lookup(best.last_result, self._metric))
+        return f"{_short_name(best)} with {self._metric}={value}" + (f" and {chosen}" if chosen else "")
+
+    def errors(self, trials: Sequence[Trial], most: int | None = None) -> list[str]:
+        """A line for each failure: name, last line of the traceback, error.txt."""
+        most = min(self._max_errors, most or self._max_errors)
+        failed = [trial for trial in trials if trial.status == ERROR]
+        lines = [f"- {trial.name}: {trial.error.strip().splitlines()[-1]} ({trial.error_file})" for trial in failed]
+        more = [f"... {len(failed) - most} more failed"] if len(failed) > most else []
+        return ["Failed trials:", *lines[:most], *more] if failed else []
+
+
+class CLIReporter(TuneReporterBase):
+    """Plain text: a line for each of few trials, a table of many."""
+
+    def report(self, trials, done, *system) -> None:
+        print(self.text(trials, system[0]), flush=True)
+
+    def text(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> str:
+        lines = self.summary(trials, status)
+        if len(trials) <= _FEW and self._parameter_columns is None:
+            width = max((len(trial.name) for trial in trials), default=0) + 1
+            own = self._own_metrics(trials)
+            for state in _ORDER:
+                of_state = [trial for trial in trials if trial.status == state]
+                lines += [f"{state} trials:"] if of_state else []
+                lines += [f"- {trial.name + ':':<{width}}    {self._state(trial, own)}" for trial in of_state]
+        else:
+            headings, rows, left_out = self.rows(trials)
+            lines += _plain_table(headings, rows)
+            lines += [f"... {left_out} more trials not shown"] if left_out else []
+        best = self.best(trials)
+        lines += [f"Current best trial: {best}"] if best and len(trials) > 1 else []
+        return "\n".join([*lines, *self.errors(trials), ""])
+
+    def _state(self, trial: Trial, own: Sequence[str]) -> str:
+        """ "RUNNING [pid=21940], 16 s, 4013 ts, 22 rew"."""
+        parts = [f"{trial.status} [pid={trial.pid}]" if trial.pid else trial.status]
+        result = trial.last_result
+        for key, unit in (("time_total_s", "s"), ("training_iteration", "iter"), ("timesteps_total", "ts"),
+                          ("episode_reward_mean", "rew"), ("mean_loss", "loss"), ("mean_accuracy", "acc")):  # fmt: skip
+            value = result.get(key)
+            if is_number(value):
+                parts.append(f"{value:.0f} {unit}" if key == "time_total_s" else f"{_three_digits(value)} {unit}")
+        if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
+            own = [self._metric]
+        parts += [f"{key}={text(lookup(result, key))}" for key in own if _has(trial, key)]
+        return ", ".join(parts)
+
+
+class LiveReporter(TuneReporterBase):
+    """A table on the terminal that is redrawn, and stays when the experiment ends.
+
+    Args:
+        console: rich's; the terminal by default.
+    """
+
+    def __init__(self, console=None, **more):
+        super().__init__(**{"max_report_frequency": 0.5, **more})
+        self._live, self._console = None, console
+
+    def report(self, trials, done, *system) -> None:
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
+            self._console = self._live.console
+            self._live.start()
+        self._live.update(self.render(trials, system[0], done), refresh=True)
+        if done:
+            self._live.stop()
+            self._live = None
+
+    def render(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool = False):
+        """What the screen shows: a line about the experiment, the table, the best so far, failures."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        width, height = self._console.size
+        failures = self.errors(trials, None if done else max(1, height // 8))
+        headings, rows, left_out = self.rows(trials, max(1, height - 2 * len(failures) - 7))
+        shown, lost = _fitting(headings, rows, width)
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for index in shown:
+            is_number = _is_column_of_numbers([row[index] for row in rows])
+            table.add_column(Text(_folded(headings[index])), justify="right" if is_number else "left",
+                             no_wrap=True, overflow="ellipsis")  # fmt: skip
+        for row in rows:
+            table.add_row(*(Text(row[index], _COLOURS.get(row[index], "") if index == 1 else "") for index in shown))
+        best = self.best(trials)
+        return Group(
+            Text(self._headline(trials, status, done)),
+            Text(f"Results in {_home(status['directory'])}", "dim"),
+            table,
+            *([Text(f"... {left_out} more trials not shown", "dim")] if left_out else []),
+            *([Text(f"a wider terminal also shows: {', '.join(lost)}", "dim")] if lost else []),
+            *([Text(f"{'Best' if done else 'Best so far'}: {best}", "bold")] if best else []),
+            *(Text(line, "red") for line in failures),
+        )
+
+    def _headline(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool) -> str:
+        """ "Tune: 3 TERMINATED, 1 RUNNING of 4 trials, 2/2 CPUs, 0:01:22"."""
+        states = _states(trials) or "no trials yet"
+        gpus = "" if not status["total"].get("GPU") else f", {_used(status, 'GPU')} GPUs"
+        scheduler = "" if status["scheduler"] == "FIFOScheduler" else f", {status['scheduler']}"
+        used = "" if done else f", {_used(status, 'CPU')} CPUs{gpus}"
+        return f"Tune: {states}{used}, {timedelta(seconds=int(status['elapsed_s']))}{scheduler}"
+
+
+class JupyterNotebookReporter(TuneReporterBase):
+    """An HTML table that replaces the one before; what else the cell prints stays.
+
+    Args:
+        overwrite: False: each table is added below the others.
+    """
+
+    def __init__(self, overwrite: bool = True, **more):
+        super().__init__(**{"max_report_frequency": 1.0, **more})
+        self._overwrite, self._shown = overwrite, None
+
+    def report(self, trials, done, *system) -> None:
+        from IPython.display import HTML, display
+
+        page = HTML(self.html(trials, system[0]))
+        if self._overwrite and self._shown is not None:
+            self._shown.update(page)
+        else:
+            self._shown = display(page, display_id=True)
+        if done:
+            self._shown = None
+
+    def html(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> str:
+        import html
+
+        def paragraph(lines: Sequence[str], style: str = "") -> str:
+            return f"<div{style}>{'<br>'.join(map(html.escape, lines))}</div>" if lines else ""
+
+        headings, rows, left_out = self.rows(trials)
+        sides = ["right" if _is_column_of_numbers(cells) else "left" for cells in zip(*rows)] or ["left"] * 3
+        head, *body = (
+            "<tr>" + "".join(f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+                             for cell, side in zip(row, sides)) + "</tr>"
+            for tag, row in [("th", headings), *(("td", row) for row in rows)]
+        )  # fmt: skip
+        best = self.best(trials)
+        below = [f"... {left_out} more trials not shown"] if left_out else []
+        below += [f"Current best trial: {best}"] if best else []
+        return (
+            paragraph(self.summary(trials, status)[1:])
+            + f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
+            + paragraph(below)
+            + paragraph(self.errors(trials), ' style="color:#b00020"')
+        )
+
+
+class TrialEndLines(Callback):
+    """A line for each trial that ends, for verbose=2."""
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        self._tell(trial, trial.stopped_by or "done")
+
+    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+        self._tell(trial, trial.error.strip().splitlines()[-1])
+
+    @staticmethod
+    def _tell(trial: Trial, why: str) -> None:
+        result = trial.last_result
+        numbers = {key: result[key] for key in result if is_number(result[key])
+                   and key not in AUTOMATIC_KEYS - {"training_iteration"}}  # fmt: skip
+        shown = {key: numbers[key] for key in (*_QUALITIES, *numbers) if key in numbers}
+        said = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
+        print(f"{trial.name}: {trial.status} ({why})" + (f", {said}" if said else ""), flush=True)
+
+
+def make_reporter(given, verbose: int | None, metric: str | None, mode: str | None) -> ProgressReporter | None:
+    """The reporter that was given, or the right one for where this runs; None for verbose=0."""
+    if verbose == 0:
+        return None
+    if given is None:
+        given = JupyterNotebookReporter() if in_notebook() else LiveReporter() if _on_terminal() else CLIReporter()
+        if isinstance(given, CLIReporter):
+            given.slow_down()
+    if hasattr(given, "set_objective"):
+        given.set_objective(metric, mode)
+    return given
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def text(value) -> str:
+    """A value as a cell."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
+    return getattr(value, "__name__", None) or str(value)
+
+
+def _aligned(values: Sequence) -> list[str]:
+    """A column's values as cells, floats with equally many decimals where their sizes allow it."""
+    floats = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v]
+    if not floats or max(floats) / min(floats) > _WIDEST_RATIO or not 1e-2 < max(floats) < 1e9:
+        return [text(value) for value in values]
+    decimals = min(4, max(1, 3 - math.floor(math.log10(max(floats)))))
+    return [f"{v:.{decimals}f}" if isinstance(v, float) else text(v) for v in values]
+
+
+def _is_column_of_numbers(cells: Sequence[str]) -> bool:
+    """Whether all that is there reads as a number."""
+    try:
+        return bool([float(cell) for cell in cells if cell])
+    except ValueError:
+        return False
+
+
+def _plain_table(headings: list[str], rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    right = [_is_column_of_numbers([row[i] for row in rows]) for i in range(len(headings))]
+    lines = [
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right)).rstrip()
+        for row in [headings, *rows]
+    ]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def _fitting(headings: list[str], rows: list[list[str]], width: int) -> tuple[list[int], list[str]]:
+    """Indices of the columns that fit side by side, and the headings of those that do not."""
+    widths = [max(len(part) for cell in column for part in _folded(cell).split("\n"))
+              for column in zip(headings, *rows)]  # fmt: skip
+    shown, lost = list(range(len(headings))), []
+    at_need = [headings.index(name) for name in _DISPENSABLE if name in headings]
+    at_need += [i for i in reversed(range(2, len(headings))) if i not in at_need]
+    while sum(widths[i] + 2 for i in shown) - 2 > width and at_need:  # two spaces between columns
+        shown.remove(at_need[0])
+        lost.append(headings[at_need.pop(0)])
+    return shown, lost
+
+
+def _folded(heading: str) -> str:
+    """A long heading in two lines, above narrow numbers."""
+    return heading.replace("total time (s)", "total\ntime (s)")
+
+
+def _short_name(trial: Trial) -> str:
+    """Without the chosen parameters, which have their own columns."""
+    return trial.custom_name or f"{trial.identifier}_{trial.index}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
+
+
+def _states(trials: Sequence[Trial]) -> str:
+    """ "1 RUNNING, 2 TERMINATED"."""
+    counts = Counter(trial.status for trial in trials)
+    return ", ".join(f"{counts[state]} {state}" for state in _ORDER if counts[state])
+
+
+def _headings(given) -> dict[str, str]:
+    return dict(given) if isinstance(given, Mapping) else {key: key for key in given}
+
+
+def _has(trial: Trial, key: str) -> bool:
+    return lookup(trial.last_result, key) is not None
+
+
+def _used(status: Mapping[str, Any], name: str) -> str:
+    return f"{status['used'].get(name, 0):g}/{status['total'].get(name, 0):g}"
+
+
+def _home(path: str) -> str:
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if home != "/" and path.startswith(home + os.sep) else path

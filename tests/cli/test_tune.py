@@ -51,7 +51,7 @@ def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
 
 def test_a_failure_is_told_in_a_line(tmp_path):
     found = rllib_tune(tmp_path, "PPO", "NoSuchEnv-v1", *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
-    (line,) = [line for line in found.stderr.splitlines() if line.startswith("Error: TuneError: 1 of 1 trials failed")]
+    (line,) = [line for line in found.stderr.splitlines() if line.startswith("Error: TuneError: 1 of 1 trial failed")]
     assert found.returncode == 1 and "x/PPO_NoSuchEnv-v1_0/error.txt: " in line and "NoSuchEnv" in line
     assert "Traceback" not in found.stderr and "Unhandled" not in found.stderr
     assert "Traceback" in (tmp_path / "results/x/PPO_NoSuchEnv-v1_0/error.txt").read_text()
@@ -217,7 +217,7 @@ def test_command_line_goes_over_the_file_under_any_name(tmp_path, monkeypatch):
     Path("x.yaml").write_text(
         "algorithm: PPO\nenv: CartPole-v1\nconfig: {num_workers: 2, sgd_stepsize: 0.5, gamma: 0.9}\n"
     )
-    settings = _settings(("num_rollout_workers=0",), "x.yaml", False, {})
+    settings = _settings(("num_rollout_workers=0",), load_spec(Path("x.yaml")), False, {})
     settings["search"] = {"lr": "0.1,0.2"}
     config = _spec(settings, tmp_path, False, True).config
     assert {key: config[key] for key in ("num_rollout_workers", "gamma")} == {"num_rollout_workers": 0, "gamma": 0.9}

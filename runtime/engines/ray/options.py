@@ -67,7 +67,7 @@ def call_options(options: CallOptions | None) -> dict:
 
 
 def _variables(runtime_env: dict) -> dict | None:
-    """The variables of a runtime_env, all that Ray sees. The directory is one, since Ray would copy it; `worker` enters it."""
+    """The variables of a runtime_env: Ray sees no more of it. The directory is one of them; `worker` enters it."""
     variables = dict(runtime_env.get("env_vars", {}))
     if directory := runtime_env.get("working_dir"):
         variables[WORKING_DIR] = directory

@@ -293,7 +293,7 @@ def timeline(filename: str | None = None) -> list[dict] | None:
 
 
 def get_runtime_context() -> RuntimeContext:
-    """Where the calling code runs: ids of session, process, actor and task, GPUs, resources."""
+    """The place where the calling code runs: ids of session, process, actor and task, GPUs, resources."""
     return engine().context()
 
 

@@ -1,4 +1,4 @@
-"""How an exception of user code travels: what a worker says of it, and the exception the caller raises.
+"""Exceptions of user code on their way: the worker's description, and the exception that the caller raises.
 
 The worker sends class, text, formatted traceback and, where that is possible, the exception's parts: its class, `args`,
 attributes and causes. The exception is rebuilt from these by `__new__` and never through its `__init__`, whose
@@ -27,7 +27,7 @@ _ENGINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines") +
 
 @dataclass(frozen=True, slots=True)
 class RemoteFailure:
-    """What is known in every process about an exception that user code raised in some process.
+    """An exception of user code, as every process can describe it.
 
     Attributes:
         where: "task train() in process 4711", "actor method Counter.add() in process 4712".

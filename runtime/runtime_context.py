@@ -1,21 +1,20 @@
-"""Where the calling code runs."""
+"""The place where the calling code runs: session, process, task, actor, resources."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .remote.actors import ActorHandle
     from .scheduling import Placement
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeContext:
-    """What `get_runtime_context()` gives. Ids are hexadecimal strings, None where there is no such thing.
+    """The result of `get_runtime_context()`. Ids are hexadecimal strings, None where there is no such thing.
 
     Attributes:
         namespace: where names of actors are looked up, unless another one is given.
@@ -34,11 +33,11 @@ class RuntimeContext:
     namespace: str = ""
     runtime_env: dict = field(default_factory=dict)
     was_current_actor_reconstructed: bool = False
-    _make_handle: Callable[[], ActorHandle] | None = field(default=None, repr=False, compare=False)
+    _make_handle: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     @property
-    def current_actor(self) -> ActorHandle:
-        """A handle of the actor that runs here, to hand it to others. Its calls have the defaults of the options.
+    def current_actor(self) -> Any:
+        """An ActorHandle of the actor that runs here, to hand it to others. Its calls have the defaults of the options.
 
         Raises:
             RuntimeError: it is no actor.
@@ -113,10 +112,10 @@ class RuntimeContext:
         return json.dumps(self.runtime_env)
 
     def get(self) -> dict:
-        """What there is of job, node, task, actor and placement group ids, by name."""
+        """Ids of job, node, task, actor and placement group, as far as there are any, by name."""
         ids = {name: getattr(self, name) for name in ("job_id", "node_id", "task_id", "actor_id")}
         return {name: value for name, value in ids.items() if value is not None}
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the task or actor holds."""
+        """Resources that the task or actor holds."""
         return dict(self.resources)

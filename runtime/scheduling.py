@@ -156,7 +156,7 @@ class NodeAffinitySchedulingStrategy:
 
 
 class Placement(NamedTuple):
-    """Where in a group a call is placed: the group's id, the bundle (-1: any), whether its children are, too."""
+    """Place of a call in a group: the group's id, the bundle (-1: any), whether its children are, too."""
 
     group: bytes
     bundle: int
@@ -164,7 +164,7 @@ class Placement(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """What the user may know of a group; `bundles` are resources by name."""
+    """Description of a group for the user; `bundles` are resources by name."""
 
     id: bytes
     name: str

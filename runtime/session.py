@@ -48,7 +48,7 @@ _driver_pid: int | None = None  # the process that called init(); None where it 
 
 
 class SessionContext(dict):
-    """What `init` returns: the session's resources by name; as a context manager it ends the session.
+    """Result of `init`: the session's resources by name; as a context manager it ends the session.
 
         with runtime.init(num_cpus=2) as session:
             print(session["CPU"], session.session_dir)

@@ -116,7 +116,7 @@ def _parts(value):
 
 
 def _captured(target):
-    """What a function refers to outside itself, or the attributes of a class."""
+    """Objects that a function refers to outside itself, or the attributes of a class."""
     if inspect.isclass(target):
         yield from [(name, part) for name, part in list(vars(target).items()) if name[:2] != "__" or callable(part)]
     elif inspect.isfunction(target):

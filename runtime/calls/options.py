@@ -1,4 +1,4 @@
-"""What `@remote(...)` and `.options(...)` accept, checked when they are given.
+"""Options of `@remote(...)` and `.options(...)`, checked when they are given.
 
 Resources are numbers by name: "CPU", "GPU", "memory" (bytes) and the user's own. Zero entries are left out.
 """
@@ -73,7 +73,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
         return return_code(self.num_returns, self._generator_backpressure_num_objects)
 
     def request(self) -> dict[str, float]:
-        """What must be free for the task to start, and is held until it ends."""
+        """Resources that must be free for the task to start, and are held until it ends."""
         return _request(self.num_cpus, self.num_gpus, self.memory, self.resources)
 
     def retries_on(self, exception: BaseException) -> bool:
@@ -138,12 +138,12 @@ class ActorOptions(msgspec.Struct, frozen=True):
         return self.lifetime == "detached"
 
     def request(self) -> dict[str, float]:
-        """What must be free to start the actor."""
+        """Resources that must be free to start the actor."""
         cpus = 0 if self.oversubscribe else 1 if self.num_cpus is None else self.num_cpus
         return _request(cpus, self.num_gpus, self.memory, self.resources)
 
     def held(self) -> dict[str, float]:
-        """What it occupies as long as it lives; CPUs may exceed the request, and then what is free."""
+        """Resources that it occupies as long as it lives; CPUs may exceed the request, and then what is free."""
         return _request(self.num_cpus or 0, self.num_gpus, self.memory, self.resources)
 
 
@@ -174,7 +174,7 @@ class MethodOptions(msgspec.Struct, frozen=True):
 
 
 def default_num_returns(function) -> int | str:
-    """What a function or method returns if the user does not say."""
+    """Default number of values that a function or method returns."""
     return "streaming" if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) else 1
 
 

@@ -15,7 +15,7 @@ def worth_retrying(retry_exceptions: bool | tuple, exception: BaseException) -> 
 
 
 class Attempts:
-    """How often something is tried again, and after which pauses: 0, then 1 ms, doubled up to 100 ms.
+    """Number of further attempts, and the pauses before them: 0, then 1 ms, doubled up to 100 ms.
 
     Without them what fails at once, and may be tried without end, would occupy a CPU.
 

@@ -1,4 +1,4 @@
-"""What a remote function, constructor or method can be called with, checked in the caller's process."""
+"""Signatures of remote functions, constructors and methods, checked in the caller's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine must do. Everything above it (decorators, handles, options, errors) is shared by all engines.
+"""The interface of an engine. Everything above it (decorators, handles, options, errors) is shared by all engines.
 
 The contract in words:
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """How a session is set up; complete, nothing left for the engine to guess.
+    """Settings of a session; complete, nothing left for the engine to guess.
 
     Attributes:
         resources: totals by name: CPU, GPU, memory (bytes) and the user's.
@@ -311,4 +311,4 @@ class Engine(Protocol):
         """The events of a Chrome trace, if the session writes them down."""
 
     def context(self) -> RuntimeContext:
-        """Where the calling thread runs."""
+        """Context of the calling thread: its task, actor and process."""

@@ -1,4 +1,4 @@
-"""What a session is given to run: a function, or a class with its methods, as its engine sees them."""
+"""Definitions that a session runs: functions, and classes with their methods, as its engine sees them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ActorExit(SystemExit):
 
 
 def describe_exit(error: SystemExit) -> str:
-    """What user code did that has raised SystemExit, for messages: "called sys.exit(3)"."""
+    """Describes what raised SystemExit in user code, for messages: "called sys.exit(3)"."""
     if isinstance(error, ActorExit):
         return error.text
     return f"called sys.exit({'' if error.code is None else repr(error.code)})"
@@ -105,7 +105,7 @@ BUILT_IN_METHODS = {"__ray_ready__": lambda: True, "__ray_terminate__": _termina
 
 
 class CallOptions(NamedTuple):
-    """How the calls of a method are made, where they are not plain ones.
+    """Options of a method's calls, where they are not plain ones.
 
     Attributes:
         max_task_retries, retry_exceptions, concurrency_group: see options.MethodOptions; none is None but the group.
@@ -148,7 +148,7 @@ _PLAIN = CallOptions()
 
 
 class Method(NamedTuple):
-    """What the caller of an actor's method knows of it.
+    """A method of an actor, as its callers know it.
 
     Attributes:
         num_returns: how many values it returns; see options.return_code.

@@ -87,7 +87,7 @@ class PlacementGroups:
         return next((pool for pool in pools if pool.fits(request)), None)
 
     def refusal(self, placement: Placement, request: Request) -> tuple[str, str] | None:
-        """Why a request will never fit there: the name of an error and a text; None if it may."""
+        """Reason why a request will never fit there: the name of an error and a text; None if it may."""
         group = self.groups.get(placement.group)
         if group is None or group.state == REMOVED:
             return "TaskPlacementGroupRemoved", "its placement group has been removed"
@@ -126,7 +126,7 @@ class PlacementGroups:
 
 
 def group_info(group: Group, node_id: str) -> GroupInfo:
-    """What the user may know of it."""
+    """Description of the group for the user."""
     bundles = [quantities(bundle) for bundle in group.bundles]
     return GroupInfo(group.id, group.name, bundles, group.strategy, group.state, node_id)
 
@@ -149,7 +149,7 @@ def check_group(bundles: list[dict[str, float]], strategy: str, totals: dict[str
 
 
 class Placements:
-    """Where the calls of one process are placed.
+    """Placement of the calls of one process.
 
     Args:
         totals: all resources of the session.
@@ -201,7 +201,7 @@ def ready_options(group: PlacementGroup) -> TaskOptions:
 
 
 def too_large(request: dict[str, float], bundles: list[dict[str, float]]) -> str:
-    """What to say of a request that fits into none of these bundles."""
+    """Text for a request that fits into none of these bundles."""
     asked = ", ".join(f"{name}: {quantity:g}" for name, quantity in request.items())
     have = "; ".join(", ".join(f"{n}: {q:g}" for n, q in bundle.items()) for bundle in bundles)
     return f"{asked} does not fit into a bundle of its placement group: {have}"

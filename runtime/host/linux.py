@@ -1,4 +1,4 @@
-"""What Linux offers for processes to notice one another's end: death signals, subreapers, pidfds."""
+"""Means of Linux by which processes notice one another's end: death signals, subreapers, pidfds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine offers: CPUs, memory and GPUs that this process may use."""
+"""CPUs, memory and GPUs of this machine that this process may use."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def ip_address() -> str:
 
 
 def node_ip_address() -> str:
-    """Where other machines of the session reach this one; without a session the address of the default route."""
+    """Address of this machine for others of the session; without a session that of the default route."""
     engine = current_engine()
     return ip_address() if engine is None else engine.address_info()["node_ip_address"]
 
 
 def gpu_ids() -> tuple[str, ...]:
-    """What CUDA_VISIBLE_DEVICES lists, or the driver's devices by number. CUDA itself is never initialised here."""
+    """Devices in CUDA_VISIBLE_DEVICES, or the driver's devices by number. CUDA itself is never initialised here."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return tuple(entry.strip() for entry in visible.split(",") if entry.strip() not in ("", "-1", "NoDevFiles"))

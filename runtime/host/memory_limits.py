@@ -1,4 +1,4 @@
-"""How much memory this process and those that it starts may use, and how much of it is free."""
+"""Memory that this process and those that it starts may use, and the part of it that is free."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ class ActorMethod:
 
 
 def handle_state(handle: ActorHandle) -> tuple[bytes, str, dict[str, Method]]:
-    """What an engine's pickler writes for a handle: actor id, class name, methods."""
+    """State that an engine's pickler writes for a handle: actor id, class name, methods."""
     return handle._lease.actor_id, handle._class_name, handle._methods
 
 
@@ -286,7 +286,7 @@ def handle_from_state(actor_id: bytes, class_name: str, methods: dict[str, Metho
 
 
 class ForeignSession:
-    """What the handle of an actor has for an engine where it was unpickled outside its session."""
+    """Engine of a handle that was unpickled outside its session."""
 
     def __init__(self, session_id: str):
         self.session_id = session_id

@@ -14,7 +14,7 @@ Refs = TypeVar("Refs")
 
 
 class Remote:
-    """What `@remote` makes of a function or class: its definition, and the options with which it is run.
+    """A remote function or class: its definition, and the options with which it is run.
 
     Args:
         target: the user's function or class.

@@ -103,7 +103,7 @@ class DynamicObjectRefGenerator(Generic[T]):
 
 
 def returned(results: list, returns: int) -> Any:
-    """What `.remote()` gives where it is not one reference.
+    """Result of `.remote()` where it is not one reference.
 
     Args:
         results: of the engine.

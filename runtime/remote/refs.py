@@ -19,7 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SessionBound:
-    """What has a meaning only inside one session: references, and handles of actors.
+    """Base of objects that mean something only inside one session: references, and handles of actors.
 
     A copy is the thing itself. In arguments, results and stored values the engine's own pickler carries it. Any other
     pickle (of a dict of settings, say) has its id: unpickled in a process of the session it stands for the same value

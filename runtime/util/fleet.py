@@ -44,7 +44,7 @@ class SilentActorError(ActorUnavailableError):
 
 @dataclass(frozen=True)
 class FaultTolerance:
-    """What happens when an actor dies or falls silent (a death), or when its code raises (an exception).
+    """Reaction to an actor that dies or falls silent (a death), or whose code raises (an exception).
 
     | restart | ignore | after a death | after an exception                   |
     |---------|--------|---------------|--------------------------------------|
@@ -81,7 +81,7 @@ class FaultTolerance:
         return self.restart
 
     def name(self, setting: str) -> str:
-        """What the user calls a setting."""
+        """The user's name of a setting."""
         return self.names.get(setting, setting)
 
 

@@ -44,7 +44,7 @@ class _Worker:
 
 
 class AsyncResult:
-    """What a call will return, as `multiprocessing.pool.AsyncResult`.
+    """Result of a call that may still run, as `multiprocessing.pool.AsyncResult`.
 
     Args:
         count: number of chunks.
@@ -81,7 +81,7 @@ class AsyncResult:
         self._done.wait(timeout)
 
     def get(self, timeout: float | None = None):
-        """What the call has returned.
+        """Result of the call.
 
         Raises:
             multiprocessing.TimeoutError: it has not ended within this many seconds.

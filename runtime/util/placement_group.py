@@ -88,7 +88,7 @@ def get_current_placement_group() -> PlacementGroup | None:
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict:
-    """What is known of a group: id, name, bundles, machines, strategy and state ("PENDING", "CREATED", "REMOVED").
+    """Description of a group: id, name, bundles, machines, strategy and state ("PENDING", "CREATED", "REMOVED").
 
     Args:
         placement_group: None: a dict of all groups by their ids.

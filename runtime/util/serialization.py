@@ -53,7 +53,7 @@ def deregister_serializer(cls: type) -> None:
 
 
 class FailureTuple(NamedTuple):
-    """What cannot be pickled: the object, the path to it as one would write it, and what holds it (None: nothing)."""
+    """An object that cannot be pickled, the path to it as one would write it, and its holder (None: there is none)."""
 
     obj: Any
     name: str

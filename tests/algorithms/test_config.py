@@ -296,7 +296,9 @@ def test_a_dict_that_adds_to_the_one_there_may_be_a_dataclass():
     assert changed.model["fcnet_hiddens"] == [8] and changed.model["vf_share_layers"] is False
 
 
-@pytest.mark.parametrize("value", [[64, 64], None, object(), ModelConfig, "nature"], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [[64, 64], None, object(), ModelConfig, "nature"], ids=lambda value: type(value).__name__
+)
 @pytest.mark.parametrize("name", ["model", "env_config"])
 def test_what_is_no_dict_cannot_add_to_the_one_there(name, value):
     changed = config()

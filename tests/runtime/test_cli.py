@@ -42,7 +42,7 @@ class AtATime:
 RUN = """
 import json, sys
 from click.testing import CliRunner
-from runtime.cli import main
+from runtime.engines.zeromq.cli import main
 results = [CliRunner().invoke(main, arguments) for arguments in json.loads(sys.argv[1])]
 print(json.dumps([(result.exit_code, result.output) for result in results]))
 """

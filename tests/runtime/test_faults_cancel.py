@@ -141,7 +141,7 @@ def test_cancel_at_the_boundary_never_hits_the_next_task(fresh):
 
 LATE_CANCEL = """
 import time
-from runtime.engines.zeromq.interrupts import TaskInterrupts, confine_handlers_to_user_code
+from runtime.engines.zeromq.system.interrupts import TaskInterrupts, confine_handlers_to_user_code
 confine_handlers_to_user_code()
 running = ("task", 2, 1)
 interrupts = TaskInterrupts(lambda: running)
@@ -165,7 +165,7 @@ def test_a_cancel_that_came_late_interrupts_nothing_after_the_next_one(script):
 
 SIGNAL_RIGHT_BEFORE_A_SLEEP = """
 import _thread, signal, threading, time
-from runtime.engines.zeromq.interrupts import POKE_SIGNAL, TaskInterrupts, confine_handlers_to_user_code
+from runtime.engines.zeromq.system.interrupts import POKE_SIGNAL, TaskInterrupts, confine_handlers_to_user_code
 signal.signal(POKE_SIGNAL, lambda *_: None)
 confine_handlers_to_user_code()
 kill = signal.pthread_kill

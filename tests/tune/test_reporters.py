@@ -233,7 +233,7 @@ def test_a_line_for_each_trial_that_ends(capsys):
 IN_JUPYTER = """
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from rllib.tune.reporters import JupyterNotebookReporter
+from rllib.tune.reporting.reporters import JupyterNotebookReporter
 from tests.tune.test_reporters import STATUS, of_the_slides, running_and_failed, trial_of
 
 InteractiveShell.instance()

@@ -1,4 +1,4 @@
-"""What surrounds user code while the local engine runs it: its context, placement, resources and environment."""
+"""Surroundings of user code while the local engine runs it: its context, placement, resources and environment."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def run_coroutine(coroutine):
 
 
 def run_async_generator(generator):
-    """What an async generator yields; it runs to its next `yield` whenever a value is asked for."""
+    """Yields the values of an async generator, which runs to its next `yield` whenever one is asked for."""
     import asyncio
 
     async def step():

@@ -1,4 +1,4 @@
-"""What the local engine has to run, until it has run: tasks, constructors, calls, and generators that go on."""
+"""Jobs of the local engine until they have run: tasks, constructors, calls, and generators that go on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Job:
         return self.retries is not None and self.retries.max_task_retries != 0
 
     def attempts(self) -> Attempts | None:
-        """Those after an exception of the user's code; None if there are none."""
+        """Attempts after an exception of the user's code; None if there are none."""
         if isinstance(self.options, TaskOptions):
             return Attempts(self.options.max_retries, self.options.retries_on)
         if self.retries is not None:

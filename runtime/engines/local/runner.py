@@ -103,7 +103,7 @@ class Runner:
         return pool is not None and pool.fits(request)
 
     def _refusal(self, job):
-        """What makes the error of a job that will never find room in its placement group; None if it has room."""
+        """Maker of the error for a job that will never find room in its placement group; None if it has room."""
         refusal = self._groups.refusal(job.placement, units(job.options.request()))
         if refusal is None:
             return None

@@ -1,4 +1,4 @@
-"""What the cluster has: resources, what fits them, and the node of an actor whose CPUs Ray does not count."""
+"""Resources of the cluster, what fits them, and the node of an actor whose CPUs Ray does not count."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Cluster:
             logger.warning("It waits until the cluster's autoscaler adds nodes: %s", error)
 
     def choose_node(self, options: ActorOptions) -> str | None:
-        """Where an actor goes that may exceed the CPUs, which Ray does not know: it asks Ray for none.
+        """Node of an actor that may exceed the CPUs, an option that Ray does not have: it asks Ray for none.
 
         Of the nodes with the other resources it takes the one with the fewest actors of this process for each CPU; this
         process's own where several are equal. None leaves the choice to Ray: the actor asks it for its CPUs, names a
@@ -80,7 +80,7 @@ class Cluster:
 
 
 def named(resources: dict[str, float]) -> dict[str, float]:
-    """Those that a task or actor may ask for."""
+    """Resources that a task or actor may ask for."""
     return {name: quantity for name, quantity in resources.items() if not name.startswith(PER_NODE)}
 
 

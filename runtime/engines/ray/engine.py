@@ -414,7 +414,7 @@ def _wait_for_submissions() -> None:
 
 
 def _asked(verb, *args, **kwargs):
-    """What a verb of Ray returns; its error as ours."""
+    """Returns the result of a verb of Ray; raises its error as ours."""
     try:
         return verb(*args, **kwargs)
     except RayError as error:
@@ -427,7 +427,7 @@ def _asked(verb, *args, **kwargs):
 
 
 def _all_of(inner: list, timeout_s: float | None) -> list:
-    """What these references of Ray hold; raises the error of the first of them that has one.
+    """Values of these references of Ray; raises the error of the first of them that has one.
 
     Ray raises whichever error comes first, while references before it are still pending.
     """

@@ -56,7 +56,7 @@ def error_of(error: Exception) -> errors.RuntimeFailure:
 
 
 def _cause(error):
-    """What a task, a method or a constructor has raised in the worker."""
+    """Exception of a task, a method or a constructor in the worker."""
     if isinstance(error, exceptions.RayActorError):  # of a constructor; it keeps what it was made from
         error = next((part for part in error.args if isinstance(part, exceptions.RayTaskError)), error)
     return getattr(error, "cause", None)

@@ -11,7 +11,7 @@ from .worker import WORKING_DIR, RaisedAgain
 
 
 def task_options(options: TaskOptions, what: str) -> dict:
-    """Of a remote function; `what` is its name for messages."""
+    """Options of a remote function; `what` is its name for messages."""
     return {
         "num_cpus": options.num_cpus,
         "num_gpus": options.num_gpus,
@@ -27,7 +27,7 @@ def task_options(options: TaskOptions, what: str) -> dict:
 
 
 def actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
-    """Of an actor that goes to `node`, if it can start there now, or to where Ray places it."""
+    """Options of an actor that goes to `node`, if it can start there now, or to where Ray places it."""
     cpus = 0 if options.oversubscribe else options.num_cpus
     if cpus is None and options.held():
         cpus = 0  # beside other resources Ray would hold one
@@ -55,7 +55,7 @@ def actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
 
 
 def call_options(options: CallOptions | None) -> dict:
-    """Of a call of an actor; None: it is a plain one. max_pending_calls is the actor's on Ray."""
+    """Options of a call of an actor; None: it is a plain one. max_pending_calls is the actor's on Ray."""
     if options is None:
         return {}
     group = {} if options.concurrency_group is None else {"concurrency_group": options.concurrency_group}
@@ -67,7 +67,7 @@ def call_options(options: CallOptions | None) -> dict:
 
 
 def _variables(runtime_env: dict) -> dict | None:
-    """What Ray sees of it: only variables. The directory is one, since Ray would copy it; `worker` enters it."""
+    """The variables of a runtime_env: Ray sees no more of it. The directory is one of them; `worker` enters it."""
     variables = dict(runtime_env.get("env_vars", {}))
     if directory := runtime_env.get("working_dir"):
         variables[WORKING_DIR] = directory
@@ -75,7 +75,7 @@ def _variables(runtime_env: dict) -> dict | None:
 
 
 def returned(returns: int) -> dict:
-    """Of a call with this number of values; see options.return_code."""
+    """num_returns of a call with this number of values; see options.return_code."""
     if returns < DYNAMIC:
         return {"num_returns": max(1, returns)}
     if returns == DYNAMIC:

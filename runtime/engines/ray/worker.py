@@ -1,4 +1,4 @@
-"""What runs in Ray's worker processes: a function that runs a task, and a class whose instances are the actors.
+"""Code in Ray's worker processes: a function that runs a task, and a class whose instances are the actors.
 
 User code is called here and not by Ray, so that arguments, results and exceptions are the same as on every engine.
 """
@@ -55,7 +55,7 @@ class ActorExited(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What worker processes know of their driver's session.
+    """A driver's session, as worker processes know it.
 
     Attributes:
         id: of the session.
@@ -87,7 +87,7 @@ class Shipment:
 
 
 class Here(NamedTuple):
-    """What runs in this thread, or in this task of an event loop.
+    """The call that runs in this thread, or in this task of an event loop.
 
     Attributes:
         name: of the task or actor; None in the driver and in threads of user code.
@@ -196,7 +196,7 @@ class Instance:
         return function, what, running
 
     def describe(self):
-        """What the maker of a further handle has to know: the name of the class, and its methods."""
+        """State for making a further handle: the name of the class, and its methods."""
         cls = _load(self.shipment.digest, self.shipment.data)
         return encode((self.shipment.name, ClassDefinition(cls).methods_of(self._options)))
 
@@ -245,7 +245,7 @@ class AsyncInstance(Instance):
             yield part
 
     async def _value(self, method, packed, values):
-        """What the user's function has returned, what to call it in messages, and the context of the call."""
+        """Result of the user's function, its name for messages, and the context of the call."""
         function, what, running = self._called(method)
         with running:
             args, kwargs = _arguments(packed, values)
@@ -320,7 +320,7 @@ def _arguments(packed, values) -> tuple[tuple, dict]:
 
 
 def _results(value, returns, name, running):
-    """What Ray gets as the results of a call; see options.return_code."""
+    """Results of a call, as Ray gets them; see options.return_code."""
     if returns == 1:
         return _encode_result(value, name)
     if returns >= DYNAMIC:
@@ -330,7 +330,7 @@ def _results(value, returns, name, running):
 
 
 def _yielded(iterator, name, running):
-    """What a generator yields, encoded."""
+    """Yields the values of a generator, encoded."""
     while True:
         with running:
             try:

@@ -1,18 +1,15 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
-wire, structs      the bytes of messages                    store, serializer   shared memory, values to bytes
-mailbox            sockets, and the threads that read them  client              the verbs, in driver and workers, with
-refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
-joining            joining a session that runs          session_key         the key in every frame
-actor_channels     the ways to actors                       arguments           what calls carry
-packed             many calls in flight in one message
-node_requests, named_actors   what it asks the node         driver, launch      starting and ending a session
-streams            results of generators                    cancellation        cancelling, and cancelled work
-worker             the loop of a worker process, with task_runner, served_actor (concurrent_calls, held_replies),
-                   received_calls, results and running
-state              what the node decides, pure, with scheduler, actor_table, process_table, shared_items
-                   (refcounts), shared_memory, file_budget, entities and ..resources
-node, worker_output, spilling, boot, zygote, process   how it is done
+| folder     | content                                                                                             |
+|------------|-----------------------------------------------------------------------------------------------------|
+| transport/ | messages: their bytes, the sockets and threads that carry them, requests to the node                |
+| values/    | Python values as bytes and shared memory, references, arguments of calls, streams of results        |
+| client/    | the verbs, in drivers and workers: tasks, actor calls, cancelling                                   |
+| node/      | the process that schedules, supervises and accounts; its decisions are pure (state.py)              |
+| worker/    | a worker process: its loop, the tasks that it runs, the actor that it serves                        |
+| session/   | starting a session, joining one, the process that workers are forked from                           |
+| system/    | signals, stacks, traces, spilled objects, open files                                                |
+| cli.py     | the command `runtime`                                                                               |
 """
 
 from __future__ import annotations

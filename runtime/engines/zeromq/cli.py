@@ -86,7 +86,7 @@ def status(address: str, as_json: bool) -> None:
 @main.command()
 @ADDRESS
 def stack(address: str) -> None:
-    """Where the threads of all processes stand, even if they hang."""
+    """Show the stacks of the threads of all processes, even if they hang."""
     for pid, (name, text) in read_stacks(_directory(address)).items():
         click.echo(f"== {name}, process {pid}\n{text}\n")
 

@@ -194,7 +194,7 @@ class ActorCalls:
         return [refs] if type(refs) is Reference else list(refs)
 
     def _call_name(self, method, options):
-        """What stands in a CALL_WITH: the method's name, and what its worker has to know of its options."""
+        """Content of a CALL_WITH: the method's name, and the options that its worker has to know."""
         if len(self._call_names) >= CALL_NAMES:
             self._call_names.clear()
         retry_on = pickling.dumps(options.retry_exceptions) if options.retry_exceptions else b""

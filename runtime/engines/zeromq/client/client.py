@@ -328,7 +328,7 @@ class Client:
         return False
 
     def held(self) -> structs.Free:
-        """What the session has left and holds, by the node's account."""
+        """Resources that the session has left and holds, by the node's account."""
         self.enter()
         return structs.decode(structs.Free, self._node_requests.ask(wire.RESOURCES))
 
@@ -397,7 +397,7 @@ class Client:
             logger.exception("a message of %d bytes could not be handled", len(frame))
 
     def _make_round(self):
-        """What is to be done though nobody asks for it."""
+        """Does the work that is due without a request."""
         if self._dropped or self._dropped_handles:
             with self.mailbox.lock:
                 self.flush()

@@ -30,7 +30,7 @@ class Inspector:
         return self._answer(STATUS)
 
     def memory(self) -> dict:
-        """What more than one process knows, segments of shared memory, and the processes that hold them."""
+        """Shared objects, segments of shared memory, and the processes that hold them."""
         return self._answer(MEMORY)
 
     def logs(self, follow: bool = False) -> list[dict]:

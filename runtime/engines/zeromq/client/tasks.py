@@ -99,7 +99,7 @@ class Tasks:
         self._mailbox.send(wire.NODE, b"".join((head, template, bytes(-len(template) % wire.ALIGNMENT), body)))
 
     def _template(self, function, options):
-        """What all tasks of a function with these options have in common."""
+        """Part of a message that is the same for all tasks of a function with these options."""
         identity = id(function), id(options)
         template = self._templates.get(identity)
         if template is None:

@@ -280,7 +280,7 @@ class ActorTable:
 
 
 class ActorNames:
-    """Which actor has which name. A name is taken when an actor is about to be created, and free when it has ended.
+    """Names of actors. A name is taken when an actor is about to be created, and free when it has ended.
 
     Args:
         hold: (key, process) says that a process holds an actor from now on.

@@ -1,4 +1,4 @@
-"""Which processes are connected to a mailbox, so that its owner can read all that a dead one has sent.
+"""Connections to a mailbox, so that its owner can read all that a dead process has sent.
 
 When a process has died, its last messages may still be in the kernel: ZeroMQ's own thread reads them whenever it gets
 the processor. It reports the end of a connection after it has read everything that came through it.

@@ -1,4 +1,4 @@
-"""What the node knows of each task, actor and process, and the instructions that `NodeState.take` hands to the node."""
+"""Tasks, actors and processes as the node knows them, and the instructions that `NodeState.take` hands to the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..transport import structs, wire
 
 
 class ProcessKind(Enum):
-    """What a process is there for."""
+    """Purpose of a process."""
 
     TASK, ACTOR, DRIVER = "task", "actor", "driver"
 
@@ -156,7 +156,7 @@ class Process(msgspec.Struct):
         return tuple(entry for entry in held if entry[0] == "CPU")
 
     def ending(self, how: str, output: str) -> str:
-        """Why it has ended, in words.
+        """Reason of its end, in words.
 
         Args:
             how: "signal SIGKILL", "exit code 1".

@@ -1,4 +1,4 @@
-"""Which process is ended when the memory of the machine runs short, as the node decides.
+"""Choice of the process to end when the memory of the machine runs short.
 
 The newest task that may be run again is ended: those before it, which have done more, go on. Without one it is the
 actor with restarts left that has most private memory; without one of these, the task or actor that has most, unless a

@@ -1,4 +1,4 @@
-"""What the node reads of memory: how much is left, what processes have, and how often the kernel has ended some."""
+"""Readings of memory for the node: what is left, what processes have, and how many the kernel has ended."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _limits():
 
 
 def _kernel_kills():
-    """How often the kernel has ended a process for want of memory, in this control group, or on the machine."""
+    """Number of processes that the kernel has ended for want of memory, in this control group or on the machine."""
     names = ("memory.events", "memory.oom_control")
     innermost = [os.path.join(directory, name) for directory in group_directories() for name in names]
     for path in (*innermost, "/proc/vmstat"):

@@ -533,7 +533,7 @@ def _signal_group(pid, number):
 
 
 def main(config: dict, zygote: int, channel: socket.socket) -> None:
-    """Where the node begins.
+    """Entry point of the node.
 
     Args:
         config: see `launch.NodeProcess`.

@@ -93,7 +93,7 @@ class ProcessTable:
         return worker.driver if worker is not None and worker.driver in self.by_number else wire.DRIVER
 
     def name_of(self, process: int) -> str:
-        """What runs in a process, or ran there last, for the lines it writes."""
+        """Name of what runs in a process, or ran there last, for the lines it writes."""
         worker = self.by_number.get(process)
         return worker.name if worker is not None else ""
 

@@ -1,4 +1,4 @@
-"""Who still needs what: the node's table of holders, as pure data.
+"""The node's table of holders of shared items, as pure data.
 
 An *item* is a block of shared memory, an object that more than its owner knows, or an actor. A *holder* is a process
 (its number), a process by what came to it from another worker (both numbers: an account, see shared_items.py), or a
@@ -106,7 +106,7 @@ class RefCounts:
         return {key: list(holders) for key, holders in found.items()}
 
     def take_freed(self) -> list[tuple[bytes, Item]]:
-        """What became free since the last call."""
+        """Items that became free since the last call."""
         freed, self.freed = self.freed, []
         return freed
 

@@ -1,4 +1,4 @@
-"""What the node tells people of its session: its processes, what waits, its objects and who holds them."""
+"""Reports on a session for people: its processes, what waits, its objects and who holds them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _state_of(process):
 
 
 def memory(state: NodeState, pids: dict[int, int]) -> dict:
-    """What is shared, the segments it lies in, and the processes that have them; arguments as for `status`."""
+    """Shared items, the segments they lie in, and the processes that have them; arguments as for `status`."""
     return {
         "objects": _objects(state),
         "segments": _segments(state),
@@ -73,7 +73,7 @@ def memory(state: NodeState, pids: dict[int, int]) -> dict:
 
 
 def _objects(state):
-    """What more than one process knows: id, kind, bytes, who made it and who holds it. Blocks count their segment once.
+    """Shared items: id, kind, bytes, maker and holders. Blocks count their segment once.
 
     A holder is a process's number, or what a queued task, an actor or another object needs.
     """
@@ -106,7 +106,7 @@ def _segments(state):
 
 
 def memory_report(state: NodeState) -> str:
-    """Who has made the shared memory, and who holds what of it, for the error of a process that got none."""
+    """Makers and holders of shared memory, for the error of a process that got none."""
     memory = state.memory
     lines = [f"{memory.size_bytes / 2**20:.1f} of {memory.quota / 2**20:.1f} MB of shared memory are taken"]
     if memory.disk_quota:

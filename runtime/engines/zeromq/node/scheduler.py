@@ -1,4 +1,4 @@
-"""Which task runs when and where, as its node decides.
+"""The scheduler of the node: the time and the process of each task.
 
 A task waits in a queue of its kind of request, deepest first, so that the children of a blocked task run before new
 work of the driver. A process that waits in `get` lends its CPUs to others. A task whose process was ended for want of

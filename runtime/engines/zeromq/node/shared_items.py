@@ -1,4 +1,4 @@
-"""What the processes of a session share, as its node knows it: objects, blocks of memory, functions and classes.
+"""Items that the processes of a session share, as the node knows them: objects, blocks of memory, functions, classes.
 
 A worker that replies to a call tells the node first that the caller holds what the value needs. If it is killed in
 between, the reply never arrives. So what a caller gets in replies counts on an account of the two until the worker has
@@ -22,7 +22,7 @@ SETTLE_S = 2.0
 
 
 class SharedItems:
-    """Who holds what, and where the values are.
+    """Holders of items, and the places of their values.
 
     Args:
         table: the session's processes.

@@ -105,7 +105,7 @@ class SharedMemory:
             self._segments[segment].readers.add(process)
 
     def process_ended(self, process: int) -> None:
-        """What nobody else knows of its segments is closed, and what it waits for is forgotten."""
+        """Closes segments that nobody else knows, and forgets what the process waits for."""
         for number in [n for n, s in self._segments.items() if s.creator == process and not s.live]:
             self.close(number)
         self._grants = deque(grant for grant in self._grants if grant.process != process)

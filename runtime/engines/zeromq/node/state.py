@@ -1,4 +1,4 @@
-"""What the node decides: events in, instructions out. No socket, clock, file or process in here.
+"""Decisions of the node: events in, instructions out. No socket, clock, file or process in here.
 
 Each method of `NodeState` is an event. The instructions that follow from it are handed over by `take()`. Frames of
 tasks and actors are passed on as they came; nothing is unpickled.
@@ -272,14 +272,14 @@ class NodeState:
         return any(owned.owner == process for owned in (*self._scheduler.waiting(), *running, *actors))
 
     def waiting_for_resources(self) -> list[tuple[str, Request]]:
-        """What each placement group, actor and task that waits is called, and what it needs."""
+        """Name and need of each placement group, actor and task that waits."""
         waiting = [(f"placement group {g.name or g.id.hex()}", _sum(g.bundles)) for g in self.groups.waiting]
         waiting += [(f"actor {a.spec.name}", a.spec.request) for a in self._actors.waiting]
         tasks = self._scheduler.waiting()
         return waiting + [(f"task {task.spec.name}()", task.request) for task in tasks if not task.cancelled]
 
     def _say_what_waits(self, ticks):
-        """Of each kind of wait only once where nothing but actors, which may never end, holds what is needed."""
+        """Reports each kind of wait once, where nothing but actors, which may never end, holds what is needed."""
         if ticks not in (STUCK_AFTER_TICKS, NOTICE_AFTER_TICKS):
             return
         waiting = list(dict.fromkeys(self.waiting_for_resources()))

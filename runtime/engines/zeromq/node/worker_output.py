@@ -1,4 +1,4 @@
-"""What workers write to stdout and stderr: read from their pipes, its end kept for messages, shown in the drivers."""
+"""Output of workers to stdout and stderr: read from their pipes, its end kept for messages, shown in the drivers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWN_FRAME = f'  File "{os.path.dirname(os.path.abspath(__file__))}{os.sep}'.enc
 
 @dataclass
 class Output:
-    """Of one worker: its open pipes, its pid once it runs, the last lines, and its used share of this second."""
+    """Output of one worker: its open pipes, its pid once it runs, the last lines, and its used share of this second."""
 
     pid: int | None = None
     pipes: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Output:
 
 @dataclass
 class Stream:
-    """What is read from one pipe.
+    """State of one pipe.
 
     Attributes:
         process, number: stdout (1) or stderr (2) of this worker.
@@ -290,7 +290,7 @@ class RepeatedLines:
         return min((entry.due for entry in self._seen.values() if entry.count), default=math.inf)
 
     def add(self, process: int, place: Any, lines: list[str], now: float) -> list[str]:
-        """Those of a worker's new lines that are to be shown now; `place` says where, for those shown later."""
+        """Selects the new lines of a worker that are shown now; `place` says where, for those shown later."""
         return [line for line in lines if self._is_shown(process, place, line, now)]
 
     def _is_shown(self, process, place, line, now):
@@ -310,7 +310,7 @@ class RepeatedLines:
         return False
 
     def due(self, now: float) -> list[tuple[Any, str]]:
-        """What stands for the lines that were held back until now: where it is shown, and the line."""
+        """Notices of lines that were held back until now: where each is shown, and its text."""
         shown = []
         for alike, entry in list(self._seen.items()):
             if now >= entry.due:

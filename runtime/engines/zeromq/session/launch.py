@@ -153,7 +153,7 @@ def create_session_directory() -> tuple[str, int]:
 
 
 def session_places():
-    """Where sessions have their directories: the first with room is taken."""
+    """Places for the directories of sessions: the first with room is taken."""
     yield from (path for path in map(os.environ.get, ("XDG_RUNTIME_DIR", "TMPDIR")) if path)
     yield from ("/tmp", "/var/tmp", "/dev/shm")
 

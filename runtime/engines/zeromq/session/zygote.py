@@ -131,7 +131,7 @@ def _spawn(settings, pipes):
 
 
 def main(config: dict) -> None:
-    """Where the zygote begins; for the config see `boot.start_zygote`."""
+    """Entry point of the zygote; for the config see `boot.start_zygote`."""
     die_with_parent(config["parent"])
     allow_many_files()
     pid = os.getpid()

@@ -36,7 +36,7 @@ class FileBudget:
         return self.has_room(PROCESS_FILES + SEGMENT_FILES)
 
     def refusal(self, actor: str) -> str:
-        """Why an actor could not be started."""
+        """Reason why an actor could not be started."""
         return (
             f"actor {actor} could not be started: under the limit of open files (ulimit -n) the session's "
             f"supervisor may use {self._limit}, and each of {self.workers} processes needs {PROCESS_FILES}. "

@@ -57,7 +57,7 @@ def runs_no_user_code(function):
 
 
 class _Place(Enum):
-    """Where the main thread is when a signal comes: in user code, in a wait of a loop of a worker, or elsewhere."""
+    """Place of the main thread when a signal comes: in user code, in a wait of a loop of a worker, or elsewhere."""
 
     USER_CODE, IDLE, BUSY = range(3)
 

@@ -1,4 +1,4 @@
-"""Where objects go when the shared memory is full: files without a name, which the kernel removes with their last user.
+"""Files for objects when the shared memory is full: they have no name, which the kernel removes with their last user.
 
 A segment on disk is used like one in memory: it is mapped, and the page cache writes it out and reads it back. So
 nothing that exists is moved, and arrays that look at it stay as they are.

@@ -1,4 +1,4 @@
-"""Where the threads of a session's processes stand: written by faulthandler into files of the session's directory.
+"""Stacks of the threads of a session's processes: written by faulthandler into files of the session's directory.
 
 Each process has a file with its name, `stack-NUMBER-PID`, to which SIGUSR1 has it add the stacks of all its threads: at
 once, even in the middle of a call into C that never returns. No process has to answer, not even the node.

@@ -52,7 +52,7 @@ class TraceFile:
         return run
 
     def traced_methods(self, find: Callable[[str], Callable], label: str) -> Callable[[str], Callable]:
-        """What finds methods by name, with an event for each call of them. They run at the same time.
+        """Finds methods by name, with an event for each call of them. They run at the same time.
 
         Args:
             find: name -> method, a coroutine function or not.

@@ -1,4 +1,4 @@
-"""What a process asks the node and waits for: shared memory, free resources, names of actors."""
+"""Requests to the node whose answer is waited for: shared memory, free resources, names of actors."""
 
 from __future__ import annotations
 

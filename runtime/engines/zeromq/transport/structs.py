@@ -17,7 +17,7 @@ KNOWN_TASKS, KNOWN_BYTES = 256, 512  # tasks that are kept decoded, and the larg
 
 
 class Task(msgspec.Struct, array_like=True, frozen=True):
-    """What the node and the worker must know to run a task.
+    """A task, as node and worker must know it to run it.
 
     Attributes:
         digest: SHA-256 of the function's definition.
@@ -43,7 +43,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):
-    """What the node and the worker must know to start an actor; `request` must be free, `held` is taken for life.
+    """An actor, as node and worker must know it to start it; `request` must be free, `held` is taken for life.
 
     Attributes:
         name: for messages.
@@ -69,7 +69,7 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CallName(msgspec.Struct, array_like=True, frozen=True):
-    """What a call that is not a plain one has in the place of the method's name.
+    """Stands for the method's name in calls with a concurrency group or with retries.
 
     Attributes:
         group: concurrency group; "" for that of methods without one.
@@ -166,7 +166,7 @@ class References(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Waits(msgspec.Struct, array_like=True, frozen=True):
-    """What a call waits for without a timeout; all of it is needed.
+    """References that a call waits for without a timeout; all of them are needed.
 
     Attributes:
         name: of the call, for messages.
@@ -185,7 +185,7 @@ class Failed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Free(msgspec.Struct, array_like=True, frozen=True):
-    """What a session has left, and what it holds.
+    """Resources that a session has left, and that it holds.
 
     Attributes:
         free: resources in 1/10000; the totals are known to everyone.
@@ -199,7 +199,7 @@ class Free(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a worker process is born with.
+    """Settings with which a worker process starts.
 
     Attributes:
         process: its number.

@@ -308,7 +308,7 @@ def value_buffers(frame: bytes, head: Head) -> list[Buffer]:
 
 
 def value_starts(frame: bytes, start: int, count: int) -> list[int]:
-    """Where each of `count` values begins that follow one another from `start`, aligned.
+    """Offsets of `count` values that follow one another from `start`, aligned.
 
     Raises:
         Malformed: fewer values than that.

@@ -1,4 +1,4 @@
-"""What calls carry: arguments, waited for where they are references, and the functions and classes they name."""
+"""Arguments of calls, waited for where they are references, and the functions and classes that calls name."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Arguments:
     # -- definitions --------------------------------------------------------------------------------------------------
 
     def digest(self, definition: Definition) -> bytes:
-        """What a definition is known by; it is pickled when this is first asked."""
+        """Id of a definition, which is pickled when the id is first asked for."""
         return definition.pickled(self._session_id, self._dump)[0]
 
     def _dump(self, target) -> bytes:

@@ -97,7 +97,7 @@ class Reference(ObjectRef):
 
 
 class Watch(Waiter):
-    """What `wait` waits for: a number of a set of references."""
+    """The condition of `wait`: a number of references of a set are ready."""
 
     __slots__ = ("refs",)
 
@@ -121,7 +121,7 @@ class UnseenErrors:
         self._lost: deque[tuple[bytes, int]] = deque()
 
     def pin(self, frame: bytes, start: int) -> Unseen:
-        """What the references of a call hold that got this error."""
+        """Values of the references of a call that got this error."""
         self._mailbox.start_keeper()
         return Unseen(functools.partial(self.lost, frame, start))
 

@@ -172,7 +172,7 @@ class Serializer:
         return ((segment, fd, item, 0, begin + offset, view.nbytes) for view, offset in zip(loose, offsets))
 
     def _buffers(self, frame, head, pins):
-        """What the pickle's buffers are: slices of the frame, or read-only slices of shared memory."""
+        """Buffers of the pickle: slices of the frame, or read-only slices of shared memory."""
         table, buffers = wire.value_buffers(frame, head), []
         memory: dict[int, tuple[memoryview, int]] = {-1: (memoryview(frame), -head.start)}
         for segment, _, item, _, offset, size in table:

@@ -106,7 +106,7 @@ def freeze(buffer) -> None:
 
 
 def position(view: memoryview, block: Block) -> int:
-    """Where in its segment the memory of a buffer begins that lies in this block (see block_of)."""
+    """Offset in its segment of a buffer that lies in this block (see block_of)."""
     if not view.nbytes:
         return block.offset
     if not block.address:

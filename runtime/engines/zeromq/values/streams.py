@@ -144,7 +144,7 @@ class LoopEvent:
 
 
 class Outgoing:
-    """What a worker knows of the caller of a generator that it runs.
+    """The caller of a generator, as the worker that runs it knows it.
 
     Attributes:
         frame: set while the next value may be made, so that the mailbox can wait for it.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cancelled(Exception):
-    """What a cancelled call has raised."""
+    """Error of a cancelled call."""
 
 
 class Turn:

@@ -218,7 +218,7 @@ class Worker(Client):
         self._inbox.add_all(zip(same(head[3]), calls.serials, same(calls.method), calls.arguments))
 
     def _on_move(self, frame, head):
-        """What comes is the work of another driver."""
+        """Prepares for the work of another driver."""
         environment = frame[wire.HEADER_BYTES :].decode()
         try:
             self.named_actors.namespace = environment_dict(environment)["namespace"]
@@ -351,7 +351,7 @@ class Worker(Client):
 
 
 def main(config: dict) -> None:
-    """Where a spawned worker begins: its settings, as built-in types, and the pid of the zygote."""
+    """Entry point of a spawned worker: takes its settings, as built-in types, and the pid of the zygote."""
     run(msgspec.convert(config["settings"], structs.Settings), config["parent"])
 
 

@@ -33,7 +33,7 @@ class ReceivedCall(NamedTuple):
     retry_on: bytes = b""
 
     def attempts(self) -> Attempts | None:
-        """Those after the first; None if there are none."""
+        """Attempts after the first; None if there are none."""
         return Attempts(self.retries, self._is_worth_it) if self.retries else None
 
     def _is_worth_it(self, error):

@@ -1,4 +1,4 @@
-"""What calls return, raise or yield, as messages to their callers."""
+"""Results of calls (returned, raised or yielded) as messages to their callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker runs at this moment, and the end of its process that this may bring about."""
+"""The call that a worker runs at this moment, and the end of its process that it may bring about."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def left(error: SystemExit) -> Leave:
 
 
 class Running:
-    """What a worker runs.
+    """The calls that a worker runs.
 
     Args:
         name: of the worker: that of its actor, if it is one.
@@ -57,11 +57,11 @@ class Running:
         self.forked = False
 
     def now(self) -> tuple | None:
-        """What the calling thread runs; see `work`."""
+        """The call that the calling thread runs; see `work`."""
         return self.work or of_this_thread.get()
 
     def call_name(self) -> str:
-        """What the calling thread runs, as messages name it."""
+        """Name of the call that the calling thread runs, for messages."""
         name = self.now()[3]
         return f"{self.name}.{name}()" if self.actor is not None else f"{name}()"
 

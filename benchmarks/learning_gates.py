@@ -57,6 +57,15 @@ _EMPTY_ROOM = {"env_config": {"id": "MiniGrid-Empty-Random-5x5-v0"}}
 _KEY_CORRIDOR = {"env_config": {"id": "MiniGrid-KeyCorridorS3R1-v0"}}
 # Layers as wide as the LSTM and the one behind it, but nothing that remembers where the cart and the pole were.
 _NO_MEMORY = {"model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu"}}
+# No model setting but use_lstm, and what fits 60,000 steps of it.
+_DEFAULT_LSTM = {
+    "model": {"use_lstm": True},
+    "train_batch_size": 512,
+    "num_sgd_iter": 6,
+    "lr": [[0, 1e-3], [60_000, 1e-4]],
+    "lambda_": 0.9,
+    "clip_param": 0.2,
+}
 _PENDULUM = "-172, RL Baselines3 Zoo, one run; -199.9, Stable-Baselines3, three seeds, with state-dependent noise"
 
 GATES = {
@@ -154,6 +163,15 @@ GATES = {
         changes=_NO_MEMORY,
         seeds=5,
         below=150,
+    ),
+    "A50-defaults": Gate(
+        "ppo/cartpole_novel",
+        150,
+        "97 in training at 51k steps, sb3-contrib's RecurrentPPO, five seeds",
+        changes=_DEFAULT_LSTM,
+        steps=60_000,
+        seeds=5,
+        worst=150,
     ),
     "A50-R2D2": Gate("r2d2/cartpole_novel", 430, "150 in training at 1M steps as stop criterion, RLlib", seeds=5),
     "A51": Gate("ppo/repeat_after_me", 50, "50 as stop criterion, RLlib"),

@@ -520,9 +520,19 @@ class Policy:
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         return [part.reshape(len(state), *shape) for part, shape in zip(np.split(state, ends, axis=1), shapes)]
 
+    def with_value_state(self, parts: Sequence) -> Sequence:
+        """A state in which the value's own cell was left out, with zeros for it; any other as it is.
+
+        Programs for RLlib, where policy and value read one cell, begin an episode with zeros for that alone.
+        """
+        has_own = self.spec.memory is not None and not self.spec.vf_share_layers
+        if has_own and 2 * len(parts) == len(self.spec.state_shapes):
+            return [*parts, *map(np.zeros_like, parts)]
+        return parts
+
     def _joined_state(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """States [N, state_size] from arrays [N, *shape]."""
-        shapes = self.spec.state_shapes
+        shapes, parts = self.spec.state_shapes, self.with_value_state(parts)
         if [np.shape(part)[1:] for part in parts] != list(shapes):
             expected = ", ".join(f"[N, {', '.join(map(str, shape))}]" for shape in shapes)
             raise ValueError(

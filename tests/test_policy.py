@@ -237,7 +237,7 @@ def test_compute_actions_of_a_memory_takes_and_gives_a_list_of_states():
         np.testing.assert_array_equal(states, before)
         np.testing.assert_allclose(np.concatenate(following, axis=1), flat)
         states = following
-    with pytest.raises(ValueError, match=r"list of 2 arrays \(\[N, 5\], \[N, 5\]\)"):
+    with pytest.raises(ValueError, match=r"list of 4 arrays \(\[N, 5\], \[N, 5\], \[N, 5\], \[N, 5\]\)"):
         policy.compute_actions(observations, states[:1])
     for none in (None, []):
         with pytest.raises(ValueError, match="this policy has a memory: give the state before each"):
@@ -291,6 +291,15 @@ def test_action_values_and_dist_inputs_stay_as_they_are():
     before = inputs.copy()
     policy.dist_inputs(zeros, lengths, state)
     np.testing.assert_array_equal(inputs, before)
+
+
+def test_an_episode_may_begin_with_zeros_for_the_policys_cell_alone():
+    """As programs for RLlib do, where the value has no other."""
+    policy, observations = make_policy(use_lstm=True, lstm_cell_size=5), np.ones((2, 4), np.float32)
+    short, whole = ([np.zeros((2, 5), np.float32)] * count for count in (2, 4))
+    found, expected = (policy.compute_actions(observations, each, explore=False) for each in (short, whole))
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_array_equal(found[2]["vf_preds"], expected[2]["vf_preds"])
 
 
 def episode_part(rows: int, terminated: bool) -> SampleBatch:

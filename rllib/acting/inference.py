@@ -373,6 +373,8 @@ def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray |
     if states is None and not shapes:
         return None
     fit = isinstance(states, Sequence) and len(states) == count
+    if fit:
+        states = [policy.with_value_state(each) if isinstance(each, list | tuple) else each for each in states]
     if fit and all(isinstance(each, list | tuple) and [np.shape(part) for part in each] == shapes for each in states):
         return np.array([np.concatenate(each, axis=None) for each in states], np.float32) if shapes else None
     if not shapes:

@@ -38,7 +38,8 @@ MODEL_DEFAULTS = {
     "use_gru": False,
     "lstm_cell_size": 256,  # numbers in the output of the cell, of either kind
     "max_seq_len": 20,  # longest sequence that gradients flow through, in steps
-    "vf_share_memory": True,  # policy and value read the same cell and layers, whatever vf_share_layers says
+    # Policy and value read the same cell and layers, whatever vf_share_layers says; the policy alone trains them.
+    "vf_share_memory": False,
     "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
     "post_lstm_activation": "relu",
     "lstm_use_prev_action": False,  # observations tell the action before (env/factories/previous_steps.py)

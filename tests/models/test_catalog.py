@@ -155,22 +155,22 @@ def test_settings_of_parts_that_are_off_are_taken():
 
 
 def test_a_memory():
-    """Policy and value share it unless the model says otherwise; vf_share_layers has no say."""
-    model = {"use_lstm": True, "lstm_cell_size": 8, "post_lstm_hiddens": [4], "vf_share_layers": False}
+    """Policy and value have one each unless the model says otherwise; vf_share_layers has no say."""
+    model = {"use_lstm": True, "lstm_cell_size": 8, "post_lstm_hiddens": [4], "vf_share_layers": True}
     spec = policy_spec(BOX, DISCRETE, model)
-    assert spec.memory == Memory("lstm", 8, 20, (4,), "relu") and spec.vf_share_layers
-    assert spec.state_shapes == ((8,), (8,)) and spec.state_size == 16
+    assert spec.memory == Memory("lstm", 8, 20, (4,), "relu") and not spec.vf_share_layers
+    assert spec.state_shapes == ((8,),) * 4 and spec.state_size == 32
     assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
-    assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": False}).state_size == 32
+    assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": True}).state_shapes == ((8,), (8,))
 
 
 def test_attention():
     model = {"use_attention": True, "attention_dim": 8, "attention_memory_inference": 5, "attention_memory_training": 5}
     spec = policy_spec(BOX, DISCRETE, {**model, "attention_num_transformer_units": 2, "fcnet_hiddens": [16]})
-    assert spec.memory == Attention(num_units=2, size=8, window=5) and spec.vf_share_layers
-    assert spec.state_shapes == ((5, 8), (5, 8), (1,)) and spec.state_size == 81
+    assert spec.memory == Attention(num_units=2, size=8, window=5) and not spec.vf_share_layers
+    assert spec.state_shapes == ((5, 8),) * 4 + ((1,),) and spec.state_size == 161
     assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
-    assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": False}).state_size == 81
+    assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": True}).state_size == 41
 
 
 def test_settings_that_ask_for_nothing_are_taken():

@@ -49,6 +49,9 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
     own, target = state["algorithm.json"]["state"], None
     if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
         state["config.json"]["model"].setdefault("output_layer_use_bias", True)
+    spec = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {}).get("spec", {})
+    if spec.get("memory") and spec.get("critic", True) and spec["vf_share_layers"]:  # once the default
+        state["config.json"]["model"].setdefault("vf_share_memory", True)
     if "learner.safetensors" in state:
         state[LEARNER_FILE] = state.pop("learner.safetensors")
         own |= {name: {DEFAULT_POLICY: own[name]} for name in own.keys() & {"kl_coeff"}}

@@ -1,12 +1,14 @@
-"""What a learner asks of a loss (algorithms give their own), and the form that losses of actor-critics share."""
+"""The interface of losses to learners, and the parts that losses of actor-critics share."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 
-from rllib.sample_batch import ACTION_LOGP, ACTIONS
+from rllib.losses.returns import standardized
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
 
 # Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
 ROUNDING = 1e-6
@@ -119,6 +121,40 @@ def not_all_rows(**columns) -> ValueError:
     return ValueError(f"{shapes} must all be [B]")
 
 
+def advantages_and_targets(values, minibatch: Mapping, standardize: bool, across: Callable | None = None) -> tuple:
+    """The columns advantages and value_targets of a minibatch, for arrays or tensors.
+
+    Args:
+        values: [B] what the network computed.
+        minibatch: has both columns, [B] each.
+        standardize: give the advantages mean 0 and standard deviation 1 over the minibatch.
+        across: as for `returns.standardized`.
+
+    Raises:
+        ValueError: if values, value_targets and advantages are not all [B].
+    """
+    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
+    if values.shape != targets.shape or values.shape != advantages.shape:
+        raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    return standardized(advantages, across=across) if standardize else advantages, targets
+
+
+@functools.lru_cache(maxsize=64)
+def mean_of(rows: int) -> np.ndarray:
+    """The vector whose product with a column is its mean."""
+    return np.full(rows, 1 / rows, np.float32)
+
+
+def explained_variance(error_and_target, means):
+    """1 - Var(targets - values) / Var(targets), at least -1, from two rows and their means; 0 for equal targets."""
+    centred = error_and_target - means[:, None]
+    centred *= centred
+    unexplained, variance = (centred @ mean_of(centred.shape[1])).tolist()
+    if variance <= (ROUNDING * float(means[1])) ** 2:
+        return 0.0
+    return max(1 - unexplained / variance, -1.0)
+
+
 def torch_explained_variance(values, targets, mean):
     """1 - Var(targets - values) / Var(targets) in torch, at least -1; 0 for equal targets.
 
@@ -131,3 +167,44 @@ def torch_explained_variance(values, targets, mean):
     variance = mean((targets - target_mean).square())
     explained = (1 - mean((error - mean(error)).square()) / variance).clamp(min=-1)
     return explained.where(variance > (ROUNDING * target_mean) ** 2, 0.0)
+
+
+# ---------------------------------------------------------------------- rows in sequences, of which some are no steps
+
+
+def mean_over_steps(mask):
+    """The function that takes the mean of a tensor [R] over the rows that are steps."""
+    weight = mask.float() / mask.sum().clamp(min=1)
+    return lambda column: (weight * column).sum()
+
+
+def masked_gradient(new, d_log_prob, entropy_weight, kl_weight, steps, weight):
+    """Gradient of sum(d_log_prob * log_prob) + weighted means of entropy and KL, zero in rows that are no steps."""
+    scale = float(weight.max())
+    gradient = new.gradient(d_log_prob, entropy_weight * scale, kl_weight * scale)
+    gradient *= steps[:, None]
+    return gradient
+
+
+def value_loss_of_steps(values, targets, weight, vf_loss_coeff) -> tuple:
+    """Half the weighted mean squared error, the gradient of vf_loss_coeff times it, and the explained variance.
+
+    Args:
+        values, targets: float32 [R].
+        weight: float32 [R] of sum 1, zero in rows that are no steps.
+        vf_loss_coeff: weight of the value loss.
+    """
+    error = values - targets
+    loss = 0.5 * float(np.dot(weight, error * error))
+    gradient = error * weight * np.float32(vf_loss_coeff)
+    return loss, gradient, weighted_explained_variance(error, targets, weight)
+
+
+def weighted_explained_variance(error, targets, weight):
+    """1 - Var(error) / Var(targets) over rows [R] with weights [R] of sum 1, at least -1; 0 for equal targets."""
+    mean = float(np.dot(weight, targets))
+    variance = float(np.dot(weight, np.square(targets - np.float32(mean))))
+    if variance <= (ROUNDING * mean) ** 2:
+        return 0.0
+    unexplained = float(np.dot(weight, np.square(error - np.dot(weight, error))))
+    return max(1 - unexplained / variance, -1.0)

@@ -119,7 +119,7 @@ def appo_loss(
     max_behaviour_ratio=2.0,
     **trace,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments as for `appo_gradient`, with tensors for arrays.
     """

@@ -93,7 +93,7 @@ def impala_loss(
     across=None,
     **trace,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments as for `impala_gradient`, with tensors for arrays.
     """

@@ -17,21 +17,21 @@ NO_VALUES = np.empty(0, np.float32)
 
 
 class Loss(Protocol):
-    """A loss of the policy's outputs, in two forms that agree to rounding: by closed-form gradients, and for autograd.
+    """A loss of the policy's outputs, in two forms that agree to rounding: closed-form gradients, and autograd.
 
-    `outputs` are what the network's forward returned, and gradients come back as a tuple in the same order.
+    `outputs` are the results of the network's forward pass; gradients are a tuple in the same order.
     `minibatch` maps the names in `columns` to arrays (or tensors) of B rows. `settings` are numbers that may change
     from one update to the next. Both forms compute means over the rows. The torch form imports torch when it is called,
     so that a process which trains in numpy never loads it.
 
-    A loss may lack the form in numpy. One that calls the policy's torch module itself has a method `bind(module)`, and
-    the torch learner uses the loss that it returns.
+    The form in numpy is optional. A loss that calls the policy's torch module itself has a method `bind(module)`,
+    and the torch learner uses the loss that it returns.
 
     Attributes:
-        columns: which columns of a batch the loss reads.
+        columns: names of the columns of a batch that the loss reads.
         stats: names of the statistics, in the order in which both forms return them.
-        row_stats: names of numbers for each row ([B], without a graph). A loss that has some returns them, a tuple of
-            arrays, behind what else its two forms return. A loss without any has no such attribute.
+        row_stats: names of numbers for each row ([B], without a graph). A loss with row statistics returns them, a
+            tuple of arrays, as the last result of both forms. The attribute is optional.
         takes_across: True for a loss with a setting `across`, else absent. That is None, or where several learners
             compute parts of a minibatch, a function that turns a mean over the part (a number, or a scalar tensor) into
             the mean over the minibatch. A loss in which rows depend on such means needs it; all learners must call it
@@ -51,7 +51,7 @@ class Loss(Protocol):
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """A number that is near zero as long as the weights are those that acted; None where there is no such number.
+        """A number that is near zero while the weights are those that acted; None if the loss has no such number.
 
         `at` evaluates the distribution, for arrays or tensors. Written with operations that these share; the learner
         checks it on the first minibatch.
@@ -60,10 +60,10 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class LossOverModules:
-    """A loss that calls several modules as it likes. It is written in torch, and may have a closed form in numpy.
+    """A loss that calls several modules. It is written in torch, and may have a closed form in numpy.
 
     Attributes:
-        columns: which columns of a batch it reads beside the observations; obs and new_obs come encoded.
+        columns: names of the columns of a batch that it reads beside obs; obs and new_obs are encoded.
         stats: names of its statistics.
         torch: (distribution, modules, minibatch, **settings) -> loss, statistics (and row statistics, where it has
             some), as Loss.torch gives them. `modules` maps names to functions of tensors: "policy" turns observations
@@ -83,15 +83,15 @@ class LossOverModules:
 
 @dataclass(frozen=True)
 class ActorCriticLoss:
-    """A Loss over what a network computes for the action distribution and for the value.
+    """A Loss of a network's outputs for the action distribution and for the value.
 
     Attributes:
-        columns: which columns of a batch it reads.
+        columns: names of the columns of a batch that it reads.
         stats: names of its statistics.
         gradient: (distribution, dist_inputs, values, minibatch, **settings) -> statistics, d_dist_inputs, d_values.
         autograd: the same in torch, -> loss, statistics.
-        by_newest_weights: whether the batch was sampled by the very weights that the first minibatch sees. Where it
-            was not, the loss corrects for that.
+        by_newest_weights: whether the batch was sampled by the weights of the first minibatch; if not, the loss has to
+            correct for the difference.
     """
 
     columns: tuple[str, ...]
@@ -109,7 +109,7 @@ class ActorCriticLoss:
         return self.autograd(distribution, *outputs, minibatch, **settings)
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted; None if they need not be."""
+        """Mean of |log ratio|, 0 to rounding while the weights are those that acted; None if they may differ."""
         if not self.by_newest_weights:
             return None
         return abs(at(outputs[0]).log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).mean()

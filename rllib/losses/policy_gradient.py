@@ -92,7 +92,7 @@ def policy_gradient_loss(
     standardize_advantages=False,
     across=None,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments and errors as for `policy_gradient`, with tensors for arrays.
     """

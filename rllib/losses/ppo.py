@@ -157,7 +157,7 @@ def ppo_loss(
     standardize_advantages=False,
     across=None,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments and errors as for `ppo_gradient`, with tensors for arrays.
     """

@@ -57,7 +57,7 @@ class Metrics:
         self.counters: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self.episodes_total = 0
-        self._has_told = False
+        self._has_warned = False
         self.iteration = 0
         self.time_total_s = 0.0
         self._iterations_since_restore = 0
@@ -106,10 +106,10 @@ class Metrics:
     # ------------------------------------------------------------------ results
 
     def result(self, learner_stats: Mapping[str, dict[str, float]]) -> Result:
-        """The result of the iteration that began with `start_iteration`.
+        """Closes the iteration that began with `start_iteration`, and returns its result.
 
         Args:
-            learner_stats: policy id -> the statistics that its learner has reported.
+            learner_stats: policy id -> statistics of its learner.
         """
         elapsed = self.elapsed_s()
         self.iteration += 1
@@ -117,8 +117,8 @@ class Metrics:
         self.time_total_s += elapsed
         self._time_since_restore += elapsed
         result = Result(episode_statistics(self.episodes))
-        if not self.episodes_total and self._longest_running >= ENDLESS and not self._has_told:
-            self._has_told = True
+        if not self.episodes_total and self._longest_running >= ENDLESS and not self._has_warned:
+            self._has_warned = True
             logger.warning(
                 "no episode has ended yet, and one has had %d steps: returns are nan until one ends. An environment "
                 "without an end needs a time limit: .environment(env_wrappers=[{'TimeLimit': {'max_episode_steps': "
@@ -200,7 +200,7 @@ class Metrics:
         """The state for a checkpoint, JSON-able."""
         return {
             "counters": dict(self.counters),
-            # Media can be any object.
+            # Media can be any object, so it is left out.
             "episodes": [{k: v for k, v in vars(episode).items() if k != "media"} for episode in self.episodes],
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
@@ -256,7 +256,7 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
 
 
 def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
-    """name_mean, name_min and name_max of what callbacks put into the episodes' custom_metrics."""
+    """name_mean, name_min and name_max of each name in the episodes' custom_metrics."""
     spreads = {}
     for name, given in _by_name(episode.custom_metrics for episode in episodes).items():
         numbers = [number for value in given for number in (value if isinstance(value, list) else [value])]
@@ -266,7 +266,7 @@ def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
 
 
 def _by_name(dicts: Iterable[Mapping[str, Any]]) -> dict[str, list]:
-    """Name -> what the dicts have under it, in their order."""
+    """Name -> values under it in the dicts, in their order."""
     listed = defaultdict(list)
     for each in dicts:
         for name, value in each.items():
@@ -283,9 +283,8 @@ def _spread(values: list) -> tuple[float, float, float]:
 def gpu_usage() -> dict[str, float]:
     """Use of the GPUs that this process computes on, by Ray's names: shares from 0 to 1 of time and of memory.
 
-    Their numbers end the names: gpu_util_percent0, which torch only knows with the package nvidia-ml-py, and
-    vram_util_percent0. They are those of the machine where CUDA_VISIBLE_DEVICES gives them, since each learner sees its
-    own GPU as the first.
+    Names end with the GPU's number: vram_util_percent0, and gpu_util_percent0 if the package nvidia-ml-py is installed.
+    CUDA_VISIBLE_DEVICES gives the machine's numbers, since each learner sees its GPU as the first.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
@@ -312,7 +311,7 @@ class SystemUsage:
         psutil.cpu_percent()  # the first call only sets the point that the next one counts from
 
     def read(self) -> dict[str, float]:
-        """cpu_util_percent, ram_util_percent, rss_mb of this process and those of `gpu_usage`, at most a second old."""
+        """cpu_util_percent, ram_util_percent, rss_mb of this process and `gpu_usage`, at most a second old."""
         now = time.monotonic()
         if now - self._read_at >= _REFRESH_S:
             self._read_at = now

@@ -199,7 +199,11 @@ class SampleBatch(dict[str, np.ndarray]):
         Raises:
             ValueError: if their columns differ.
         """
-        return _joined(rounds, [_common_steps(round_) for round_ in rounds], np.empty)
+        num_steps = []
+        for round_ in rounds:
+            lengths = {batch.num_steps for batch in round_}
+            num_steps.append(lengths.pop() if len(lengths) == 1 else None)  # None: not all in lockstep, or not as long
+        return _joined(rounds, num_steps, np.empty)
 
     def rows(self, index) -> "SampleBatch":
         """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions.
@@ -231,7 +235,7 @@ class SampleBatch(dict[str, np.ndarray]):
 
     def copy(self) -> "SampleBatch":
         """A batch of copies of the columns."""
-        columns = {name: _copy(column) for name, column in self.items()}
+        columns = {name: column.clone() if hasattr(column, "clone") else column.copy() for name, column in self.items()}
         return SampleBatch(columns, policy_version=self.policy_version, num_steps=self.num_steps)
 
     def columns(self, names: Sequence[str]) -> list[np.ndarray]:
@@ -301,12 +305,6 @@ def _rebuild(columns: dict, policy_version: int, num_steps: int | None) -> Sampl
     return SampleBatch(columns, policy_version=policy_version, num_steps=num_steps)
 
 
-def _common_steps(batches: Sequence[SampleBatch]) -> int | None:
-    """The number of steps that all of these have; None where one is not in lockstep, or longer than another."""
-    num_steps = {batch.num_steps for batch in batches}
-    return num_steps.pop() if len(num_steps) == 1 else None
-
-
 def _joined(
     rounds: Sequence[Sequence[SampleBatch]], num_steps: Sequence[int | None], allocate: Callable[..., np.ndarray]
 ) -> SampleBatch:
@@ -335,10 +333,6 @@ def _joined(
         policy_version=min(batch.policy_version for batch in batches),
         num_steps=num_steps[0] if len(rounds) == 1 else None,
     )
-
-
-def _copy(column):
-    return column.clone() if hasattr(column, "clone") else column.copy()
 
 
 def _joined_tensors(parts: list):

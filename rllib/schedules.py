@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 Points = Sequence[Sequence[float]]
-# What a setting that may change is given as, if not as a number.
+# Type of a setting that changes over the run.
 OverTime = Points | Mapping[str, Any] | Callable[[int], float]
 
 # The keys of each type of schedule, beside "type".
@@ -20,7 +20,7 @@ TYPES = {
 
 
 class Schedule:
-    """A value per timestep, of a setting that is one of
+    """A function of the timestep, from a setting that is one of
 
     | given as                                                                       | value at timestep t            |
     |--------------------------------------------------------------------------------|--------------------------------|
@@ -31,11 +31,11 @@ class Schedule:
     | {"type": "exponential", "initial": 1e-3, "decay_rate": .1, "timesteps": 10_000} | 1e-3 * .1 ^ (t / 10,000)      |
     | a function                                                                     | function(t), a number          |
 
-    After the last point, and after the timesteps of a line, the value stays; an exponential goes on. So
+    The value stays constant after the last point and after the timesteps of a line; an exponential continues. So
     `Schedule(0.1)(t)` and `Schedule([[0, 0.1], [1000, 0.0]])(t)` both work, and callers treat all forms alike.
 
     Args:
-        value: one of these; points have strictly increasing timesteps, the first of them 0.
+        value: one of the above; points have strictly increasing timesteps, the first of them 0.
 
     Raises:
         ValueError: if it is none of them.
@@ -50,7 +50,7 @@ class Schedule:
         self._value, self._function = value, _function_of(value)
 
     def __call__(self, timestep: float) -> float:
-        """The value at this number of environment steps; before 0 that of 0.
+        """The value at this number of environment steps; negative numbers count as 0.
 
         Raises:
             ValueError: if a function of the user's returns no number.
@@ -96,7 +96,7 @@ def _function_of(value: float | OverTime) -> Callable[[float], float]:
 
 
 def schedule_problem(value) -> str | None:
-    """Why `value` is not a schedule, as the end of a sentence ("must ..."); None if it is one."""
+    """The rule that `value` breaks, as the end of a sentence ("must ..."); None if it is a schedule."""
     if _is_number(value):
         return None
     if isinstance(value, Mapping):
@@ -154,9 +154,10 @@ _REMAINING_SHARE = (
 
 
 def _is_of_remaining_share(function: Callable, first: float) -> bool:
-    """Whether a function of 1 ... 0 was given: from step 0 to 1 it changes by more than half, and it is no warm-up.
+    """Whether this is a function of the remaining share, 1 ... 0: it changes by more than half from step 0 to step 1.
 
-    A warm-up ends, far above what it is at step 1; a function of a share grows without end, or goes no further.
+    A warm-up changes as much, but later rises far above its value at step 1. A function of a share grows without
+    bound, or rises no further.
     """
     try:
         second = abs(function(1))
@@ -172,7 +173,7 @@ def _is_of_remaining_share(function: Callable, first: float) -> bool:
 
 
 def values_of(value: float | OverTime) -> list[float]:
-    """The numbers that a schedule goes through: those it is given by; of a function the first alone."""
+    """The numbers by which a schedule is given; for a function its value at 0."""
     if callable(value):
         return [value(0)]
     if isinstance(value, Mapping):

@@ -22,13 +22,13 @@ class DefaultCallbacks:
     # ------------------------------------------------------------------ in the driver
 
     def on_algorithm_init(self, *, algorithm, **kwargs) -> None:
-        """Once, when the algorithm is built."""
+        """Called once, when the algorithm is built."""
 
     def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs) -> None:
         """Before each update.
 
         Args:
-            policy: what is trained.
+            policy: the policy that is trained.
             train_batch: the SampleBatch; changes to it are learned from.
             result: a dict; its items are added to the learner's statistics.
         """
@@ -46,7 +46,7 @@ class DefaultCallbacks:
         """After failed workers were replaced.
 
         Args:
-            algorithm: whose they are.
+            algorithm: the algorithm that has the workers.
             worker_set: the set they belong to.
             worker_ids: their indices, from 1.
             is_evaluation: whether they evaluate.
@@ -88,7 +88,7 @@ class DefaultCallbacks:
     def on_episode_end(self, *, worker, base_env, policies, episode, env_index, **kwargs) -> None:
         """After an episode's last step, before the environment is reset. Arguments as for `on_episode_created`.
 
-        What is put into the episode's `custom_metrics` and `hist_data` comes back in the results.
+        Values in the episode's `custom_metrics` and `hist_data` are returned in the results.
         """
 
     def on_postprocess_trajectory(
@@ -98,7 +98,7 @@ class DefaultCallbacks:
 
         Args:
             worker: the RolloutWorker.
-            episode: the RunningEpisode that the rows are of.
+            episode: the RunningEpisode of the rows.
             agent_id, policy_id: "agent0" and "default_policy".
             policies: {"default_policy": policy}.
             postprocessed_batch: SampleBatch of the rows; changes to its columns are learned from.
@@ -176,7 +176,7 @@ def make_callbacks(given) -> DefaultCallbacks:
 
 
 def callbacks_problem(given) -> str | None:
-    """Why the setting `callbacks_class` is invalid, as a sentence; None if it is valid."""
+    """Sentence on the mistake in the setting `callbacks_class`; None if it is valid."""
     if isinstance(given, (list, tuple)):
         return next(filter(None, map(callbacks_problem, given)), None)
     if given is None or (callable(given) and not isinstance(given, type)):

@@ -1,4 +1,4 @@
-"""Calls the user's hooks that follow single episodes, where there are any, and collects what they report."""
+"""Calls the user's hooks of single episodes, and collects the metrics that they report."""
 
 import itertools
 from collections import deque
@@ -28,18 +28,18 @@ EPISODE_HOOKS = (
 
 
 class RunningEpisode:
-    """An episode as hooks see it, from its reset on. The `..._for` methods take RLlib's agent id and need none.
+    """The running episode that hooks get, from its reset on. The agent id of the `..._for` methods is optional.
 
     Attributes:
         episode_id: a number, unique in its process.
         env_id: index of the environment within the worker.
-        worker: whose environment it is.
+        worker: the worker that has the environment.
         length: steps so far.
         total_reward: sum of the raw rewards so far.
-        user_data: a dict for the hooks' own use.
+        user_data: a dict for the user's hooks.
         custom_metrics: name -> number; the results have name_mean, name_min and name_max.
         hist_data: name -> list of numbers; joined over episodes they are in the results' `hist_stats`.
-        media: name -> anything; listed in the results' `episode_media`.
+        media: name -> any object; listed in the results' `episode_media`.
         is_faulty: whether the environment raised, so that the episode is void.
         game_goes_on: whether the episode has ended with a life of a game whose next life is the next episode.
     """
@@ -58,37 +58,37 @@ class RunningEpisode:
         self.media: dict[str, Any] = {}
         self.is_faulty = False
         self.game_goes_on = False
-        # (action, what step() gave) of the newest step and of the one before it; zeros where there is none.
+        # (action, result of step()) of the newest step and of the one before it; zeros if there is none.
         nothing = zero_action(worker.stream.action_space), (None, 0.0, False, False, None)
         self._newest, self._before = nothing, nothing
         self._is_over = False
 
     def started(self, observation, info: dict) -> None:
-        """Takes what reset() gave."""
+        """Records the result of reset()."""
         self._newest = self._newest[0], (observation, 0.0, False, False, info)
 
     def stepped(self, action, result: tuple) -> None:
-        """Takes what step(action) gave. Nothing is looked at before it is asked for: this is called for every step."""
+        """Records the result of step(action). It is evaluated on demand only, since this is called in every step."""
         self.length += 1
         self.total_reward += float(result[1])
         self._before, self._newest = self._newest, (action, result)
 
     def ended(self) -> None:
-        """The episode is over; where the environment has not said so, a time limit has."""
+        """Records the end of the episode; if the environment has not reported it, a time limit has ended it."""
         self._is_over = True
 
     def last_observation_for(self, agent_id=AGENT):
-        """The newest observation, as the environment gave it."""
+        """The newest observation, as returned by the environment."""
         return self._newest[1][0]
 
     last_raw_obs_for = last_observation_for
 
     def last_info_for(self, agent_id=AGENT) -> dict | None:
-        """The info that came with it."""
+        """The info of the newest observation."""
         return self._newest[1][4]
 
     def last_action_for(self, agent_id=AGENT):
-        """The newest action, as the environment got it; zeros before the first step."""
+        """The newest action, in the environment's units; zeros before the first step."""
         return self._newest[0]
 
     def prev_action_for(self, agent_id=AGENT):
@@ -126,7 +126,7 @@ class RunningEpisode:
 
 
 class BaseEnv:
-    """The environments of a worker as RLlib's hooks get them."""
+    """The environments of a worker, with the interface of RLlib's BaseEnv."""
 
     def __init__(self, stream: EnvironmentStream):
         self._stream = stream
@@ -150,7 +150,7 @@ class BaseEnv:
         return self
 
     def try_render(self, env_id: int = 0):
-        """What the environment's render() gives."""
+        """Result of the environment's render()."""
         return self.envs[env_id].render()
 
 
@@ -159,9 +159,9 @@ class EpisodeHooks:
 
     Args:
         callbacks: the user's object.
-        worker: handed to its hooks; its stream is watched if a hook needs that.
-        in_evaluation: for the EnvContext.
-        wants: (environment, length of the episode that it has just ended, or 0) -> whether the next one is followed.
+        worker: argument of the hooks; its stream is watched if a hook needs that.
+        in_evaluation: value of in_evaluation in the EnvContext.
+        wants: (environment, length of the episode that it has just ended, or 0) -> whether hooks get the next episode.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class EpisodeHooks:
         self._wants = wants
         self._hears_steps = hears(callbacks, "on_episode_step")
         self._hears_parts = hears(callbacks, "on_postprocess_trajectory")
-        # Whether anything of an episode is wanted. If not, steps are not watched and cost nothing.
+        # Whether any hook of episodes is defined. If not, steps are not watched and cost nothing.
         self.follows_episodes = any(hears(callbacks, hook) for hook in EPISODE_HOOKS)
         self.start_over()
         if self.follows_episodes or hears(callbacks, "on_sub_environment_created"):
@@ -191,12 +191,12 @@ class EpisodeHooks:
         count = self._worker.stream.num_envs
         self._running: list[RunningEpisode | None] = [None] * count
         self._finished: list[deque[RunningEpisode]] = [deque() for _ in range(count)]
-        self._just_ended = [0] * count  # length of the episode that an environment has ended and not followed up
+        self._just_ended = [0] * count  # length of the episode that an environment has ended, until the next is created
 
     # ------------------------------------------------------------------ called by the stream
 
     def environment_made(self, index: int, env) -> None:
-        """There is a new environment with this index."""
+        """Calls `on_sub_environment_created` for a new environment."""
         settings, count = self._worker.settings, self._worker.stream.num_envs
         context = EnvContext(
             settings.env_config,
@@ -209,7 +209,7 @@ class EpisodeHooks:
         self._callbacks.on_sub_environment_created(worker=self._worker, sub_environment=env, env_context=context)
 
     def created(self, index: int) -> None:
-        """An environment is about to be reset."""
+        """Creates the episode of an environment that is about to be reset."""
         self._running[index] = None
         length, self._just_ended[index] = self._just_ended[index], 0
         if not self.follows_episodes or not self._wants(index, length):
@@ -218,14 +218,14 @@ class EpisodeHooks:
         self._callbacks.on_episode_created(**self._arguments, env_index=index, episode=episode)
 
     def started(self, index: int, observation, info: dict) -> None:
-        """It has been reset."""
+        """Passes on the result of an environment's reset."""
         episode = self._running[index]
         if episode is not None:
             episode.started(observation, info)
             self._callbacks.on_episode_start(**self._arguments, episode=episode, env_index=index)
 
     def stepped(self, index: int, action, result: tuple) -> None:
-        """It has been stepped; `result` is what step() gave."""
+        """Passes on the result of an environment's step."""
         episode = self._running[index]
         if episode is not None:
             episode.stepped(action, result)
@@ -233,7 +233,7 @@ class EpisodeHooks:
                 self._callbacks.on_episode_step(**self._arguments, episode=episode, env_index=index)
 
     def ended(self, index: int) -> None:
-        """Its episode is over, and its next one has not begun."""
+        """Ends the episode of an environment, before its next one begins."""
         episode, self._running[index] = self._running[index], None
         if episode is not None:
             episode.ended()
@@ -245,7 +245,7 @@ class EpisodeHooks:
             self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=index)
 
     def failed(self, index: int) -> None:
-        """It has raised, and its episode is void."""
+        """Drops the episode of an environment that has raised."""
         episode, self._running[index] = self._running[index], None
         if episode is not None:
             episode.is_faulty = True
@@ -258,8 +258,8 @@ class EpisodeHooks:
         """Calls `on_postprocess_trajectory` for each part of an episode in a full fragment.
 
         Args:
-            fragment: its columns are changed as the hook changes the batches.
-            computed: the columns that the algorithm has computed from the others.
+            fragment: gets the changes that the hook makes to the batches.
+            computed: names of the columns that the algorithm has computed from the others.
         """
         if not self._hears_parts:
             return
@@ -298,11 +298,11 @@ class EpisodeHooks:
             column[valid] = batch[name]
 
     def report(self, episode: Episode, index: int) -> None:
-        """Gives a finished episode what hooks have put into it.
+        """Copies the metrics that hooks have reported into a finished episode.
 
         Args:
-            episode: the oldest one of its environment that was not given yet.
-            index: of the environment.
+            episode: the environment's oldest episode that was not reported before.
+            index: index of the environment.
         """
         goes_on = self.follows_episodes
         while goes_on:
@@ -320,7 +320,7 @@ class EpisodeHooks:
 
 
 def _plain(value) -> float | list[float]:
-    """A number, or a list of them, as results and checkpoints can hold it."""
+    """The value as a float or a list of floats, for results and checkpoints."""
     return float(value) if np.ndim(value) == 0 else _numbers(value)
 
 

@@ -1,4 +1,4 @@
-"""The column eps_id, for batches of loops of the user's, which are split by episode."""
+"""The column eps_id, by which users' loops split batches into episodes."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from rllib.sample_batch import EPS_ID, TERMINATEDS, TRUNCATEDS, Column
 
 
 class EpisodeIds:
-    """A postprocess that adds to another one's columns which episode a row belongs to.
+    """A postprocess that adds the column eps_id, a row's episode, to another postprocess.
 
-    No two episodes of a run have the same number: environment i of K has i, i + K, i + 2 K, ...
+    Numbers are unique in a run: environment i of K has the episodes i, i + K, i + 2 K, ...
 
     Args:
         postprocess: the algorithm's.
@@ -40,5 +40,5 @@ class EpisodeIds:
         self._running += before[-1]
 
     def start_over(self) -> None:
-        """All environments begin new episodes."""
+        """Begins new episodes in all environments."""
         self._running += self._total

@@ -24,7 +24,7 @@ from rllib.evaluation.patience import Patience
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
-from rllib.exploration.explorers import Greedy, Place
+from rllib.exploration.explorers import Greedy, WorkerSlot
 from rllib.models.observations.masks import no_choice
 from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
@@ -167,9 +167,9 @@ class RolloutWorker(Worker):
         settings = self.settings
         low, high = self._mapper.policy_bounds or (None, None)
         shared_rng = seeding.generator(settings.seed, seeding.WEIGHT_NOISE, incarnation=incarnation)
-        place = Place(self.worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
+        slot = WorkerSlot(self.worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
         kind = settings.exploration.explorer if settings.explore else Greedy
-        return kind(settings.exploration, self.policy, self._rngs, place)
+        return kind(settings.exploration, self.policy, self._rngs, slot)
 
     def _column_table(self) -> tuple[Column, ...]:
         """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
@@ -361,7 +361,7 @@ class RolloutWorker(Worker):
                 if self.stream.replaced:
                     fragment.failures += [(t, i) for i in self.stream.replaced]
                     self._explorer.episodes_ended(list(self.stream.replaced))
-        self._timesteps += fragment.num_steps * self._explorer.place.stride
+        self._timesteps += fragment.num_steps * self._explorer.slot.stride
         self._explorer.end()
         return env_time, inference_time
 

@@ -1,7 +1,7 @@
-"""Every random stream of a run, spawned from its one seed.
+"""Random streams of a run, spawned from its one seed.
 
-Streams are keyed by what they serve, never by adding numbers to the seed, so that no two environments share one and the
-same environments are played whether four of them sit in one worker or one each in four.
+Streams are keyed by their purpose, never made by adding numbers to the seed. So no two environments share a stream, and
+four environments are played alike in one worker and in four.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ EVALUATION_ACTIONS = 3
 INITIAL_WEIGHTS = 4
 LEARNER = 5
 INFERENCE = 6
-# Of the generators that a whole process shares, by the worker's index.
+# Streams of a process's global generators, by the worker's index.
 PROCESSES = 7
 EVALUATION_PROCESSES = 8
 WEIGHT_NOISE = 9
 INTRINSIC_WEIGHTS = 10
-# Of single episodes, by their number in the run.
+# Streams of single episodes, by their number in the run.
 EPISODES = 20
 EPISODE_ACTIONS = 21
 NOISE_TABLE = 22
@@ -36,19 +36,19 @@ def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) 
     Args:
         seed: the run's seed.
         stream: one of the constants above.
-        index: which environment, counted over all workers; for the streams of processes, which worker.
-        incarnation: of the worker (see `incarnation`); a new one continues with fresh episodes, not the old ones again.
+        index: index of the environment, counted over all workers; for streams of processes, of the worker.
+        incarnation: the worker's (see `incarnation`); a new one begins fresh episodes and repeats none.
     """
     return np.random.SeedSequence(entropy=seed, spawn_key=(stream, index, incarnation))
 
 
 def incarnation(restores: int, replacements: int = 0) -> int:
-    """Which incarnation a worker is: a number for each pair of restores of the run and replacements of the worker."""
+    """Number of a worker's incarnation, unique for each pair of restores of the run and replacements of the worker."""
     return restores << 20 | replacements
 
 
 def generator(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.Generator:
-    """A generator on that stream."""
+    """A generator on a stream; arguments as for `seed_sequence`."""
     return np.random.Generator(np.random.PCG64(seed_sequence(seed, stream, index, incarnation)))
 
 
@@ -60,7 +60,7 @@ def environment_seed(seed: int, stream: int, index: int, incarnation: int = 0) -
 def seed_process(seed: int, stream: int, index: int, incarnation: int = 0) -> None:
     """Seeds the global generators of `random`, `numpy.random` and, where it is imported, torch.
 
-    They belong to environments that draw from them instead of from `self.np_random`; the library never does.
+    Environments may draw from them instead of from `self.np_random`; the library never does.
 
     Args:
         seed, stream, index, incarnation: as for `seed_sequence`.
@@ -79,7 +79,7 @@ def seed_torch(seed: int, stream: int, index: int, incarnation: int = 0) -> None
 
 @contextlib.contextmanager
 def keeping_process_state() -> Iterator[None]:
-    """Gives the global generators back their state at the end of the block."""
+    """Restores the state of the global generators at the end of the block."""
     python, numpy = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     torch_state = torch and torch.get_rng_state()

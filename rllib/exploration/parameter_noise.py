@@ -1,4 +1,4 @@
-"""Exploration by noise in the weights, the same for a whole episode: exploration_config's ParameterNoise."""
+"""Exploration by noise in the weights that stays the same for a whole episode."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rllib.exploration.explorers import EpsilonGreedy, Exploration, Explorer
+from rllib.exploration.epsilon import EpsilonGreedy
+from rllib.exploration.explorers import Exploration, Explorer
 
 # The scale changes by this factor after an episode.
 ADAPTATION = 1.01
@@ -16,32 +17,31 @@ TINY = 1e-12
 class ParameterNoiseExplorer(Explorer):
     """Noise in the weights, the same for a whole episode (Plappert et al., arXiv:1706.01905).
 
-    Each environment acts by separate weights: the policy's plus scale * a normal direction that is drawn anew for
-    every episode; and still at random with probability epsilon. The scale adapts to how much that changes behaviour:
-    where softmax(Q) of the perturbed network is farther from that of the plain one, in KL(plain || perturbed) averaged
-    over the episode, than epsilon-greedy actions would be, -log(1 - epsilon + epsilon / actions), it shrinks by 1.01,
-    else it grows by that.
+    Each environment acts by separate weights: the policy's plus scale * a normal direction, drawn for every episode. It
+    takes a random action with probability epsilon as well. The scale adapts to the change of behaviour: let D be
+    KL(plain || perturbed) of softmax(Q), averaged over the episode, and D' that of epsilon-greedy actions,
+    -log(1 - epsilon + epsilon / actions). The scale shrinks by the factor 1.01 if D exceeds D', else it grows.
 
-    Departure from the paper: it adapts after each episode rather than every 50 steps, and each environment has a
-    separate scale, so that runs do not depend on how environments are shared out among workers.
+    Departures from the paper: the scale adapts after each episode rather than every 50 steps, and each environment has
+    a separate scale, so that a run does not depend on how environments are distributed among workers.
     """
 
     # Values of the perturbed weights are not those of the policy.
     gives_values = False
 
-    def __init__(self, exploration, policy, rngs, place):
-        super().__init__(exploration, policy, rngs, place)
+    def __init__(self, exploration, policy, rngs, slot):
+        super().__init__(exploration, policy, rngs, slot)
         size = policy.layout.size
         self.scales = np.full(len(rngs), self.exploration.initial_stddev)
         self._directions = np.zeros((len(rngs), size), np.float32)
         self._perturbed = np.zeros((len(rngs), size), np.float32)
         self._network = policy.spec.network_per_row(policy.layout, self._perturbed)
         self._begins = np.ones(len(rngs), bool)
-        self._acting = np.ones(len(rngs), bool)  # those that make the steps since `begin`
-        # Of the running episodes: divergence and tolerance, summed up over their steps.
+        self._acting = np.ones(len(rngs), bool)  # environments that make the steps since `begin`
+        # Divergence and tolerance of the running episodes, summed over their steps.
         self._divergence, self._tolerance = np.zeros(len(rngs)), np.zeros(len(rngs))
-        # Of each step since `begin`: observations, what the perturbed networks said, epsilon; and how many of these
-        # steps each environment's sums hold.
+        # Observations, outputs of the perturbed networks and epsilon of each step since `begin`, and the number of
+        # these steps that each environment's sums hold.
         self._observations: list[np.ndarray] = []
         self._inputs: list[np.ndarray] = []
         self._epsilons = np.empty(0)
@@ -50,10 +50,10 @@ class ParameterNoiseExplorer(Explorer):
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         self._observations, self._inputs = [], []
         self._measured[:] = 0
-        steps = timesteps + self.place.stride * np.arange(num_steps)
+        steps = timesteps + self.slot.stride * np.arange(num_steps)
         self._epsilons = self.exploration.numbers(steps)["epsilon"]
         noise = super().begin(num_steps, timesteps, active)
-        # The policy's weights are others than before.
+        # The policy's weights may have changed.
         self._acting[:] = True if active is None else active
         self._perturb(np.flatnonzero(self._acting))
         return noise
@@ -118,7 +118,7 @@ class ParameterNoiseExplorer(Explorer):
 
 
 class ParameterNoise(Exploration):
-    """Noise in the weights, beside epsilon-greedy actions.
+    """Noise in the weights, together with epsilon-greedy actions.
 
     Attributes:
         initial_stddev: scale of the noise before it has adapted.

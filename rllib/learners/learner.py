@@ -1,4 +1,4 @@
-"""Learners: whole batches in, better weights and statistics out."""
+"""Learners: train the weights of modules on batches, and return statistics."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rllib.learners.in_torch.learner import TorchBackend
 
 KINDS = ("auto", "numpy", "torch")
-# Of a batch from which no finite gradient comes.
+# Rows that an error names, of a batch without a finite gradient.
 NUM_ROWS_NAMED = 3
 
 
@@ -27,10 +27,10 @@ class Learner:
     """Minimises objectives over batches, by epochs of shuffled minibatches. Made by `make_learner`.
 
     Attributes:
-        policy: its weights are trained, in place.
+        policy: the policy whose weights are trained, in place.
         vector: the policy's network and further modules.
-        objectives: what is minimised, one after the other on each minibatch.
-        targets: name of a module -> the copy of its weights.
+        objectives: minimised one after the other on each minibatch.
+        targets: name of a module -> the target copy of its weights.
         backend: computes the updates: here, or as a LearnerGroup, which has the same methods, in other processes.
     """
 
@@ -49,12 +49,12 @@ class Learner:
         read = [name for each in objectives for name in each.loss.columns]
         self._columns = tuple(dict.fromkeys([*read, *(PER_SEQUENCE if self.policy.state_size else ())]))
         self._inputs = np.empty((0, 0), np.float32)
-        # The batch that was staged: its observations, and what the network reads of them.
+        # The staged batch: its observations, and their encoding.
         self._staged: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def weights(self) -> np.ndarray:
-        """The flat vector of all modules, the memory itself; without further modules it is the policy's."""
+        """The flat vector of all modules, the memory itself; without further modules the policy's weights."""
         return self.vector.flat
 
     def update(
@@ -75,31 +75,31 @@ class Learner:
         """Trains on a batch.
 
         Args:
-            batch: columns obs and those that the loss reads: arrays, or tensors, which are used as they are where they
-                lie on the device of a torch learner in this process, or on the CPU.
-            num_epochs: how often each row is used.
+            batch: has obs and the columns that the loss reads, as arrays or tensors. Tensors on the CPU, or on the
+                device of a torch learner in this process, are used without a copy.
+            num_epochs: number of times that each row is used.
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
-                a memory, a step takes as few whole sequences as have that number of rows.
+                a memory, a step takes the fewest whole sequences that together have that number of rows.
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
-                memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
+                memory (statistics that are no means, like the explained variance, are averaged). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
                 numbers. Batches of tensors are shuffled on their device, by a seed from it.
             lr: learning rate, of all objectives or by their names.
             shuffle: False keeps the order of the batch.
-            meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
-                computed in that time. The weights here are still those of before.
+            meanwhile: called once after all steps were launched, before the learner waits for their end: a GPU computes
+                them in that time. The weights on the host are still the old ones.
             stop_above: name of a statistic of the only objective's loss, and a limit: the first minibatch that exceeds
-                it ends the update, and no step is taken on it. (On a GPU, which is not waited for in between, the first
-                epoch whose last minibatch exceeds it is the last.)
-            refresh: called before each epoch but the first, with the weights as they are then: columns that take the
-                place of the batch's, in its order.
-            settings: of the loss. Where there are several objectives, a mapping for each under its name; None instead
-                leaves the objective out of this update.
+                it ends the update, without a step. (On a GPU, which is not waited for in between, the first epoch whose
+                last minibatch exceeds it is the last.)
+            refresh: called before each epoch but the first, after the weights have changed: returns columns that
+                replace the batch's, in its order.
+            settings: settings of the loss; with several objectives, a mapping for each under its name, or None to leave
+                the objective out of this update.
 
         Returns:
             statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
             of the last epoch; grad_gnorm, the mean of the gradient's length before clipping (NAME_grad_gnorm where
-            there are several objectives); num_minibatches, those that `stop_above` has left.
+            there are several objectives); num_minibatches, up to the one at which `stop_above` has ended the update.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -197,7 +197,7 @@ class Learner:
         return [settings.get(name, {}) for name in names]
 
     def _as_taken(self, batch: SampleBatch) -> SampleBatch:
-        """The batch, with arrays for tensors where the backend takes no tensors; on a CPU they are the same memory."""
+        """The batch, with arrays instead of tensors if the backend takes no tensors; on a CPU they share memory."""
         if hasattr(self.backend, "permutations") or set(map(type, batch.values())) == {np.ndarray}:
             return batch
         columns = {name: _in_numpy(column) for name, column in batch.items()}
@@ -230,10 +230,10 @@ class Learner:
         return batch.count
 
     def stage(self, batch: SampleBatch) -> None:
-        """Begins to send a batch to where `update` will learn from it; one that does not come back costs memory alone.
+        """Begins to send a batch to the learner's device; one that is not used by `update` only costs memory.
 
-        On a GPU the transfer goes on beside what is being computed. On a CPU there is nothing to send. Columns that are
-        added afterwards are sent by `update`.
+        On a GPU the transfer runs beside the computations. On a CPU nothing is sent. Columns that are added afterwards
+        are sent by `update`.
         """
         observations = batch[OBS]
         inputs = self._encoded_anew(observations)
@@ -252,13 +252,13 @@ class Learner:
         return self.policy.encode(observations, self._inputs[:rows])
 
     def _encoded_anew(self, observations: np.ndarray) -> np.ndarray:
-        """What the network reads of them, in memory that lasts."""
+        """The encoded observations, in new memory."""
         if not isinstance(observations, np.ndarray):
             return self.backend.encode(observations)
         return self.policy.encode(observations, self.policy.new_inputs(len(observations)))
 
     def update_targets(self, now: int) -> bool:
-        """Moves those target copies that are due; algorithms call it after an update.
+        """Moves the target copies that are due. Algorithms call it after an update.
 
         Args:
             now: the clock that the copies' `every` counts in (updates, environment steps).
@@ -269,7 +269,7 @@ class Learner:
         return any([target.follow(now) for target in self.targets.values()])
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Copies of what the policy's state has not, by name: optimizers, target copies, the weights of other modules.
+        """Copies of optimizers, target copies and weights of further modules, by name, without the policy's weights.
 
         The names are the same for numpy and torch.
         """
@@ -284,10 +284,10 @@ class Learner:
         return state | {f"{module}.weights": self.vector[module].copy() for module in self.vector.modules}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave, also that of a learner of the other kind.
+        """Restores a state of `get_state`, also of a learner of the other kind.
 
         Raises:
-            ValueError: if it belongs to another optimizer or network.
+            ValueError: if the state belongs to another optimizer or network.
         """
         own = self._state(self.backend.template)
         if {name: np.shape(array) for name, array in own.items()} != {n: np.shape(a) for n, a in state.items()}:
@@ -303,12 +303,12 @@ class Learner:
             target.set_state({name: state[f"target_{module}.{name}"] for name in ("weights", "moved_at")})
 
     def _prefixes(self) -> list[str]:
-        """Of each objective's optimizer's names in the state."""
+        """Prefix of each objective's optimizer in the names of the state."""
         return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
 
 
 def _name_rows(error: NotFiniteError, batch: SampleBatch, columns: Mapping, inputs) -> None:
-    """Adds the batch to the error, and to its message the rows to look at."""
+    """Adds the batch to the error, and suspicious rows to its message."""
     error.batch = {name: _in_numpy(column) for name, column in batch.items()}
     read = {name: _in_numpy(column) for name, column in {**columns, OBS: inputs}.items()}
     read = {name: each.reshape(len(each), -1) for name, each in read.items() if name not in PER_SEQUENCE}
@@ -316,7 +316,7 @@ def _name_rows(error: NotFiniteError, batch: SampleBatch, columns: Mapping, inpu
 
 
 def _rows_to_look_at(columns: Mapping[str, np.ndarray], indices: np.ndarray | None) -> str:
-    """The rows [B, ...] whose numbers are not finite, or the largest: some of them, with the replay's indices."""
+    """Describes rows [B, ...] with NaN or infinity, or else the largest numbers; `indices` are those of the replay."""
     largest = np.stack([np.abs(column).max(1).astype(np.float64) for column in columns.values()])  # NaN stays NaN
     is_bad = ~np.isfinite(largest)
     if is_bad.any():
@@ -338,7 +338,7 @@ def _in_numpy(column):
 
 
 def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Name -> numbers of an epoch's rows, put back into the order of the batch."""
+    """Name -> row statistics of an epoch, in the order of the batch."""
     found = {}
     for name, parts in zip(names, zip(*minibatches)):
         column = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -369,25 +369,25 @@ def make_learner(
     """Chooses and builds a learner.
 
     Args:
-        policy: whose weights are trained, in place.
-        objectives: what is minimised, one after the other on each minibatch; a loss alone is an objective of the
-            policy with the default optimizer.
-        modules: name -> what is learned beside the policy's network (models/modules.py).
+        policy: the policy to train, in place.
+        objectives: minimised one after the other on each minibatch; a loss alone is an objective of the policy with
+            the default optimizer.
+        modules: name -> description of a further module to train (models/modules.py).
         targets: copies of modules that follow them.
-        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy where the network and the loss
-            have it).
+        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy if the network and the loss
+            have closed forms).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
-        cores: for updates; in closed form at most, as many as these are worth. torch gets them for the whole process.
-            None: one in closed form, where threads on several spin while they wait for each other, and where other
-            programs use these cores most of the time is lost; torch keeps its own number.
-        torch_options: how torch computes, where it does.
-        make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
-            copies, and with what makes their learners, a function of keyword arguments `policy`, `targets` and `rng`.
+        cores: number of cores for updates. Closed forms use at most these, and fewer for small updates; torch gets them
+            for the whole process. None: one core for closed forms, since threads that wait for each other spin, and
+            lose most of their time where other programs use the cores; torch keeps its own number.
+        torch_options: options of a torch learner.
+        make_group: makes the processes that learn instead of this one. It is called with the learner's vector, its
+            target copies, and a function of keyword arguments `policy`, `targets` and `rng` that makes their learners.
 
     Raises:
-        ValueError: for an unknown choice or module, or one that cannot be had (the numpy learner on a GPU, CUDA where
-            there is none).
+        ValueError: for an unknown choice or module, or one that is not available (the numpy learner on a GPU, CUDA on a
+            machine without it).
     """
     objectives = [objectives] if not isinstance(objectives, Sequence) else objectives
     objectives = [each if isinstance(each, Objective) else Objective(each) for each in objectives]

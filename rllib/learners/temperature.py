@@ -11,12 +11,12 @@ from rllib.learners.updates.optimizers import OptimizerSettings
 class Temperature:
     """Alpha, the price of a nat of entropy in the unit of rewards (arXiv:1812.05905, equation 18).
 
-    Its logarithm is what is learned, as in the authors' code: J = mean -log(alpha) (log p(a | s) + target entropy).
+    Its logarithm is learned, as in the authors' code: J = mean -log(alpha) (log p(a | s) + target entropy).
 
     Args:
         initial: alpha at the beginning, positive.
-        target_entropy: in nats.
-        optimizer: which one, and its constants.
+        target_entropy: entropy that the policy is kept near (nats).
+        optimizer: name and constants of the optimizer.
     """
 
     def __init__(self, initial: float, target_entropy: float, optimizer: OptimizerSettings):
@@ -45,7 +45,7 @@ class Temperature:
         return {"log_alpha": self._log.copy(), **{name: np.array(each) for name, each in self._optimizer.state.items()}}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave."""
+        """Restores a state of `get_state`."""
         self._log[:] = state["log_alpha"]
         for name, array in self._optimizer.state.items():
             array[...] = state[name]

@@ -9,8 +9,13 @@ import math
 
 import numpy as np
 
-from rllib.losses.impala import explained_variance, masked_gradient, mean_over_steps
-from rllib.losses.loss import ActorCriticLoss, torch_explained_variance
+from rllib.losses.loss import (
+    ActorCriticLoss,
+    masked_gradient,
+    mean_over_steps,
+    torch_explained_variance,
+    value_loss_of_steps,
+)
 from rllib.losses.returns import standardized, torch_standardized
 from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import (
@@ -83,17 +88,14 @@ def appo_gradient(
     kl = float(np.dot(weight, new.kl_from(minibatch[TARGET_DIST_INPUTS])))
     d_dist_inputs = masked_gradient(new, d_log_prob, -entropy_coeff, kl_coeff, steps, weight)
 
-    error = values - targets
-    vf_loss = 0.5 * float(np.dot(weight, error * error))
-    d_values = error * weight * np.float32(vf_loss_coeff)
-
+    vf_loss, d_values, explained = value_loss_of_steps(values, targets, weight, vf_loss_coeff)
     statistics = [
         policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
         policy_loss,
         vf_loss,
         kl,
         entropy,
-        explained_variance(error, targets, weight),
+        explained,
         float(np.dot(weight, ratio != clipped)),
         float(np.dot(weight, ratio)),
         float(np.dot(weight, np.exp(np.minimum(log_rho, np.float32(20))))),
@@ -117,7 +119,7 @@ def appo_loss(
     max_behaviour_ratio=2.0,
     **trace,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments as for `appo_gradient`, with tensors for arrays.
     """

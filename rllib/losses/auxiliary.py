@@ -1,4 +1,4 @@
-"""Losses of the user's beside an algorithm's own and in its place: the settings auxiliary_losses and custom_loss."""
+"""Users' losses that extend or replace an algorithm's loss: the settings auxiliary_losses and custom_loss."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ KEYS = ("loss", "weight", "columns", "stats")
 
 @dataclass(frozen=True)
 class AuxiliaryLoss:
-    """A function that adds to the loss, and what it reads and reports.
+    """A function that adds to the loss, with the columns that it reads and the statistics that it reports.
 
     Attributes:
-        name: of its statistics, NAME_loss and NAME_STAT, and of its weight among the loss's settings, NAME_weight.
+        name: prefix of its statistics, NAME_loss and NAME_STAT, and of its weight in the loss's settings, NAME_weight.
         function: (minibatch, outputs, model) -> a scalar tensor, or that and a dict of scalar tensors. `minibatch` maps
             the names of columns to tensors [B, ...]; its "obs" is what the network reads. `model` is its module.
-        schedule: of the weight that multiplies it, over environment steps.
-        columns: which columns of the batch it reads, beside those of the algorithm's loss.
+        schedule: schedule of its weight over environment steps.
+        columns: names of the columns that it reads, beside those of the algorithm's loss.
         stats: names of the scalars in its dict.
     """
 
@@ -59,7 +59,7 @@ class AuxiliaryLoss:
 
 @dataclass(frozen=True)
 class ModelOutputs:
-    """What the network computed for a minibatch of B rows.
+    """Outputs of the network for a minibatch of B rows.
 
     Attributes:
         distribution: the action distributions: log_prob(actions), entropy(), kl_from(dist_inputs), [B] each.
@@ -73,15 +73,15 @@ class ModelOutputs:
 
 
 class WithAuxiliary:
-    """A Loss in torch: an algorithm's own, changed by a function of the user's, plus weighted auxiliary losses.
+    """A Loss in torch: an algorithm's loss, changed by a user's function, plus weighted auxiliary losses.
 
     Args:
-        loss: the algorithm's own, of the policy's outputs.
-        parts: what is added.
-        custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise in the place of the loss; None keeps
+        loss: the algorithm's loss of the policy's outputs.
+        parts: the auxiliary losses.
+        custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise instead of the loss; None keeps
             it.
         opened: module of the policy -> the module that functions get as `model`, and a function from stored or encoded
-            rows to what it reads (PolicySpec.opened).
+            rows to that module's inputs (PolicySpec.opened).
     """
 
     def __init__(self, loss: Loss, parts: Sequence[AuxiliaryLoss], custom: Callable | None, opened: Callable):
@@ -94,7 +94,7 @@ class WithAuxiliary:
         self._model = self._read = None
 
     def bind(self, module) -> "WithAuxiliary":
-        """The loss of the outputs of this module, which functions of the user's call themselves."""
+        """The loss for the outputs of this module, which users' functions can call."""
         bound = WithAuxiliary(self._loss, self._parts, self._custom, self._opened)
         bound._model, bound._read = self._opened(module)
         return bound
@@ -120,7 +120,7 @@ class WithAuxiliary:
 
 
 def auxiliary_losses(setting: Mapping[str, Any]) -> tuple[AuxiliaryLoss, ...]:
-    """The parts that the setting describes: name -> {"loss": function, "weight": 1.0, "columns": [], "stats": []}.
+    """Auxiliary losses from the setting: name -> {"loss": function, "weight": 1.0, "columns": [], "stats": []}.
 
     Raises:
         ValueError: for anything else; the message begins with the setting's name.

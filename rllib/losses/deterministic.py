@@ -23,9 +23,9 @@ def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOve
     """The critics' loss.
 
     Args:
-        smooths_target: the target actions have noise, the column TARGET_NOISE.
+        smooths_target: whether the target actions have noise, the column TARGET_NOISE.
         l2: weight of half the sum of the critics' squared weights.
-        huber: from where on an error counts linearly; None: never.
+        huber: size from which an error counts linearly; None: never.
     """
 
     def compute(distribution, modules, minibatch):
@@ -93,7 +93,7 @@ def _huber_in_numpy(errors: np.ndarray, threshold: float) -> tuple[np.ndarray, n
 
 
 def _penalise(gradient: np.ndarray, weights: np.ndarray, l2: float) -> float:
-    """Adds the gradient of the penalty, which is returned."""
+    """Adds the penalty's gradient to `gradient`, and returns the penalty."""
     if not l2:
         return 0.0
     gradient += np.float32(l2) * weights

@@ -1,4 +1,4 @@
-"""From the returns of antithetic pairs to the coefficients of their directions in the gradient.
+"""Coefficients of directions in the gradient, from the returns of antithetic pairs.
 
 n pairs: returns[k] = (f(theta + sigma * eps_k), f(theta - sigma * eps_k)). The gradient to ascend is
 sum_k coefficients[k] * eps_k.
@@ -30,7 +30,7 @@ def es_coefficients(shaped: np.ndarray, noise_stdev: float) -> np.ndarray:
     """The antithetic estimator of evolution strategies (arXiv:1703.03864, algorithm 2).
 
     Args:
-        shaped: [n, 2] returns, or what they were shaped to.
+        shaped: [n, 2] returns, or shaped returns such as ranks.
         noise_stdev: sigma.
 
     Returns:
@@ -49,7 +49,7 @@ def ars_coefficients(returns: np.ndarray, num_used: int) -> np.ndarray:
 
     Args:
         returns: [n, 2].
-        num_used: b, how many directions count: those with the largest max(r+, r-).
+        num_used: b, number of directions that count: those with the largest max(r+, r-).
 
     Returns:
         float64 [n], (r+ - r-) / (b * std of the 2b used returns), 0 for directions that are not used; zeros where all

@@ -6,7 +6,13 @@ the value loss carries RLlib's factor 1/2.
 
 import numpy as np
 
-from rllib.losses.loss import ROUNDING, ActorCriticLoss, torch_explained_variance
+from rllib.losses.loss import (
+    ActorCriticLoss,
+    masked_gradient,
+    mean_over_steps,
+    torch_explained_variance,
+    value_loss_of_steps,
+)
 from rllib.losses.returns import standardized, torch_standardized
 from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
@@ -62,37 +68,16 @@ def impala_gradient(
     entropy = float(np.dot(weight, new.entropy()))
     d_dist_inputs = masked_gradient(new, d_log_prob, -entropy_coeff, 0.0, steps, weight)
 
-    error = values - targets
-    vf_loss = 0.5 * float(np.dot(weight, error * error))
-    d_values = error * weight * np.float32(vf_loss_coeff)
-
+    vf_loss, d_values, explained = value_loss_of_steps(values, targets, weight, vf_loss_coeff)
     statistics = [
         policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
         policy_loss,
         vf_loss,
         entropy,
-        explained_variance(error, targets, weight),
+        explained,
         float(np.dot(weight, np.exp(np.minimum(log_rho, np.float32(20))))),
     ]
     return statistics, d_dist_inputs, d_values
-
-
-def masked_gradient(new, d_log_prob, entropy_weight, kl_weight, steps, weight):
-    """Gradient of sum(d_log_prob * log_prob) + weighted means of entropy and KL, zero in rows that are no steps."""
-    scale = float(weight.max())
-    gradient = new.gradient(d_log_prob, entropy_weight * scale, kl_weight * scale)
-    gradient *= steps[:, None]
-    return gradient
-
-
-def explained_variance(error, targets, weight):
-    """1 - Var(error) / Var(targets) over the weighted rows, at least -1; 0 for equal targets."""
-    mean = float(np.dot(weight, targets))
-    variance = float(np.dot(weight, np.square(targets - np.float32(mean))))
-    if variance <= (ROUNDING * mean) ** 2:
-        return 0.0
-    unexplained = float(np.dot(weight, np.square(error - np.dot(weight, error))))
-    return max(1 - unexplained / variance, -1.0)
 
 
 def impala_loss(
@@ -108,7 +93,7 @@ def impala_loss(
     across=None,
     **trace,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments as for `impala_gradient`, with tensors for arrays.
     """
@@ -127,12 +112,6 @@ def impala_loss(
     loss = policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy
     explained = torch_explained_variance(values, targets, mean)
     return loss, (loss, policy_loss, vf_loss, entropy, explained, mean(log_rho.clamp(max=20).exp()))
-
-
-def mean_over_steps(mask):
-    """The function that takes the mean of a tensor [R] over the rows that are steps."""
-    weight = mask.float() / mask.sum().clamp(min=1)
-    return lambda column: (weight * column).sum()
 
 
 IMPALA_LOSS = ActorCriticLoss(

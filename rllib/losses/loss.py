@@ -1,12 +1,14 @@
-"""What a learner asks of a loss (algorithms give their own), and the form that losses of actor-critics share."""
+"""The interface of losses to learners, and the parts that losses of actor-critics share."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
 
-from rllib.sample_batch import ACTION_LOGP, ACTIONS
+from rllib.losses.returns import standardized
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
 
 # Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
 ROUNDING = 1e-6
@@ -15,21 +17,21 @@ NO_VALUES = np.empty(0, np.float32)
 
 
 class Loss(Protocol):
-    """A loss of the policy's outputs, in two forms that agree to rounding: by closed-form gradients, and for autograd.
+    """A loss of the policy's outputs, in two forms that agree to rounding: closed-form gradients, and autograd.
 
-    `outputs` are what the network's forward returned, and gradients come back as a tuple in the same order.
+    `outputs` are the results of the network's forward pass; gradients are a tuple in the same order.
     `minibatch` maps the names in `columns` to arrays (or tensors) of B rows. `settings` are numbers that may change
     from one update to the next. Both forms compute means over the rows. The torch form imports torch when it is called,
     so that a process which trains in numpy never loads it.
 
-    A loss may lack the form in numpy. One that calls the policy's torch module itself has a method `bind(module)`, and
-    the torch learner uses the loss that it returns.
+    The form in numpy is optional. A loss that calls the policy's torch module itself has a method `bind(module)`,
+    and the torch learner uses the loss that it returns.
 
     Attributes:
-        columns: which columns of a batch the loss reads.
+        columns: names of the columns of a batch that the loss reads.
         stats: names of the statistics, in the order in which both forms return them.
-        row_stats: names of numbers for each row ([B], without a graph). A loss that has some returns them, a tuple of
-            arrays, behind what else its two forms return. A loss without any has no such attribute.
+        row_stats: names of numbers for each row ([B], without a graph). A loss with row statistics returns them, a
+            tuple of arrays, as the last result of both forms. The attribute is optional.
         takes_across: True for a loss with a setting `across`, else absent. That is None, or where several learners
             compute parts of a minibatch, a function that turns a mean over the part (a number, or a scalar tensor) into
             the mean over the minibatch. A loss in which rows depend on such means needs it; all learners must call it
@@ -49,7 +51,7 @@ class Loss(Protocol):
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """A number that is near zero as long as the weights are those that acted; None where there is no such number.
+        """A number that is near zero while the weights are those that acted; None if the loss has no such number.
 
         `at` evaluates the distribution, for arrays or tensors. Written with operations that these share; the learner
         checks it on the first minibatch.
@@ -58,10 +60,10 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class LossOverModules:
-    """A loss that calls several modules as it likes. It is written in torch, and may have a closed form in numpy.
+    """A loss that calls several modules. It is written in torch, and may have a closed form in numpy.
 
     Attributes:
-        columns: which columns of a batch it reads beside the observations; obs and new_obs come encoded.
+        columns: names of the columns of a batch that it reads beside obs; obs and new_obs are encoded.
         stats: names of its statistics.
         torch: (distribution, modules, minibatch, **settings) -> loss, statistics (and row statistics, where it has
             some), as Loss.torch gives them. `modules` maps names to functions of tensors: "policy" turns observations
@@ -81,15 +83,15 @@ class LossOverModules:
 
 @dataclass(frozen=True)
 class ActorCriticLoss:
-    """A Loss over what a network computes for the action distribution and for the value.
+    """A Loss of a network's outputs for the action distribution and for the value.
 
     Attributes:
-        columns: which columns of a batch it reads.
+        columns: names of the columns of a batch that it reads.
         stats: names of its statistics.
         gradient: (distribution, dist_inputs, values, minibatch, **settings) -> statistics, d_dist_inputs, d_values.
         autograd: the same in torch, -> loss, statistics.
-        by_newest_weights: whether the batch was sampled by the very weights that the first minibatch sees. Where it
-            was not, the loss corrects for that.
+        by_newest_weights: whether the batch was sampled by the weights of the first minibatch; if not, the loss has to
+            correct for the difference.
     """
 
     columns: tuple[str, ...]
@@ -107,7 +109,7 @@ class ActorCriticLoss:
         return self.autograd(distribution, *outputs, minibatch, **settings)
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted; None if they need not be."""
+        """Mean of |log ratio|, 0 to rounding while the weights are those that acted; None if they may differ."""
         if not self.by_newest_weights:
             return None
         return abs(at(outputs[0]).log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).mean()
@@ -117,6 +119,40 @@ def not_all_rows(**columns) -> ValueError:
     """The error for arrays or tensors that are not all [B] and would broadcast to [B, B]."""
     shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items())
     return ValueError(f"{shapes} must all be [B]")
+
+
+def advantages_and_targets(values, minibatch: Mapping, standardize: bool, across: Callable | None = None) -> tuple:
+    """The columns advantages and value_targets of a minibatch, for arrays or tensors.
+
+    Args:
+        values: [B] what the network computed.
+        minibatch: has both columns, [B] each.
+        standardize: give the advantages mean 0 and standard deviation 1 over the minibatch.
+        across: as for `returns.standardized`.
+
+    Raises:
+        ValueError: if values, value_targets and advantages are not all [B].
+    """
+    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
+    if values.shape != targets.shape or values.shape != advantages.shape:
+        raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    return standardized(advantages, across=across) if standardize else advantages, targets
+
+
+@functools.lru_cache(maxsize=64)
+def mean_of(rows: int) -> np.ndarray:
+    """The vector whose product with a column is its mean."""
+    return np.full(rows, 1 / rows, np.float32)
+
+
+def explained_variance(error_and_target, means):
+    """1 - Var(targets - values) / Var(targets), at least -1, from two rows and their means; 0 for equal targets."""
+    centred = error_and_target - means[:, None]
+    centred *= centred
+    unexplained, variance = (centred @ mean_of(centred.shape[1])).tolist()
+    if variance <= (ROUNDING * float(means[1])) ** 2:
+        return 0.0
+    return max(1 - unexplained / variance, -1.0)
 
 
 def torch_explained_variance(values, targets, mean):
@@ -131,3 +167,44 @@ def torch_explained_variance(values, targets, mean):
     variance = mean((targets - target_mean).square())
     explained = (1 - mean((error - mean(error)).square()) / variance).clamp(min=-1)
     return explained.where(variance > (ROUNDING * target_mean) ** 2, 0.0)
+
+
+# ---------------------------------------------------------------------- rows in sequences, of which some are no steps
+
+
+def mean_over_steps(mask):
+    """The function that takes the mean of a tensor [R] over the rows that are steps."""
+    weight = mask.float() / mask.sum().clamp(min=1)
+    return lambda column: (weight * column).sum()
+
+
+def masked_gradient(new, d_log_prob, entropy_weight, kl_weight, steps, weight):
+    """Gradient of sum(d_log_prob * log_prob) + weighted means of entropy and KL, zero in rows that are no steps."""
+    scale = float(weight.max())
+    gradient = new.gradient(d_log_prob, entropy_weight * scale, kl_weight * scale)
+    gradient *= steps[:, None]
+    return gradient
+
+
+def value_loss_of_steps(values, targets, weight, vf_loss_coeff) -> tuple:
+    """Half the weighted mean squared error, the gradient of vf_loss_coeff times it, and the explained variance.
+
+    Args:
+        values, targets: float32 [R].
+        weight: float32 [R] of sum 1, zero in rows that are no steps.
+        vf_loss_coeff: weight of the value loss.
+    """
+    error = values - targets
+    loss = 0.5 * float(np.dot(weight, error * error))
+    gradient = error * weight * np.float32(vf_loss_coeff)
+    return loss, gradient, weighted_explained_variance(error, targets, weight)
+
+
+def weighted_explained_variance(error, targets, weight):
+    """1 - Var(error) / Var(targets) over rows [R] with weights [R] of sum 1, at least -1; 0 for equal targets."""
+    mean = float(np.dot(weight, targets))
+    variance = float(np.dot(weight, np.square(targets - np.float32(mean))))
+    if variance <= (ROUNDING * mean) ** 2:
+        return 0.0
+    unexplained = float(np.dot(weight, np.square(error - np.dot(weight, error))))
+    return max(1 - unexplained / variance, -1.0)

@@ -11,9 +11,13 @@ constants: they come with the batch.
 
 import numpy as np
 
-from rllib.losses.loss import ActorCriticLoss, not_all_rows, torch_explained_variance
-from rllib.losses.ppo import explained_variance, mean_of
-from rllib.losses.returns import standardized, torch_standardized
+from rllib.losses.loss import (
+    ActorCriticLoss,
+    advantages_and_targets,
+    explained_variance,
+    mean_of,
+    torch_explained_variance,
+)
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "policy_entropy", "vf_explained_var")
@@ -48,11 +52,7 @@ def policy_gradient(
     Raises:
         ValueError: if values, value_targets and advantages are not all [B].
     """
-    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
-    if values.shape != targets.shape or values.shape != advantages.shape:
-        raise not_all_rows(values=values, targets=targets, advantages=advantages)
-    if standardize_advantages:
-        advantages = standardized(advantages, across=across)
+    advantages, targets = advantages_and_targets(values, minibatch, standardize_advantages, across)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -92,15 +92,11 @@ def policy_gradient_loss(
     standardize_advantages=False,
     across=None,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments and errors as for `policy_gradient`, with tensors for arrays.
     """
-    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
-    if values.shape != targets.shape or values.shape != advantages.shape:
-        raise not_all_rows(values=values, targets=targets, advantages=advantages)
-    if standardize_advantages:
-        advantages = torch_standardized(advantages, lambda column: column.mean(), across)
+    advantages, targets = advantages_and_targets(values, minibatch, standardize_advantages, across)
     now = distribution.torch_at(dist_inputs)
     policy_loss = -(advantages * now.log_prob(minibatch[ACTIONS])).mean()
     vf_loss = (values - targets).square().mean()

@@ -5,13 +5,17 @@ the value loss is the larger of the clipped and the unclipped squared error, in 
 Advantages are taken as they come, or standardised over the minibatch.
 """
 
-import functools
 import math
 
 import numpy as np
 
-from rllib.losses.loss import ROUNDING, ActorCriticLoss, not_all_rows, torch_explained_variance
-from rllib.losses.returns import standardized, torch_standardized
+from rllib.losses.loss import (
+    ActorCriticLoss,
+    advantages_and_targets,
+    explained_variance,
+    mean_of,
+    torch_explained_variance,
+)
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -75,11 +79,7 @@ def ppo_gradient(
     Raises:
         ValueError: if values, value_targets and advantages are not all [B].
     """
-    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
-    if values.shape != targets.shape or values.shape != advantages.shape:
-        raise not_all_rows(values=values, targets=targets, advantages=advantages)
-    if standardize_advantages:
-        advantages = standardized(advantages, across=across)
+    advantages, targets = advantages_and_targets(values, minibatch, standardize_advantages, across)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -120,12 +120,6 @@ def ppo_gradient(
 _AVERAGED = _SURROGATE, _CLIPPED, _ENTROPY, _KL, _SQUARES, _ERROR, _TARGET = range(7)
 
 
-@functools.lru_cache(maxsize=64)
-def mean_of(rows: int) -> np.ndarray:
-    """The vector whose product with a column is its mean."""
-    return np.full(rows, 1 / rows, np.float32)
-
-
 def _value_loss(values, targets, old_values, vf_clip_param, averaged, d_values):
     """Writes max((v - t)^2, (clipped v - t)^2) into averaged[_SQUARES]; the clipped v stays near old_values.
 
@@ -149,16 +143,6 @@ def _value_loss(values, targets, old_values, vf_clip_param, averaged, d_values):
     np.maximum(squares, clipped_squares, out=squares)
 
 
-def explained_variance(error_and_target, means):
-    """1 - Var(targets - values) / Var(targets), at least -1, from two rows and their means; 0 for equal targets."""
-    centred = error_and_target - means[:, None]
-    centred *= centred
-    unexplained, variance = (centred @ mean_of(centred.shape[1])).tolist()
-    if variance <= (ROUNDING * float(means[1])) ** 2:
-        return 0.0
-    return max(1 - unexplained / variance, -1.0)
-
-
 def ppo_loss(
     distribution,
     dist_inputs,
@@ -173,15 +157,11 @@ def ppo_loss(
     standardize_advantages=False,
     across=None,
 ):
-    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+    """The loss for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments and errors as for `ppo_gradient`, with tensors for arrays.
     """
-    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
-    if values.shape != targets.shape or values.shape != advantages.shape:
-        raise not_all_rows(values=values, targets=targets, advantages=advantages)
-    if standardize_advantages:
-        advantages = torch_standardized(advantages, lambda column: column.mean(), across)
+    advantages, targets = advantages_and_targets(values, minibatch, standardize_advantages, across)
     new = distribution.torch_at(dist_inputs)
 
     # Equation 7: the smaller of the two, so that a ratio beyond the clip gives nothing to gain.

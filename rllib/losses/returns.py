@@ -53,9 +53,9 @@ def torch_gae(rewards, values, next_values, terminated, truncated, gamma, lambda
 
 
 def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_):
-    """Peng's Q(lambda) (Peng and Williams 1996), what PQN's action values are fitted to (arXiv:2407.04811, eq. 4).
+    """Peng's Q(lambda) (Peng and Williams 1996), the targets of PQN's action values (arXiv:2407.04811, eq. 4).
 
-    R_t = r_t + gamma ((1 - lambda) max_a Q(o_{t+1}, a) + lambda R_{t+1}); a trace goes on through explored actions.
+    R_t = r_t + gamma ((1 - lambda) max_a Q(o_{t+1}, a) + lambda R_{t+1}); traces continue through exploratory actions.
 
     Args:
         rewards, terminated, truncated, gamma: as for `gae`.
@@ -71,7 +71,7 @@ def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_
     _check_shapes("q_lambda_targets", rewards, next_values, terminated, truncated)
     going_on = np.where(terminated, np.float32(0), np.float32(gamma))
     tracing = np.where(truncated, np.float32(0), going_on * np.float32(lambda_))
-    # In the last row nothing is known but the value.
+    # The last row has no successor to trace.
     tracing[-1:] = 0
     return accumulated(rewards + (going_on - tracing) * next_values, tracing)
 
@@ -82,13 +82,13 @@ def standardized(
     """Advantages [B] with mean 0 and (population) standard deviation 1; equal ones become zeros.
 
     Args:
-        advantages: float32, an array; alone, also a tensor.
+        advantages: float32, an array, or a tensor without `weight`.
         weight: float32 [B], of sum 1, zero in rows that do not count; None: all rows count alike.
         across: turns a mean over these rows into the mean over all rows, where several learners share them
             (losses/loss.py: Loss).
     """
     if not isinstance(advantages, np.ndarray):
-        return torch_standardized(advantages, lambda column: column.mean())
+        return torch_standardized(advantages, lambda column: column.mean(), across)
     if across is not None:
         weight = np.full(len(advantages), 1 / len(advantages), np.float32) if weight is None else weight
         advantages = advantages - np.float32(across(np.dot(weight, advantages)))
@@ -100,7 +100,7 @@ def standardized(
 
 
 def torch_standardized(advantages, mean, across: Callable | None = None):
-    """The same for a tensor [B].
+    """`standardized` of a tensor [B].
 
     Args:
         advantages: a tensor without gradient.

@@ -1,4 +1,4 @@
-"""Temporal differences of action values: what they are fitted to, and the losses, for numbers and distributions.
+"""Temporal differences of action values: targets and losses, for expected returns and for their distributions.
 
 Numbers are DQN's (Mnih et al., Nature 2015); double Q-learning (van Hasselt et al., arXiv:1509.06461) lets one network
 choose the next action and another judge it. Distributions of returns on a fixed support are C51's (Bellemare et al.,
@@ -27,7 +27,7 @@ TINY = np.finfo(np.float32).tiny
 
 
 def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=None):
-    """The column that the loss reads, and what to fill it with.
+    """Name and values of the column of targets that the loss reads.
 
     Args:
         distribution: describes the values (models/distributions/q_values.py).
@@ -58,7 +58,7 @@ def torch_q_targets(distribution, judged, choosing_q, rewards, discounts):
 
 
 def next_values(target_q, choosing_q=None):
-    """What the next observation is worth, [B].
+    """Values of the next observations, [B].
 
     Args:
         target_q: [B, A] by the target network.
@@ -168,7 +168,7 @@ def project_by_pairs(probabilities, rewards, discounts, support):
 
 
 class ActionValueLoss:
-    """What the two losses share: their statistics, and that any weights may have sampled the rows."""
+    """Base class of the two losses: their statistics, and no identity, since any weights may have sampled the rows."""
 
     stats = STATS
     row_stats = ("td_error",)
@@ -179,7 +179,7 @@ class ActionValueLoss:
 
 
 class TDLoss(ActionValueLoss):
-    """Mean of weight * h(Q(o, a) - target), in the form that learners ask for (losses/loss.py).
+    """Mean of weight * h(Q(o, a) - target), as a Loss (losses/loss.py).
 
     Args:
         kind: "huber", h(x) = x^2 / 2 within |x| <= 1 and |x| - 1/2 beyond; or "mse", h(x) = x^2 / 2 everywhere.
@@ -224,10 +224,10 @@ class TDLoss(ActionValueLoss):
 
 
 class DistributionalLoss(ActionValueLoss):
-    """Mean of weight * cross-entropy(target, Z(o, a)), in the form that learners ask for (losses/loss.py).
+    """Mean of weight * cross-entropy(target, Z(o, a)), as a Loss (losses/loss.py).
 
     The row statistic td_error, for priorities, is KL(target || Z) as in Rainbow (arXiv:1710.02298): the cross-entropy
-    without the target's own entropy, so that it is zero where nothing is left to learn.
+    without the target's own entropy, so that it is zero at the optimum.
     """
 
     columns = (ACTIONS, TARGET_PROBABILITIES, WEIGHTS)
@@ -264,10 +264,10 @@ class DistributionalLoss(ActionValueLoss):
 
 
 def with_targets(loss: Loss, double_q: bool) -> LossOverModules:
-    """A loss of action values that computes what they are fitted to, in torch, where its learner computes.
+    """A loss of action values that computes its targets in torch, on the learner's device.
 
     Args:
-        loss: reads what `q_targets` gives.
+        loss: reads the column of `q_targets`.
         double_q: the online network chooses the next action; False: the target network, which judges it.
     """
     read = [name for name in loss.columns if name not in (TD_TARGETS, TARGET_PROBABILITIES)]
@@ -297,6 +297,6 @@ def q_statistics(loss: float, q: np.ndarray, error: np.ndarray) -> list[float]:
 
 
 def torch_q_statistics(loss, q, error) -> tuple:
-    """The same in torch."""
+    """`q_statistics` in torch."""
     q = q.detach()
     return loss, q.mean(), q.min(), q.max(), error.mean()

@@ -22,7 +22,7 @@ def critic_loss(dropped: int) -> LossOverModules:
     """The critics' loss.
 
     Args:
-        dropped: the largest quantiles that are left out of the targets, for each critic.
+        dropped: number of largest quantiles that each critic leaves out of the targets.
     """
 
     def compute(distribution, modules, minibatch, *, alpha):

@@ -23,7 +23,7 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 
 
 def storage_problem(storage) -> str | None:
-    """Why a replay cannot be stored there, and what to do; None if it can.
+    """Reason why a replay cannot be stored there, with advice; None if it can.
 
     Args:
         storage: MEMORY, DISK, GPU or a directory.

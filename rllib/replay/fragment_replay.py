@@ -1,4 +1,4 @@
-"""What IMPALA learns from again: fragments beside new ones (arXiv:1802.01561), and train batches several times."""
+"""Replay of IMPALA: old fragments beside new ones (arXiv:1802.01561), and repeated use of train batches."""
 
 from collections import deque
 from collections.abc import Callable

@@ -108,7 +108,7 @@ class FrameStacks:
         return {"frames": self._frames[: self.written], "written": np.array(self.written)}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave; the shapes must be the same."""
+        """Restores a state of `get_state`; the shapes must be the same."""
         self._frames[: len(state["frames"])] = state["frames"]
         self.written = int(state["written"])
         self._keys.clear()

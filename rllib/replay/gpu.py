@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 GPU = "gpu"
-# What torch calls it.
+# Its name in torch.
 DEVICE = "cuda"
 # Rows are sent in pieces of this size, so that a whole column that is restored does not lie there twice.
 PIECE_BYTES = 2**26
-# Of the free memory is left to what the learner computes.
+# Share of the free memory that is left for the learner's computations.
 KEPT_FREE = 0.1
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 

@@ -63,7 +63,7 @@ class Priorities:
         return rows, (values / values.min()) ** -beta
 
     def load(self, values: np.ndarray, largest: float) -> None:
-        """Takes over the p of the first rows."""
+        """Restores the p of the first rows."""
         self.tree.set_range(0, values)
         self.largest = largest
 

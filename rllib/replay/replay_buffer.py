@@ -284,11 +284,11 @@ class ReplayBuffer:
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave.
+        """Restores a state of `get_state`.
 
         Raises:
-            ValueError: if it is of a buffer with other columns or another capacity, or has no priorities where this
-                one has.
+            ValueError: if the state belongs to a buffer with other columns or another capacity, or lacks the priorities
+                that this buffer has.
         """
         if self._priorities is not None and "priorities" not in state:
             raise ValueError("the saved replay has no priorities: it was sampled uniformly, this one is not")

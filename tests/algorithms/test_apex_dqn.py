@@ -13,7 +13,7 @@ import pytest
 from rllib import ApexDQNConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
-from rllib.exploration.explorers import worker_epsilon
+from rllib.exploration.epsilon import worker_epsilon
 from runtime.errors import ActorDiedError
 from runtime.util.fleet import Member
 from tests.algorithms.algorithm_support import learner_stats, shard_pids, train_until, worker_pids

@@ -10,8 +10,15 @@ from rllib.env.factories.registry import resolve
 from rllib.env.spaces.actions import ActionMapper
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.exploration import explorers as ex
-from rllib.exploration.explorers import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
+from rllib.exploration.action_noise import (
+    GaussianNoise,
+    OrnsteinUhlenbeckNoise,
+    PerWorkerGaussianNoise,
+    PerWorkerOrnsteinUhlenbeckNoise,
+    RandomActions,
+)
+from rllib.exploration.epsilon import EpsilonGreedy, PerWorkerEpsilonGreedy, RandomValues, SoftQ
+from rllib.exploration.explorers import Exploration, Explorer, WorkerSlot
 from rllib.exploration.parameter_noise import ADAPTATION, ParameterNoise
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
@@ -25,7 +32,7 @@ GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]
 
 
 def constant_epsilon(epsilon):
-    return ex.EpsilonGreedy(epsilon, epsilon, 0)
+    return EpsilonGreedy(epsilon, epsilon, 0)
 
 
 def parameter_noise(stddev, epsilon):
@@ -52,7 +59,7 @@ def greedy_share(worker, batch):
 
 def test_epsilon_follows_the_steps_within_a_fragment():
     """1 until step 1000, then 0: of two actions the greedy one is taken in half of the first steps, in all others."""
-    exploration = ex.EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000)
+    exploration = EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000)
     worker = make_worker(exploration, envs=4, steps=500)
     batch, _ = worker.sample()
     assert 0.45 < greedy_share(worker, batch.rows(slice(0, 1000))) < 0.55
@@ -60,23 +67,23 @@ def test_epsilon_follows_the_steps_within_a_fragment():
 
 
 def test_epsilon_goes_on_where_the_run_is():
-    worker = make_worker(ex.EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000))
+    worker = make_worker(EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000))
     worker.load_snapshot(worker.policy.snapshot(timesteps=1001))
     assert greedy_share(worker, worker.sample()[0]) == 1
 
 
 def test_other_workers_steps_count():
     """Two workers of two environments each make four steps at a time."""
-    place = ex.Place(worker_index=2, num_workers=2, num_envs=2)
-    assert place.stride == 4
+    slot = WorkerSlot(worker_index=2, num_workers=2, num_envs=2)
+    assert slot.stride == 4
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
 def test_per_worker_epsilons_are_those_of_ape_x(num_workers):
     found = []
     for index in range(1, num_workers + 1):
-        place = ex.Place(index, num_workers, 1)
-        found.append(float(ex.PerWorkerEpsilonGreedy().in_worker(place).numbers(10**6)["epsilon"]))
+        slot = WorkerSlot(index, num_workers, 1)
+        found.append(float(PerWorkerEpsilonGreedy().in_worker(slot).numbers(10**6)["epsilon"]))
     i, n = np.arange(num_workers), num_workers
     np.testing.assert_allclose(found, 0.4 ** (1 + 7 * i / max(n - 1, 1)))
     assert found[0] == 0.4
@@ -87,19 +94,19 @@ def test_per_worker_epsilons_are_those_of_ape_x(num_workers):
 def test_per_worker_epsilons_are_acted_by():
     shares = []
     for index in (1, 2):
-        worker = make_worker(ex.PerWorkerEpsilonGreedy(), index=index, workers=2, steps=4000)
+        worker = make_worker(PerWorkerEpsilonGreedy(), index=index, workers=2, steps=4000)
         shares.append(1 - greedy_share(worker, worker.sample()[0]))
     np.testing.assert_allclose(shares, [0.2, 0.4**8 / 2], atol=0.02)
 
 
 def test_without_workers_the_schedule_counts():
-    alone = ex.PerWorkerEpsilonGreedy(1.0, 0.0, 100).in_worker(ex.Place(0, 0, 1))
+    alone = PerWorkerEpsilonGreedy(1.0, 0.0, 100).in_worker(WorkerSlot(0, 0, 1))
     assert alone.numbers(50)["epsilon"] == 0.5
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_soft_q_draws_from_the_softmax(temperature):
-    worker = make_worker(ex.SoftQ(temperature), steps=20_000)
+    worker = make_worker(SoftQ(temperature), steps=20_000)
     batch, _ = worker.sample()
     q = worker.policy.action_values(batch[sb.OBS][:1]).q_values()[0] / temperature
     expected = np.exp(q) / np.exp(q).sum()
@@ -107,12 +114,12 @@ def test_soft_q_draws_from_the_softmax(temperature):
 
 
 def test_random_values():
-    worker = make_worker(ex.RandomValues(), steps=5000)
+    worker = make_worker(RandomValues(), steps=5000)
     np.testing.assert_allclose(np.bincount(worker.sample()[0][sb.ACTIONS]) / 5000, 0.5, atol=0.03)
 
 
 EVERY = [
-    constant_epsilon(0.5), ex.SoftQ(5.0), ex.RandomValues(), parameter_noise(3.0, 0.5),
+    constant_epsilon(0.5), SoftQ(5.0), RandomValues(), parameter_noise(3.0, 0.5),
     GaussianNoise(random_timesteps=20, stddev=3.0), OrnsteinUhlenbeckNoise(random_timesteps=20), RandomActions(),
 ]  # fmt: skip
 each = pytest.mark.parametrize("exploration", EVERY, ids=lambda each: type(each).__name__)
@@ -169,22 +176,24 @@ def test_gaussian_noise_shrinks_after_the_random_steps():
 def test_random_actions_are_uniform_within_the_bounds():
     space = Box(np.float32([-1, 0.1]), np.float32([3, 0.7]))
     policy = Policy(policy_spec(Box(-1, 1, (1,)), space, {"fcnet_hiddens": [8]}))
-    place = ex.Place(0, 0, 1, low=space.low, high=space.high)
-    explorer = RandomActions().explorer(RandomActions(), policy, [np.random.default_rng(5)], place)
+    slot = WorkerSlot(0, 0, 1, low=space.low, high=space.high)
+    explorer = RandomActions().explorer(RandomActions(), policy, [np.random.default_rng(5)], slot)
     drawn = explorer.begin(1000, 0)[:, 0, 0]
     expected = np.random.default_rng(5).uniform(space.low, space.high, (1000, 2))
     np.testing.assert_array_equal(drawn, expected.astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", [ex.PerWorkerGaussianNoise, ex.PerWorkerOrnsteinUhlenbeckNoise])
+@pytest.mark.parametrize("kind", [PerWorkerGaussianNoise, PerWorkerOrnsteinUhlenbeckNoise])
 def test_each_worker_has_its_scale_of_noise(kind):
     """That of Ape-X's epsilons for the whole run; without workers the schedule, none in this process beside workers."""
     noise = kind(random_timesteps=0, final_scale=0.5, scale_timesteps=1)
-    scale = (lambda each: each.scale) if kind is ex.PerWorkerGaussianNoise else (lambda each: each.base_scale)
-    of_workers = [scale(noise.in_worker(ex.Place(i, 3, 1)))(np.array([0, 10**6])) for i in range(4)]
+    scale = (lambda each: each.scale) if kind is PerWorkerGaussianNoise else (lambda each: each.base_scale)
+    of_workers = [scale(noise.in_worker(WorkerSlot(i, 3, 1)))(np.array([0, 10**6])) for i in range(4)]
     expected = 0.1 * np.array([0, 0.4, 0.4**4.5, 0.4**8])
     np.testing.assert_allclose(of_workers, np.stack([expected, expected], axis=1), rtol=1e-6)
-    np.testing.assert_allclose(scale(noise.in_worker(ex.Place(0, 0, 1)))(np.array([0, 10**6])), [0.1, 0.05], rtol=1e-6)
+    np.testing.assert_allclose(
+        scale(noise.in_worker(WorkerSlot(0, 0, 1)))(np.array([0, 10**6])), [0.1, 0.05], rtol=1e-6
+    )
 
 
 def test_ornstein_uhlenbeck_noise_against_its_recursion():
@@ -251,7 +260,7 @@ def test_parameter_noise_settles_where_it_changes_as_much_as_epsilon():
     assert settled < 4
 
 
-class AlwaysLast(ex.Explorer):
+class AlwaysLast(Explorer):
     """Takes the last action in every `every`th step, the policy's own in between."""
 
     def begin(self, num_steps, timesteps, active=None):
@@ -265,7 +274,7 @@ class AlwaysLast(ex.Explorer):
         self.steps += 1
 
 
-class Own(ex.Exploration):
+class Own(Exploration):
     every: int
     shift: float = 0.0
     explorer = AlwaysLast

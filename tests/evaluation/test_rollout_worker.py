@@ -14,7 +14,8 @@ from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator, QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.exploration.explorers import EpsilonGreedy, Explorer, StochasticSampling
+from rllib.exploration.epsilon import EpsilonGreedy
+from rllib.exploration.explorers import Explorer, StochasticSampling
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.policy import Snapshot

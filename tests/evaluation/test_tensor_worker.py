@@ -10,7 +10,7 @@ from rllib import sample_batch as sb
 from rllib.env.episodes import EpisodeTracker
 from rllib.env.tasks.torch_cartpole import TorchCartPole
 from rllib.env.tasks.torch_pendulum import TorchPendulum
-from rllib.evaluation.tensors.episodes import TensorEpisodes
+from rllib.evaluation.tensors.worker import TensorEpisodes
 from rllib.losses.returns import gae
 from rllib.models.observations.filters import MeanStdFilter
 from rllib.models.observations.filters_in_torch import TensorFilter

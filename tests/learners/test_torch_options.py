@@ -123,7 +123,7 @@ def test_recordings_that_are_slower_are_given_up():
     others, _, recorded = updated(Replays(repeating_s=5.0))
     np.testing.assert_allclose(others, weights, atol=1e-6)
     assert recorded.num_repeated == TIMED_STEPS
-    assert recorded.why_off == "4 recorded steps took 24 s, and 4 s one operation after the other"
+    assert recorded.why_off == "4 recorded steps took 24 s, and 4 s without a recording"
 
 
 def test_other_optimizers_are_not_recorded():

@@ -37,7 +37,8 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
-from rllib.exploration.explorers import Exploration, StateDependentNoise
+from rllib.exploration.explorers import Exploration
+from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.updates.objective import Objective

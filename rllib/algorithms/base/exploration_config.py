@@ -1,6 +1,6 @@
 """What exploration_config may say, by type; algorithms name the types that they can explore by.
 
-Each type is a class of exploration/explorers.py: its fields are the settings, with the defaults of Ray 2.6.
+Each type is a class in the folder exploration: its fields are the settings, with the defaults of Ray 2.6.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,19 @@ import msgspec
 from gymnasium import spaces
 
 from rllib.config.setting_types import shortened
-from rllib.exploration import explorers as ex
+from rllib.exploration import action_noise, epsilon
+from rllib.exploration.explorers import Exploration, StochasticSampling
 from rllib.exploration.intrinsic.settings import RND, Curiosity
 from rllib.exploration.parameter_noise import ParameterNoise
 from rllib.models.observations.flat_spaces import parts
 
 _TYPES = (
-    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ParameterNoise),
-    *(ex.GaussianNoise, ex.OrnsteinUhlenbeckNoise, ex.Random),
-    *(ex.PerWorkerGaussianNoise, ex.PerWorkerOrnsteinUhlenbeckNoise),
+    *(StochasticSampling, epsilon.EpsilonGreedy, epsilon.PerWorkerEpsilonGreedy, epsilon.SoftQ, ParameterNoise),
+    *(action_noise.GaussianNoise, action_noise.OrnsteinUhlenbeckNoise, action_noise.Random),
+    *(action_noise.PerWorkerGaussianNoise, action_noise.PerWorkerOrnsteinUhlenbeckNoise),
     *(RND, Curiosity),
 )
-KINDS: Mapping[str, type[ex.Exploration]] = {each.__name__: each for each in _TYPES}
+KINDS: Mapping[str, type[Exploration]] = {each.__name__: each for each in _TYPES}
 # By the values of discrete actions.
 OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
 # Around a deterministic policy's continuous actions.
@@ -114,10 +115,10 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
 
 def _is_own(kind) -> bool:
     """Whether a type is a class of the user's, derived from Exploration."""
-    return isinstance(kind, type) and issubclass(kind, ex.Exploration) and kind not in _TYPES
+    return isinstance(kind, type) and issubclass(kind, Exploration) and kind not in _TYPES
 
 
-def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
+def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> Exploration:
     """What a checked exploration_config describes, with these actions.
 
     Raises:

@@ -17,7 +17,8 @@ from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, section
-from rllib.exploration.explorers import Exploration, NoisyWeights
+from rllib.exploration.explorers import Exploration
+from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary

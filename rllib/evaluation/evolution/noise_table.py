@@ -1,6 +1,6 @@
 """One long vector of normal numbers, shared by all processes: a direction in weight space is an index into it.
 
-Workers and driver read the same memory, so that what travels between them is an index (arXiv:1703.03864, section 2.1).
+Workers and driver read the same memory, so only indices are sent between them (arXiv:1703.03864, section 2.1).
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class NoiseTable:
         """The vector [dimension] that begins at index; a view.
 
         Raises:
-            ValueError: if it does not lie within the table.
+            ValueError: if the vector does not lie within the table.
         """
         if not 0 <= index <= self.size - dimension:
             raise ValueError(
@@ -45,7 +45,7 @@ class NoiseTable:
         return self.values[index : index + dimension]
 
     def draw_indices(self, rng: np.random.Generator, count: int, dimension: int) -> np.ndarray:
-        """Where `count` directions begin, int64 [count]; each of them lies within the table.
+        """Draws the first indices of `count` directions, int64 [count]; each direction lies within the table.
 
         Raises:
             ValueError: if the table is shorter than one direction.

@@ -1,4 +1,4 @@
-"""Columns that workers compute for on-policy algorithms: values, advantages and targets."""
+"""Columns of values, advantages and targets, which workers compute for on-policy algorithms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class AdvantageEstimator:
         use_gae: see lambda_.
         use_critic: False takes the discounted returns themselves as advantages, of what is in the fragment: there is no
             value to bootstrap from.
-        every_final_observation: fragments keep those of terminated episodes, too, for what reads them later.
+        every_final_observation: fragments keep the final observations of terminated episodes as well.
     """
 
     gamma: float
@@ -78,11 +78,11 @@ class AdvantageEstimator:
 
 
 class RecomputedAdvantages:
-    """GAE of a train batch by the values of the newest weights, for each epoch anew (arXiv:2006.05990, section 3.5).
+    """GAE of a train batch by the newest values, recomputed for each epoch (arXiv:2006.05990, section 3.5).
 
     Args:
         sequences: rows environment by environment, with those to bootstrap from (Fragment.to_sequences).
-        policy: whose values they are.
+        policy: computes the values.
         gamma: discount per step.
         lambda_: GAE's lambda.
         standardize: gives the advantages mean 0 and standard deviation 1.

@@ -12,7 +12,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.sample_batch import Column, SampleBatch
 
-_ALIGNMENT = 64  # bytes; a cache line, and what vector instructions like
+_ALIGNMENT = 64  # bytes: a cache line, and the alignment for vector instructions
 
 
 class Fragment:
@@ -27,7 +27,7 @@ class Fragment:
         lives_lost: (t, i) where step t of environment i ended a life of a game that goes on.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
-        by_environment: whether what is computed of one environment's rows must not depend on the others', to the bit.
+        by_environment: whether the bits of results for one environment's rows must not depend on the other rows.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Fragment:
         )
         self.observations = self.columns[sb.OBS]
         self.final_observations: list[tuple[int, int, np.ndarray]] = []
-        # Of a policy with a memory, its state at each of the final observations.
+        # State of a policy's memory at each final observation.
         self.final_states: list[np.ndarray] = []
         self.valid: np.ndarray | None = None
         self.failures: list[tuple[int, int]] = []

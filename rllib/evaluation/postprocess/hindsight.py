@@ -1,7 +1,7 @@
-"""Hindsight experience replay (Andrychowicz et al., arXiv:1707.01495): rows of goals that an episode did achieve.
+"""Hindsight experience replay (Andrychowicz et al., arXiv:1707.01495): rows with goals that an episode has achieved.
 
-When an episode is over, each of its steps becomes 1 + k rows: the one that happened, and k that look as if a goal had
-been desired that the episode achieved. What is learned from a failure is then how to get to where it led.
+When an episode is over, each of its steps becomes 1 + k rows: the one that happened, and k in which the desired
+goal is one that the episode has achieved. So a failed episode teaches how to reach the states that it did reach.
 
 Where the environment can say it (compute_terminated), the task ends for these rows where their goal is achieved. A row
 keeps its goal, as in the paper's algorithm 1; Stable-Baselines3 draws another one whenever a row is sampled, and its
@@ -21,7 +21,7 @@ from rllib.evaluation.postprocess.transitions import OF_THE_END, Transitions, n_
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
-# Which goals are taken: one achieved at or after the step, in the episode's last step, or anywhere in the episode.
+# Sources of goals: achieved at or after the step, in the episode's last step, or anywhere in the episode.
 FUTURE, FINAL, EPISODE = "future", "final", "episode"
 STRATEGIES = (FUTURE, FINAL, EPISODE)
 
@@ -33,9 +33,9 @@ class HindsightTransitions(Transitions):
     """A postprocess that makes rows of n steps of whole episodes, with k other goals for each step.
 
     Args:
-        goals: where observations have theirs.
+        goals: places of the goals in observations.
         num_goals: k.
-        strategy: which goals, one of STRATEGIES.
+        strategy: source of the goals, one of STRATEGIES.
     """
 
     goals: Goals
@@ -138,12 +138,12 @@ class HindsightRows:
         return {**rows, **{name: policy.filter(rows[name], environments=whose) for name in (sb.OBS, sb.NEXT_OBS)}}
 
     def _environment(self, i: int):
-        """What computes the rewards of environment i: the environment, or the vector that it is of."""
+        """The object that computes the rewards of environment i: itself, or the vector environment that has it."""
         environments = self._stream.environments
         return environments[i if len(environments) == self._stream.num_envs else 0]
 
     def _infos_of(self, episode: Columns, steps: np.ndarray) -> list[dict]:
-        """The info of each of these steps: what of it the episode's columns hold."""
+        """Infos of these steps, as far as the episode's columns hold them."""
         if not self._infos:
             return [{}] * len(steps)
         return [dict(zip(self._infos, info)) for info in zip(*(episode[name][steps] for name in self._infos))]

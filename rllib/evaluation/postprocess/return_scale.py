@@ -36,10 +36,10 @@ class ReturnScale:
     def apply(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray | None = None) -> None:
         """Counts the returns of a fragment and scales its rewards in place.
 
-        Until something has been merged, each environment's rewards are scaled by its own returns so far.
+        Before the first merge, each environment's rewards are scaled by its returns so far.
 
         Args:
-            rewards: float32 [T, N], the environment's own; scaled here.
+            rewards: float32 [T, N], raw rewards; scaled in place.
             ended: bool [T, N], whether an episode ends with the step.
             valid: bool [T, N], False for rows that are no transitions; None: all are.
         """
@@ -59,7 +59,7 @@ class ReturnScale:
         rewards[:] = scaled
 
     def start_over(self) -> None:
-        """All environments begin new episodes."""
+        """Begins new episodes in all environments."""
         self._running[:] = 0
 
     @property

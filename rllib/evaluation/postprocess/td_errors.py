@@ -1,7 +1,7 @@
-"""TD errors that workers compute of the rows they send, so that these have a priority before any learner has seen them.
+"""TD errors of new rows, which workers compute as the rows' first priorities in a replay.
 
-As in Ape-X (arXiv:1803.00933) they are by the worker's own weights, which choose and judge the next actions: there are
-no target copies in workers. Where target copies have the same weights, the learner has the same errors.
+As in Ape-X (arXiv:1803.00933) they are computed by the worker's weights, which choose and evaluate the next actions:
+workers have no target copies. If the target copies have the same weights, the learner computes the same errors.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from rllib.policy import CHUNK, Policy
 
 
 class TDErrors(Protocol):
-    """Computes TD errors; it has to be pickled."""
+    """A picklable function that computes TD errors."""
 
     def __call__(self, rows: Mapping[str, np.ndarray], policy: Policy) -> np.ndarray:
         """The TD errors, float32 [B], of rows of n steps."""
@@ -28,10 +28,10 @@ class TDErrors(Protocol):
 
 @dataclass(frozen=True)
 class ErrorsOfValues:
-    """Those of action values.
+    """TD errors of action values.
 
     Attributes:
-        loss: the learner's.
+        loss: the learner's loss.
     """
 
     loss: Loss
@@ -50,12 +50,12 @@ class ErrorsOfValues:
 
 @dataclass(frozen=True)
 class ErrorsOfCritics:
-    """Those of the critics of a deterministic policy, whose weights come with the policy's (Snapshot.modules).
+    """TD errors of a deterministic policy's critics, whose weights are in the policy's snapshot (Snapshot.modules).
 
-    With y = r + gamma^k min_i Q_i(s', pi(s')), the mean over the critics of |Q_i(s, a) - y|.
+    The mean over the critics of |Q_i(s, a) - y|, where y = r + gamma^k min_i Q_i(s', pi(s')).
 
     Attributes:
-        name: of the critics among the modules.
+        name: name of the critics among the modules.
         critics: describes their networks.
     """
 

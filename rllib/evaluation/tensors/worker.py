@@ -1,11 +1,11 @@
-"""Steps environments that hand over torch tensors, on their device, with the learner's own network.
+"""Steps environments that return torch tensors, on their device, with the learner's own network.
 
-Nothing in the loop over the steps waits for the device: what the host has to know (ended episodes, whether numbers are
-finite, which rows are transitions) is read once per fragment.
+Nothing in the loop over the steps waits for the device. The host reads ended episodes, the checks for finite numbers
+and the rows that are transitions once per fragment.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from rllib import sample_batch as sb
+from rllib.env.episodes import Episode
 from rllib.env.tensors.spaces import tensor_action_mapper
 from rllib.env.tensors.stream import TensorRow, TensorStream
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.tensors.episodes import TensorEpisodes
 from rllib.evaluation.worker import Worker
 from rllib.models.observations.filters_in_torch import TensorFilter
 from rllib.models.observations.masks import no_choice
@@ -35,14 +35,14 @@ VALID, FINALS = "valid", "final_obs"  # columns of a fragment that no batch has
 
 
 class TensorRolloutWorker(Worker):
-    """The worker of a run whose environments hand over tensors; in this process, and the only one.
+    """The only worker of a run whose environments return tensors; it is in the learner's process.
 
     Args:
         settings: see RolloutSettings; the postprocess has `of_tensors`.
         worker_index: 0.
         incarnation: as for RolloutWorker.
-        allocate: not used; columns are tensors.
-        learner: of the policy, on the environments' device, in torch or numpy; its weights act.
+        allocate: unused; columns are tensors.
+        learner: trains the policy, on the environments' device, in torch or numpy; its weights act.
 
     Raises:
         the user's own exception, with a note, when the environment fails.
@@ -73,9 +73,9 @@ class TensorRolloutWorker(Worker):
         self._inputs = torch.ones(settings.num_envs, self.policy.spec.input_width, device=self._device)
         self._columns = self._column_table()
         self._generator = torch.Generator(self._device)
-        # The noise of a fragment is drawn on a seed by these two numbers: the state of all that is random here.
+        # A fragment's noise is seeded by these two numbers; nothing else here is random.
         self._incarnation, self._num_fragments = incarnation, 0
-        self._newest: Tensor | None = None  # where the next fragment starts, as the environment gave it; None: reset
+        self._newest: Tensor | None = None  # first observations of the next fragment, unfiltered; None: reset
 
     def _column_table(self) -> tuple[Column, ...]:
         values = Column(sb.VF_PREDS, (), "float32")
@@ -88,14 +88,14 @@ class TensorRolloutWorker(Worker):
     # ------------------------------------------------------------------ weights and state
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Takes over version and filter statistics. The weights are the learner's own already."""
+        """Takes over version and filter statistics. The weights are the learner's already."""
         self.policy_version = snapshot.version
         self._fetch_weights()
         if self._filter is not None:
             self._filter.load(snapshot.filter_state)
 
     def get_state(self) -> list[dict]:
-        """What the noise of the next fragment is drawn by, for an exact continuation."""
+        """The numbers that seed the next fragment's noise, for an exact continuation."""
         return [{"incarnation": self._incarnation, "num_fragments": self._num_fragments}]
 
     def set_state(self, state: list[dict]) -> None:
@@ -122,7 +122,7 @@ class TensorRolloutWorker(Worker):
         try:
             report.env_time_s, report.inference_time_s = self._step_through(columns, raw)
         except BaseException:
-            self.start_over()  # the environments have gone on without the columns
+            self.start_over()  # the environments have stepped past the columns
             raise
         self._newest = raw[-1].clone()
         started = time.perf_counter()
@@ -138,9 +138,9 @@ class TensorRolloutWorker(Worker):
         return batch, report
 
     def _new_columns(self) -> tuple[dict[str, Tensor], Tensor]:
-        """Memory for a fragment: its columns [T, N, ...], and for observations as the environment gives them.
+        """Memory for a fragment: its columns [T, N, ...], and the unfiltered observations [T + 1, N, ...].
 
-        These, and the column of observations, have a row more. Without a filter they are the same.
+        The column of observations has T + 1 rows as well. Without a filter it is the same memory.
         """
         num_steps, num_envs = self.settings.fragment_length, self.settings.num_envs
         columns = {
@@ -173,12 +173,13 @@ class TensorRolloutWorker(Worker):
         return found
 
     def _step_through(self, columns: dict[str, Tensor], raw: Tensor) -> tuple[float, float]:
-        """The hot loop. Returns the seconds that environments and policy took to ask the device for their work."""
+        """The hot loop. Returns the seconds spent in launching the work of environments and policy on the device."""
         clock, step, to_env, act = stopwatch("act", "step"), self.stream.step, self._to_env, self._act
         seen = columns[sb.OBS]
         self._observe(raw[0], seen[0], counted=False)
         written = self._noise(), columns[sb.ACTION_DIST_INPUTS], columns[sb.VF_PREDS], columns[sb.ACTIONS]
-        rows = zip(raw, raw[1:], *(self._steps_of(columns, name) for name in _ROW))
+        absent = [None] * self.settings.fragment_length
+        rows = zip(raw, raw[1:], *(columns.get(name, absent) for name in _ROW))
         env_time = inference_time = 0.0
         for observation, following, row, *of_step in zip(seen, seen[1:], rows, *written):
             begun = clock()
@@ -190,11 +191,8 @@ class TensorRolloutWorker(Worker):
             env_time += clock() - acted
         return env_time, inference_time
 
-    def _steps_of(self, columns: dict[str, Tensor], name: str):
-        return columns.get(name, [None] * self.settings.fragment_length)
-
     def _noise(self) -> Tensor:
-        """Of a fragment, [T, N, ...]; zeros where nothing is to be explored."""
+        """Noise of a fragment, [T, N, ...]; zeros without exploration."""
         settings = self.settings
         sequence = seeding.seed_sequence(settings.seed, seeding.ACTIONS, self._num_fragments, self._incarnation)
         self._generator.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) >> 1)
@@ -211,7 +209,7 @@ class TensorRolloutWorker(Worker):
         sample(self.policy.distribution, computed, drawn, actions)
 
     def _observe(self, raw: Tensor, out: Tensor, counted: bool = True) -> None:
-        """Writes what is stored of raw observations; without a filter these are the same memory."""
+        """Writes filtered observations, and counts the raw ones; without a filter both are the same memory."""
         if self._filter is not None:
             if counted:
                 self._filter.count(raw)
@@ -220,7 +218,7 @@ class TensorRolloutWorker(Worker):
     # ------------------------------------------------------------------ the end of a fragment
 
     def _finish(self, columns: dict[str, Tensor], raw: Tensor) -> None:
-        """Counts the episodes, checks the numbers, and computes what rows have beside what was written in the loop."""
+        """Counts the episodes, checks the numbers, and computes the columns that the loop has not written."""
         rewards, ended = columns[sb.REWARDS], columns[sb.TERMINATEDS] | columns[sb.TRUNCATEDS]
         self.episodes.add_fragment(rewards, ended, columns.get(VALID))
         self._check(columns, raw)
@@ -259,7 +257,7 @@ class TensorRolloutWorker(Worker):
         return self._module(encoded(self.policy.spec.encoder, observations))[1]
 
     def _check(self, columns: dict[str, Tensor], raw: Tensor) -> None:
-        """Raises an error for numbers that are not finite, and for masks that left no legal action."""
+        """Raises ValueError for numbers that are not finite, and for masks that left no legal action."""
         checked = {"observations": raw, "rewards": columns[sb.REWARDS]}
         checked[sb.ACTION_DIST_INPUTS] = columns[sb.ACTION_DIST_INPUTS]
         if self.policy.spec.critic:
@@ -270,31 +268,28 @@ class TensorRolloutWorker(Worker):
         if bool(torch.stack(sums).all()):
             return
         for name, column in checked.items():
-            self._check_finite(name, column)
+            bad = torch.nonzero(~column.isfinite())
+            if len(bad):
+                t, i, *_ = bad[0].tolist()
+                network = self.policy.spec.network_name
+                by_network = f"{network} overflowed: scale the observations, or lower the learning rate"
+                raise ValueError(
+                    f"{name} of environment {i} are not finite at step {t} of the fragment: {column[t, i].tolist()}; "
+                    + ("the environment gave them" if name in ("observations", "rewards") else by_network)
+                )
         t, i = torch.nonzero(self._without_choice(columns))[0].tolist()
         mask = self.policy.spec.encoder.mask(columns[sb.OBS][t, i][None])[0]
         raise ValueError(f"environment {i} had no legal action at step {t} of the fragment: {no_choice(mask.cpu())}")
 
     def _without_choice(self, columns: dict[str, Tensor]) -> Tensor:
-        """Whether a transition's observation had no legal action, bool [T, N]."""
+        """Transitions whose observation had no legal action, bool [T, N]."""
         seen = columns[sb.OBS][:-1]
         mask = self.policy.spec.encoder.mask(seen.flatten(0, 1))
         without = without_choice(mask, self.policy.distribution).view(seen.shape[:2])
         return without & columns[VALID] if VALID in columns else without
 
-    def _check_finite(self, name: str, column: Tensor) -> None:
-        bad = torch.nonzero(~column.isfinite())
-        if len(bad):
-            t, i, *_ = bad[0].tolist()
-            given = name in ("observations", "rewards")
-            network = f"{self.policy.spec.network_name} overflowed: scale the observations, or lower the learning rate"
-            raise ValueError(
-                f"{name} of environment {i} are not finite at step {t} of the fragment: {column[t, i].tolist()}; "
-                + ("the environment gave them" if given else network)
-            )
-
     def _to_batch(self, columns: dict[str, Tensor]) -> SampleBatch:
-        """The transitions, step by step."""
+        """The transitions, ordered by step."""
         num_steps = self.settings.fragment_length
         kept = [name for name in columns if name not in (VALID, FINALS)]
         rows = {name: columns[name][:num_steps].flatten(0, 1) for name in kept}
@@ -303,7 +298,7 @@ class TensorRolloutWorker(Worker):
 
 
 def _acting(learner: "Learner") -> tuple:
-    """The torch network on the learner's own weights, its device, and what brings changed weights there."""
+    """The torch network on the learner's weights, its device, and a function that copies changed weights there."""
     backend, policy = learner.backend, learner.policy
     if hasattr(backend, "policy_module"):
         return backend.policy_module, backend.device, backend.fetch_weights
@@ -316,7 +311,83 @@ _ROW = (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, VALID, FINALS)
 
 
 def how_to_meet(device: str) -> str:
-    """What to do where the learner is not on the environments' device."""
+    """Advice for a learner that is not on the environments' device."""
     if device.startswith("cuda"):
         return "Use .resources(num_gpus=1)."
     return 'Use .resources(num_gpus=0), or make the environment on the GPU: env_config={"device": "cuda"}.'
+
+
+class EndedEpisodes(Sequence):
+    """A sequence that makes its episodes of a table's columns on access: thousands may end in one fragment.
+
+    Args:
+        table: float64 [3, E]: return, length and environment of each.
+    """
+
+    def __init__(self, table: np.ndarray):
+        self._table = table
+
+    def __len__(self) -> int:
+        return self._table.shape[1]
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return EndedEpisodes(self._table[:, index])
+        total, length, environment = self._table[:, index].tolist()
+        return Episode(total, int(length), int(environment))
+
+
+class TensorEpisodes:
+    """An EpisodeTracker on a device: follows the running episode of each of N environments across fragments.
+
+    Args:
+        num_envs: N.
+        device: of the rewards.
+    """
+
+    def __init__(self, num_envs: int, device: torch.device):
+        self._totals = torch.zeros(2, num_envs, dtype=torch.float64, device=device)  # returns, lengths
+        self._finished = [np.empty((3, 0))]  # columns (return, length, environment) of each fragment's episodes
+
+    def add_fragment(self, rewards: Tensor, ended: Tensor, valid: Tensor | None = None) -> None:
+        """Counts T steps of every environment; the ended episodes are copied to the host in one transfer.
+
+        Args:
+            rewards: [T, N] raw rewards; 0 where not valid.
+            ended: [T, N] bool, terminated or truncated with this step.
+            valid: [T, N] bool, False in rows that were no steps, or None.
+        """
+        steps = torch.ones_like(rewards) if valid is None else valid.to(rewards.dtype)
+        sums = torch.stack((rewards, steps)).double().cumsum(1)  # [2, T, N]
+        sums += self._totals[:, None]
+        environments, times = torch.nonzero(ended.T, as_tuple=True)  # ordered by environment, then by time
+        at_ends = sums[:, times, environments]
+        # The sum of an episode begins at the same environment's earlier end, if there is one.
+        same = environments[1:] == environments[:-1]
+        of_episodes = at_ends.clone()
+        of_episodes[:, 1:] -= at_ends[:, :-1] * same
+        self._totals = sums[:, -1] - self._at_last_ends(sums, ended)
+        found = torch.cat((of_episodes, environments.double()[None], times.double()[None])).cpu().numpy()
+        self._finished.append(found[:3, np.lexsort((found[2], found[3]))])
+
+    @staticmethod
+    def _at_last_ends(sums: Tensor, ended: Tensor) -> Tensor:
+        """The sums at each environment's last end, [2, N]; 0 where no episode has ended."""
+        numbers = torch.arange(1, len(ended) + 1, device=ended.device)[:, None]
+        last = (ended * numbers).amax(0)
+        found = sums.gather(1, (last - 1).clamp_(min=0).expand(2, 1, -1))[:, 0]
+        return found * (last > 0)
+
+    def pop_finished(self) -> EndedEpisodes:
+        """The episodes that have ended since the last call, in the order in which they ended."""
+        finished, self._finished = self._finished, [np.empty((3, 0))]
+        return EndedEpisodes(np.concatenate(finished, axis=1))
+
+    @property
+    def longest_running(self) -> int:
+        """Steps of the longest episode that has not ended; waits for the device."""
+        return int(self._totals[1].max())
+
+    def reset(self) -> None:
+        """Drops the running episodes. Call it after the environments were reset."""
+        self._totals.zero_()

@@ -1,32 +1,32 @@
-"""Intrinsic rewards: what is new to a network, the losses that make it old, and the advantages that it brings.
+"""Intrinsic rewards: novelty, the losses of its predictors, and its advantages.
 
-The first three take torch tensors, and import nothing for it.
+The first three functions take torch tensors, without importing torch.
 """
 
 import numpy as np
 
 from rllib.losses.returns import accumulated
 
-# Of the variance of returns that rewards are divided by.
+# Added to the variance of returns, by whose root rewards are divided.
 EPSILON = 1e-8
 
 
 def distillation_errors(predicted, target):
-    """RND's reward and loss by row: the mean squared error of the embedding (arXiv:1810.12894, section 2.2), [B].
+    """RND's reward and loss of each row: the mean squared error of the embedding (arXiv:1810.12894, section 2.2), [B].
 
     Args:
-        predicted: [B, E] by the network that is trained.
-        target: [B, E] by the fixed random network; no gradient flows into it.
+        predicted: [B, E], outputs of the trained network.
+        target: [B, E], outputs of the fixed random network; no gradient flows into it.
     """
     return (predicted - target.detach()).square().mean(1)
 
 
 def forward_errors(predicted, features):
-    """ICM's reward, and its forward loss by row: 1/2 |predicted - features|^2 (arXiv:1705.05363, eq. 5), [B].
+    """ICM's reward and forward loss of each row: 1/2 |predicted - features|^2 (arXiv:1705.05363, eq. 5), [B].
 
     Args:
-        predicted: [B, F] of the next features, from the features and the action.
-        features: [B, F] of the next observation. As in the paper's code, the gradient flows into them, too.
+        predicted: [B, F] next features, predicted from the features and the action.
+        features: [B, F] of the next observation. As in the paper's code, the gradient flows into them as well.
     """
     return 0.5 * (predicted - features).square().sum(1)
 
@@ -36,7 +36,7 @@ def curiosity_loss(forward, inverse, beta):
 
     Args:
         forward: [B] `forward_errors`.
-        inverse: [B] negative log-probabilities of the actions, told from the features before and after.
+        inverse: [B] negative log-probabilities of the actions, predicted from the features before and after.
         beta: 0 ... 1.
 
     Returns:
@@ -47,7 +47,7 @@ def curiosity_loss(forward, inverse, beta):
 
 
 def discounted_sums(rewards: np.ndarray, goes_on: np.ndarray, gamma: float) -> np.ndarray:
-    """G_t = gamma G_{t-1} + r_t, along the rows, [S]; from 0 where a row does not follow the one before.
+    """G_t = gamma G_{t-1} + r_t along the rows, [S]; a row that does not follow the one before starts from 0.
 
     Args:
         rewards: [S] float32.
@@ -67,12 +67,12 @@ def advantages_of_rows(
     gamma: float,
     lambda_: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """GAE (arXiv:1506.02438) of rows one after the other, not of columns side by side.
+    """GAE (arXiv:1506.02438) of rows in sequence, instead of columns side by side.
 
     Args:
         rewards, values: [S] float32.
-        next_values: [S] of what follows, 0 where nothing does.
-        goes_on: [S] bool, whether the next row follows this one; elsewhere the sum is cut.
+        next_values: [S] value of the observation that follows; 0 where none does.
+        goes_on: [S] bool, whether the next row follows this one; else the sum is cut.
         gamma: discount per step.
         lambda_: GAE's lambda.
 

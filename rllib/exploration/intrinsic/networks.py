@@ -1,12 +1,12 @@
-"""Networks that intrinsic rewards come from, in torch.
+"""Networks that compute intrinsic rewards, in torch.
 
-They read observations as the policy's network would if the library had chosen it by the spaces alone: encoded rows, or
-images through convolutions. A model of novelty computes a reward for each step and a loss that makes what it has seen
-less rewarding:
+They read observations as the network that the library chooses for the spaces by default: encoded rows, or images
+through convolutions. A model of novelty computes a reward for each step, and a loss whose minimisation makes familiar
+observations less rewarding:
 
-- `Distillation` (RND): a network learns to predict what a fixed random one computes of the next observation;
+- `Distillation` (RND): a network learns to predict the output of a fixed random network for the next observation;
 - `Dynamics` (ICM): a network learns to predict the features of the next observation from those of the present one and
-  the action; the features are those that tell the action.
+  the action; the features are trained to predict the action.
 """
 
 import dataclasses
@@ -27,16 +27,16 @@ from rllib.models.observations.filters import EPSILON, RunningMoments
 from rllib.models.policy_spec import PolicySpec
 
 CLIP = 5.0  # bound of RND's normalised observations, in standard deviations (arXiv:1810.12894, section 2.4)
-SMALL = np.float32(0.01)  # factor of the last weights of a network that is to compute next to nothing
+SMALL = np.float32(0.01)  # factor of the last layer's weights where outputs should begin near zero
 CHUNK = 1024  # rows of observations that are counted or computed at a time
 
 
 class ObservationReader:
-    """Turns stored observations into what networks read.
+    """Turns stored observations into inputs of networks.
 
     Args:
-        spec: says how observations are encoded.
-        normalizes: brings each number to mean 0 and standard deviation 1 of all that were counted, within +- CLIP.
+        spec: has the encoder of observations.
+        normalizes: scales each number to mean 0 and standard deviation 1 over the counted observations, within +- CLIP.
         device: of the tensors.
 
     Attributes:
@@ -76,20 +76,20 @@ class ObservationReader:
 
 @dataclass(frozen=True)
 class Layers:
-    """A network to be made: where its parameters lie, and the activations of its hidden layers."""
+    """Description of a network: the layout of its parameters, and the activations of its hidden layers."""
 
     layout: LayersLayout
     activations: tuple[str, ...]
 
     @classmethod
     def of_observations(cls, spec: PolicySpec, num_outputs: int, deeper: int = 0, normalized: bool = False) -> "Layers":
-        """Reads observations by the layers of a spec.
+        """A network that reads observations, with the layers of a spec.
 
         Args:
-            spec: whose convolutions and hidden layers.
-            num_outputs: numbers that it computes.
+            spec: has the convolutions and hidden layers.
+            num_outputs: size of the output.
             deeper: number of further hidden layers, each as wide as the last.
-            normalized: pixels have mean 0 already, so they are not scaled.
+            normalized: pixels already have mean 0 and are not scaled.
         """
         torso, hiddens, activations = spec.torso, list(spec.hiddens), list(spec.activations)
         hiddens += hiddens[-1:] * deeper
@@ -105,7 +105,7 @@ class Layers:
 
     @classmethod
     def of_features(cls, num_inputs: int, hiddens: Sequence[int], activation: str, num_outputs: int) -> "Layers":
-        """Reads numbers, with hidden layers of one activation."""
+        """A network that reads rows of numbers, with one activation for all hidden layers."""
         layout = LayersLayout(num_inputs, tuple(hiddens), {"": num_outputs}, shared="")
         return cls(layout, (ACTIVATION_NAMES[activation],) * len(hiddens))
 
@@ -114,10 +114,10 @@ class Networks:
     """Several networks on one flat vector, in float32.
 
     Args:
-        layers: name -> what to make.
+        layers: name -> description.
         rng: draws orthogonal weights.
-        device: where they compute.
-        near_zero: names of those that compute next to nothing at first.
+        device: of the weights.
+        near_zero: names of networks whose outputs begin near zero.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Networks:
         }
 
     def __call__(self, name: str, *parts: Tensor) -> Tensor:
-        """What a network computes [B, outputs] of its inputs; of several parts, side by side and with a closing 1."""
+        """Outputs [B, outputs] of a network. Several parts are its input side by side, with a closing 1."""
         inputs = parts[0] if len(parts) == 1 else torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1)
         return self.modules[name].outputs(inputs)[0]
 
@@ -159,18 +159,18 @@ class Distillation:
     stats = ("distillation_loss",)
 
     def __init__(self, settings, spec: PolicySpec):
-        # The one that learns is deeper than the other, so that it could compute the same (the paper's appendix).
+        # The predictor is deeper, so that it can represent the target (the paper's appendix).
         self.layers = {
             "target": Layers.of_observations(spec, settings.embed_dim, normalized=True),
             "predictor": Layers.of_observations(spec, settings.embed_dim, deeper=1, normalized=True),
         }
 
     def rewards(self, networks: Networks, observations: Tensor, actions: Tensor, following: Tensor) -> Tensor:
-        """[B], before normalisation."""
+        """Rewards [B] before normalisation."""
         return distillation_errors(networks("predictor", following), networks("target", following))
 
     def loss(self, networks: Networks, observations: Tensor, actions: Tensor, following: Tensor) -> tuple:
-        """The loss, and its statistics."""
+        """The loss, a scalar with a graph, and its statistics, in the order of `stats`."""
         loss = self.rewards(networks, observations, actions, following).mean()
         return loss, (loss.detach(),)
 
@@ -199,16 +199,16 @@ class Dynamics:
         }
 
     def rewards(self, networks: Networks, observations: Tensor, actions: Tensor, following: Tensor) -> Tensor:
-        """[B], before normalisation."""
+        """Rewards [B] before normalisation."""
         before, after = networks("features", torch.cat([observations, following])).chunk(2)
         return self._forward_errors(networks, before, actions, after)
 
     def loss(self, networks: Networks, observations: Tensor, actions: Tensor, following: Tensor) -> tuple:
-        """The loss, and its statistics."""
+        """The loss, a scalar with a graph, and its statistics, in the order of `stats`."""
         before, after = networks("features", torch.cat([observations, following])).chunk(2)
-        told = self._distribution.torch_at(networks("inverse", before, after))
+        predicted = self._distribution.torch_at(networks("inverse", before, after))
         forward = self._forward_errors(networks, before, actions, after)
-        loss, *statistics = curiosity_loss(forward, -told.log_prob(actions), self._beta)
+        loss, *statistics = curiosity_loss(forward, -predicted.log_prob(actions), self._beta)
         return loss, tuple(each.detach() for each in statistics)
 
     def _forward_errors(self, networks: Networks, before: Tensor, actions: Tensor, after: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ class Dynamics:
 
 
 def action_width(distribution) -> int:
-    """Numbers of an action in `action_rows`."""
+    """Size of an action's row in `action_rows`."""
     if hasattr(distribution, "parts"):
         return sum(map(action_width, distribution.parts))
     is_continuous = distribution.action_dtype.kind == "f"
@@ -225,7 +225,7 @@ def action_width(distribution) -> int:
 
 
 def action_rows(distribution, actions: Tensor) -> Tensor:
-    """Stored actions as rows [B, width]: each choice one-hot, one after the other; continuous ones as they are."""
+    """Stored actions as rows [B, width]: discrete choices one-hot and side by side, continuous actions unchanged."""
     rows = actions.reshape(len(actions), -1)
     if hasattr(distribution, "parts"):
         columns = rows.split([math.prod(part.action_shape) for part in distribution.parts], dim=1)

@@ -1,12 +1,12 @@
-"""An intrinsic reward, its networks, and the value of what will be received of it (in torch).
+"""Intrinsic rewards of train batches: their networks, their value function and its updates, in torch.
 
-As in the paper of RND (arXiv:1810.12894, section 2.3) the intrinsic rewards have a value function and a discount of
-their own, and the two advantages are added. So their returns may go on past the end of an episode, and the policy's
-values stay those of the environment's rewards. Departures from the paper:
+As in the paper of RND (arXiv:1810.12894, section 2.3) intrinsic rewards have a separate value function and a separate
+discount, and the two advantages are added. So intrinsic returns may continue past the end of an episode, and the
+policy's values remain those of the environment's rewards. Departures from the paper:
 
-- the value is a separate network, not a head of the policy's, which works for any of these;
-- rewards are of the true next observation also where an episode ends, not of the one after the reset;
-- the sums whose standard deviation scales the rewards begin anew with each fragment;
+- the value is a separate network, not a head of the policy's network, so any policy network can be used;
+- at an episode's end the reward is that of the true final observation, not of the one after the reset;
+- the discounted sums whose standard deviation scales the rewards begin anew with each fragment;
 - the statistics of observations begin with the first train batch, not with steps of a random policy.
 """
 
@@ -37,11 +37,11 @@ VALUE = "value"
 
 
 class IntrinsicRewards:
-    """Gives train batches their intrinsic advantages, and learns from them.
+    """Adds intrinsic advantages to train batches, and trains the networks on them.
 
     Args:
         settings: an exploration (exploration/intrinsic/settings.py: RND or Curiosity).
-        spec: how observations are read, and the distribution of the actions.
+        spec: has the encoder of observations and the distribution of actions.
         rng: draws the initial weights.
         device: "cpu" or "cuda".
     """
@@ -51,7 +51,7 @@ class IntrinsicRewards:
         self._model = MODELS[type(settings).__name__](settings, spec)
         self._reader = ObservationReader(spec, self._model.normalizes, self._device)
         value = Layers.of_observations(spec, 1, normalized=self._model.normalizes)
-        # Values of what was never seen that are not near zero would attract, or repel, as if it were good or bad.
+        # Initial values far from zero would make unseen observations look good or bad.
         self._networks = Networks({**self._model.layers, VALUE: value}, rng, self._device, near_zero=[VALUE])
         self._returns = RunningMoments(1)
         trained = {name: each for name, each in self._networks.modules.items() if name not in self._model.fixed}
@@ -63,15 +63,15 @@ class IntrinsicRewards:
 
     @property
     def stats(self) -> tuple[str, ...]:
-        """Names of what `add_to` returns."""
+        """Names of the statistics of `add_to`."""
         return "intrinsic_reward_mean", "intrinsic_vf_loss", *self._model.stats
 
     def add_to(self, batch: SampleBatch, rng: np.random.Generator) -> dict[str, float]:
-        """Adds the columns intrinsic_rewards and intrinsic_advantages to a batch; then learns from it.
+        """Adds the columns intrinsic_rewards and intrinsic_advantages to a batch; then trains on it.
 
         Args:
-            batch: rows environment by environment, where the next row has what followed a step, with the true final
-                observation of every episode (Fragment.to_sequences, every_final_observation).
+            batch: rows ordered by environment; the row after a step holds the next observation, at an episode's end the
+                true final one (Fragment.to_sequences, every_final_observation).
             rng: shuffles the rows.
 
         Returns:
@@ -84,7 +84,7 @@ class IntrinsicRewards:
         steps = np.flatnonzero(batch[LOSS_MASK])
         self._reader.count(batch[OBS][steps + 1])
         ended = (batch[TERMINATEDS] | batch[TRUNCATEDS])[steps]
-        # Behind the final observation of an episode comes the first of the next one, a step or the fragment's last row.
+        # After an episode's final observation comes the next episode's first one: a step, or the fragment's last row.
         following = steps + 1 + (ended if settings.nonepisodic_returns else 0)
         goes_on = np.zeros(len(steps), bool)
         goes_on[:-1] = following[:-1] == steps[1:]
@@ -103,7 +103,7 @@ class IntrinsicRewards:
         return dict(zip(self.stats, [float(rewards.mean()), *losses], strict=True))
 
     def _by_chunks(self, function, batch: SampleBatch, rows: np.ndarray) -> np.ndarray:
-        """function(batch, rows) -> tensor [B], of all rows; float32."""
+        """function(batch, rows) -> tensor [B], applied to CHUNK rows at a time; float32."""
         with torch.no_grad():
             parts = [function(batch, rows[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)]
         return torch.cat(parts).cpu().numpy()
@@ -115,7 +115,7 @@ class IntrinsicRewards:
         return self._model.rewards(self._networks, *self._read(batch, rows))
 
     def _read(self, batch: SampleBatch, rows: np.ndarray) -> tuple[torch.Tensor, ...]:
-        """What the model reads of steps: observations, actions, next observations."""
+        """Inputs of the model for these steps: observations, actions, next observations."""
         actions = torch.as_tensor(batch[ACTIONS][rows], device=self._device)
         return self._reader(batch[OBS][rows]), actions, self._reader(batch[OBS][rows + 1])
 
@@ -128,7 +128,7 @@ class IntrinsicRewards:
         return rewards * np.float32(settings.coefficient / np.sqrt(self._returns.variance[0] + EPSILON))
 
     def _learn(self, batch: SampleBatch, steps: np.ndarray, targets: np.ndarray, rng: np.random.Generator) -> list:
-        """Means of the losses over all gradient steps: the value's, then the model's statistics."""
+        """Trains on the steps. Returns means over all gradient steps: the value's loss, then the model's statistics."""
         settings, losses = self._settings, []
         size = settings.sgd_minibatch_size
         for _ in range(settings.num_sgd_iter):
@@ -160,10 +160,10 @@ class IntrinsicRewards:
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave.
+        """Restores a state of `get_state`.
 
         Raises:
-            ValueError: if it is of other networks.
+            ValueError: if the state belongs to other networks.
         """
         own = {name: np.shape(array) for name, array in self.get_state().items()}
         given = {name: np.shape(array) for name, array in state.items()}

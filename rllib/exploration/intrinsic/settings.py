@@ -1,7 +1,7 @@
-"""Types of exploration_config that reward the agent for what is new to it: RND and Curiosity.
+"""Types of exploration_config that reward novelty: RND and Curiosity.
 
-Actions are drawn from the policy's own distribution. The driver adds to the advantages of each train batch those of an
-intrinsic reward (exploration/intrinsic/rewards.py), so the environment's own rewards, the policy's values and the
+Actions are drawn from the policy's distribution. The driver adds the advantages of an intrinsic reward to those of each
+train batch (exploration/intrinsic/rewards.py), so the environment's own rewards, the policy's values and the
 reported returns stay as they are.
 
 Names and defaults of Curiosity are those of Ray 2.6. RLlib has no RND; its settings have the names of the pull request
@@ -17,18 +17,18 @@ from rllib.models.model_settings import ACTIVATION_NAMES
 
 
 class IntrinsicReward(Exploration):
-    """What both have in common.
+    """Settings common to RND and Curiosity.
 
     Attributes:
-        lr: learning rate of the networks that the reward comes from, and of its value (Adam).
+        lr: learning rate (Adam) of the networks that compute the reward and its value.
         gamma: discount of intrinsic rewards per step.
-        lambda_: of GAE, for intrinsic rewards.
-        nonepisodic_returns: intrinsic returns go on past the end of an episode, so that what is found later on counts
-            even if an episode has to end for it.
+        lambda_: GAE's lambda for intrinsic rewards.
+        nonepisodic_returns: intrinsic returns continue past the end of an episode, so that later discoveries count
+            even if an episode has to end for them.
         normalize: intrinsic rewards are divided by the running standard deviation of their discounted sums.
         num_sgd_iter: epochs over each train batch.
         sgd_minibatch_size: rows per gradient step.
-        sub_exploration: None or {"type": "StochasticSampling"}, the only way in which actions are chosen here.
+        sub_exploration: None or {"type": "StochasticSampling"}, the only supported one.
     """
 
     without_memory: ClassVar[str] = "intrinsic rewards and their values are of single observations"
@@ -44,7 +44,7 @@ class IntrinsicReward(Exploration):
 
     @property
     def coefficient(self) -> float:
-        """Factor of the reward."""
+        """Factor of the intrinsic reward."""
         raise NotImplementedError
 
     @property
@@ -54,7 +54,7 @@ class IntrinsicReward(Exploration):
 
     @classmethod
     def problem(cls, settings: Mapping[str, Any]) -> str | None:
-        """Which rule these settings break; None if they keep them all."""
+        """The first rule that these settings break, as a sentence; None if they are valid."""
         for name, value in settings.items():
             keeps, rule = _RULES[name]
             if not keeps(value):
@@ -66,9 +66,9 @@ class RND(IntrinsicReward):
     """Random network distillation (Burda et al., arXiv:1810.12894).
 
     Attributes:
-        embed_dim: numbers that the fixed random network computes of an observation, and the trained one predicts.
+        embed_dim: output size of the fixed random network and of the trained network that predicts it.
         distill_net_config: settings of both networks.
-        intrinsic_reward_coeff: factor of the intrinsic reward; the paper weights it by half of what the others have.
+        intrinsic_reward_coeff: factor of the intrinsic reward; the paper gives it half the weight of the environment's.
     """
 
     embed_dim: int = 128
@@ -88,9 +88,10 @@ class Curiosity(IntrinsicReward):
     """The intrinsic curiosity module (Pathak et al., arXiv:1705.05363).
 
     Attributes:
-        feature_dim: numbers of an observation's features.
+        feature_dim: number of features of an observation.
         feature_net_config: settings of the network that computes them.
-        inverse_net_hiddens, inverse_net_activation: of the network that tells the action from two features.
+        inverse_net_hiddens, inverse_net_activation: of the network that predicts the action from the
+            features of two successive observations.
         forward_net_hiddens, forward_net_activation: of the network that predicts the next features.
         beta: weight of the forward loss; the inverse loss has 1 - beta.
         eta: factor of the intrinsic reward.
@@ -114,7 +115,7 @@ class Curiosity(IntrinsicReward):
         return self.feature_net_config
 
 
-# What the settings of a network that reads observations may be.
+# Keys that the settings of a network that reads observations may have.
 NET_CONFIG_KEYS = (
     *("fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation"),
     *("post_fcnet_hiddens", "post_fcnet_activation", "layer_norm"),
@@ -129,29 +130,27 @@ def _is_count(value) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
-def _are_counts(value) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_count, value))
-
-
-def _is_net_config(value) -> bool:
-    return value is None or (isinstance(value, Mapping) and set(value) <= set(NET_CONFIG_KEYS))
-
-
 _SHARE = lambda value: _is_number(value, 0, 1), "a number within 0 ... 1"
 _AT_LEAST_0 = lambda value: _is_number(value, 0), "a finite number >= 0"
 _COUNT = _is_count, "an integer >= 1"
 _FLAG = lambda value: isinstance(value, bool), "True or False"
-_WIDTHS = _are_counts, "a list of integers >= 1"
+_WIDTHS = (
+    lambda value: isinstance(value, list | tuple) and all(map(_is_count, value)),
+    "a list of integers >= 1",
+)
 _ACTIVATION = (
     lambda value: isinstance(value, str | None) and value in ACTIVATION_NAMES,
     f"one of {', '.join(map(str, ACTIVATION_NAMES))}",
 )
-_NET = _is_net_config, f"None or a dict of {', '.join(NET_CONFIG_KEYS)}"
+_NET = (
+    lambda value: value is None or (isinstance(value, Mapping) and set(value) <= set(NET_CONFIG_KEYS)),
+    f"None or a dict of {', '.join(NET_CONFIG_KEYS)}",
+)
 _SAMPLING = (
     lambda value: value is None or (isinstance(value, Mapping) and value.get("type") == "StochasticSampling"),
     "None or {'type': 'StochasticSampling'}: actions are drawn from the policy's own distribution",
 )
-# Setting -> whether a value is one, and what a value must be.
+# Setting -> check of a value, and the rule in words.
 _RULES = {
     "lr": (lambda value: _is_number(value, 0) and value > 0, "a finite number > 0"),
     **dict.fromkeys(("gamma", "lambda_", "beta"), _SHARE),

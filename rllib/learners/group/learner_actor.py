@@ -22,12 +22,12 @@ from runtime.host.machine import node_ip_address
 
 
 class Recipe(NamedTuple):
-    """What the learners are made of.
+    """Arguments that make a learner in its process.
 
     Attributes:
         make: called with keyword arguments `policy`, `targets` and `rng`.
-        spec: of the policy.
-        targets: module, tau and every of each target copy.
+        spec: spec of the policy.
+        targets: (module, tau, every) of each target copy.
     """
 
     make: Callable[..., Learner]
@@ -36,16 +36,16 @@ class Recipe(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a request in one learner.
+    """Answer of one learner to a request.
 
     Attributes:
-        num_done: steps of the update that it has made, counted over all objectives.
-        unfinished: why it has stopped, where another learner did not come; empty: it has done all.
-        found: what its backend returned, if it was asked for that.
-        weights: the flat vector after the update, likewise.
-        failure: what its backend raised.
+        num_done: number of steps of the update that it has made, over all objectives.
+        unfinished: reason for stopping early, if another learner did not join a sum; empty: the request is done.
+        found: result of its backend, if this learner reports.
+        weights: the flat vector after the update, if this learner reports.
+        failure: exception of its backend.
         busy_s: duration of the call (seconds).
-        gpus: what `gpu_usage` says there, at most a second old.
+        gpus: `gpu_usage` in its process, at most a second old.
     """
 
     num_done: float
@@ -61,10 +61,10 @@ class LearnerActor:
     """One of the learners, in a separate process. All its weights come from the driver.
 
     Args:
-        recipe: what it is made of.
+        recipe: arguments of the learner.
         rank: its number among the learners.
-        threads: of torch.
-        spans_directory: where it records what it does when (spans.py); None: it does not.
+        threads: number of torch's threads.
+        spans_directory: directory of its recorded spans (spans.py); None: it records none.
     """
 
     def __init__(self, recipe: Recipe, rank: int, threads: int, spans_directory: str | None = None):
@@ -89,7 +89,7 @@ class LearnerActor:
     # ------------------------------------------------------------------ joining the others
 
     def share_memory(self, place: tuple, timeout_s: float, patient: bool) -> bool:
-        """Sums through this SharedBlock from now on; whether it can be reached from here."""
+        """Sums through this SharedBlock from now on. Returns whether it can be reached from here."""
         self._leave()
         block = SharedBlock.find(*place)
         if block is None:
@@ -98,7 +98,7 @@ class LearnerActor:
         return True
 
     def open_store(self, timeout_s: float) -> tuple[str, int]:
-        """Lets the others find this process: host and port of a store of torch.distributed."""
+        """Opens a store of torch.distributed, through which the others find this process. Returns its host and port."""
         from rllib.learners.group.torch_collective import open_store
 
         self._leave()
@@ -107,7 +107,7 @@ class LearnerActor:
         return host, self._store.port
 
     def join(self, kind: str, address: tuple[str, int], size: int, timeout_s: float) -> str:
-        """Sums by torch.distributed from now on; returns when all have joined, or why they have not."""
+        """Sums by torch.distributed from now on. Returns "" when all have joined, else the reason why they have not."""
         from rllib.learners.group.torch_collective import TorchSums
 
         if self._store is None:
@@ -135,7 +135,7 @@ class LearnerActor:
             changed: arrays that the driver has changed: place in `mirrored` -> array.
             batch: columns, encoded observations and permutations.
             options: further arguments of the backend's `train`.
-            resumes: go on with the update that was interrupted.
+            resumes: continue the update that was interrupted.
             reporter: number of the learner that returns the results.
         """
         with spans.call("update"):
@@ -184,20 +184,20 @@ class LearnerActor:
     # ------------------------------------------------------------------ state
 
     def get_states(self) -> list[dict[str, np.ndarray]]:
-        """Of the optimizers."""
+        """States of the optimizers."""
         return self._backend.states
 
     def set_states(self, states: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Takes them over."""
+        """Restores states of `get_states`."""
         self._backend.load_states(states)
 
     def get_progress(self) -> tuple:
-        """All that another learner needs to stand where this one stands, in the middle of an update or not."""
+        """Complete state of this learner, in the middle of an update or not."""
         progress = self._backend.get_progress()
         return dict(enumerate(self._mirrored)), self._backend.states, progress
 
     def set_progress(self, given: tuple) -> None:
-        """Takes over what `get_progress` of another learner gave."""
+        """Restores progress of another learner's `get_progress`."""
         arrays, states, progress = given
         self._take(arrays)
         self._backend.load_states(states)
@@ -205,7 +205,7 @@ class LearnerActor:
 
 
 def mirrored(vector: ModuleVector, targets: Iterable[TargetCopy]) -> list[np.ndarray]:
-    """The arrays that the driver's learner has and those of the group must have, too: weights, target copies, noise."""
+    """The arrays that the driver's learner and the group's learners have in common: weights, target copies, noise."""
     targets = list(targets)
     policies = [vector.policy, *(target.policy for target in targets if target.policy is not None)]
     noises = [policy.layer_noise for policy in policies if policy.is_noisy]

@@ -39,7 +39,7 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """How many learners there are, and what they have.
+    """Settings of a group of learners.
 
     Args:
         num_learners: number of processes.
@@ -74,7 +74,7 @@ def _warn_of_few_cores(num_learners: int) -> None:
 
 
 class LearnerGroup:
-    """The processes, in the form of a backend of the driver's Learner (updates/in_numpy.py: NumpyBackend).
+    """The learners' processes, in the form of a backend of the driver's Learner (updates/in_numpy.py: NumpyBackend).
 
     Args:
         vector: the driver's; its weights change after each update.
@@ -200,7 +200,7 @@ class LearnerGroup:
         return {"learner_util_percent": share, **self._gpus}
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
-        """Nothing: arrays are sent with `train`."""
+        """Does nothing: arrays are sent with `train`."""
 
     def train(
         self,
@@ -288,7 +288,7 @@ class LearnerGroup:
             changed, resumes, meanwhile = {}, True, None
 
     def _changed(self) -> dict[int, np.ndarray]:
-        """What the driver has changed since the processes and it had the same."""
+        """Arrays that the driver has changed since they were last sent: place in `mirrored` -> copy."""
         changed = {}
         for place, (own, known) in enumerate(zip(self._host, self._known)):
             if known is None or not np.array_equal(own, known):
@@ -330,7 +330,7 @@ class LearnerGroup:
         return answers
 
     def _outcomes(self, method: str, *arguments, meanwhile: Callable[[], None] | None = None) -> dict[int, Outcome]:
-        """The same for work whose failure is everybody's: it is raised here."""
+        """`_ask` for work whose failure is common to all learners: it is raised here."""
         outcomes = self._ask(method, *arguments, meanwhile=meanwhile)
         self._busy_s += sum(outcome.busy_s for outcome in outcomes.values())
         # Learners that share a GPU say the same of it; of equal numbers on several machines the fullest counts.
@@ -348,7 +348,7 @@ class LearnerGroup:
         self._break_off()
 
     def _break_off(self) -> None:
-        """Ends the sums under way; the processes have to join anew."""
+        """Ends the running sums; the processes have to join again."""
         self._is_joined = False
         if self._block is not None:
             self._block.interrupt()
@@ -360,7 +360,7 @@ class LearnerGroup:
         self._are_alike = False
 
     def _mend(self) -> None:
-        """Gives all processes one state, and joins them.
+        """Brings all processes into one state, and connects them.
 
         Raises:
             LearnersLostError: if no process is left that has the state, some may not be replaced, or they cannot join.
@@ -398,7 +398,7 @@ class LearnerGroup:
             self._informed, self._are_alike = same | {asked[index] for index in answers}, True
 
     def _join(self) -> str:
-        """Lets all processes sum with one another, if all live so long; else says why they cannot."""
+        """Connects the learners for collective sums. Returns the reason if one has died."""
         self._is_joined = True  # until one is lost
         kind, num_gpus = self._settings.collective, self._settings.options.get("num_gpus") or 0
         places = self._ask("whereabouts")

@@ -14,22 +14,22 @@ from rllib.learners.updates.collective import Unfinished
 
 
 def open_store(host: str, timeout_s: float) -> dist.TCPStore:
-    """Where the processes find one another; it listens at a free port of `host`, its attribute `port`."""
+    """A store through which the processes connect; it listens at a free port of `host`, its attribute `port`."""
     return dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=datetime.timedelta(seconds=timeout_s))
 
 
 class TorchSums:
-    """A process group of torch.distributed, apart from the default one, which stays the user's.
+    """A process group of torch.distributed, apart from the default one, which is the user's.
 
     Args:
         kind: "gloo" or "nccl".
         address: host and port of the store.
         rank: this process's number.
-        size: number of processes; it returns when all have come.
+        size: number of processes; the constructor returns when all have joined.
         timeout_s: longest wait for the others (seconds).
-        store: in the process that has opened it.
-        host: address at which gloo's other processes reach this one. Without it gloo takes what this machine's name
-            stands for, often 127.0.0.1. GLOO_SOCKET_IFNAME in the environment names a network instead.
+        store: the store, in the process that has opened it; else None.
+        host: address at which gloo's other processes reach this one. Without it gloo takes the address of
+            this machine's name, often 127.0.0.1. GLOO_SOCKET_IFNAME in the environment names a network instead.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class TorchSums:
         tensors = [torch.as_tensor(array) for array in arrays]
         whole = tensors[0] if len(tensors) == 1 else torch.cat([tensor.reshape(-1) for tensor in tensors])
         try:
-            with spans.span(spans.WAIT):  # and the sum itself; of nccl only what starts it
+            with spans.span(spans.WAIT):  # includes the sum, for nccl only its launch
                 self._group.allreduce([whole]).wait()
-        except RuntimeError as error:  # closed by a process that ended, or too late
+        except RuntimeError as error:  # another process has ended, or is too late
             raise Unfinished(str(error)) from error
         if len(tensors) > 1:
             self._scatter(whole, tensors)

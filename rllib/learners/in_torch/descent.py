@@ -1,4 +1,4 @@
-"""One objective of an update in torch: its loss's gradient, clipping, and the optimizer's step."""
+"""Gradient steps of one objective in torch: the loss's gradient, clipping, and the optimizer's step."""
 
 import functools
 import math
@@ -29,26 +29,26 @@ MEMORY = {
 
 
 class Descent:
-    """An objective at work: the gradient of its loss by the modules that it moves, clipped and stepped against.
+    """Gradient steps of one objective on the modules that it trains.
 
     Attributes:
-        gradients: flat tensors, one for each module that it moves.
+        gradients: flat tensors, one for each trained module.
         memory: the optimizer's tensors, under the names of the numpy optimizers.
         steps: the loss's statistics and the gradient's norm for each step since `begin`.
         row_statistics: the loss's row statistics, a tuple for each microbatch; the epoch empties it.
-        identity_error: of the first rows since `begin`, on a GPU, where it is checked at the end.
-        recorded: takes the steps that may be recorded; None where none are.
+        identity_error: identity error of the first rows since `begin`; on a GPU it is checked at the end of the update.
+        recorded: takes the steps that may be recorded; None: no step may.
     """
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
         moved = [modules[name] for name in objective.moves]
-        # A loss that calls the policy's module in its own functions gets this one.
+        # A loss that calls the policy's module itself gets this module.
         bind = getattr(objective.loss, "bind", None)
         self._loss = objective.loss if bind is None else bind(moved[0])
         self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
         self._distribution = vector.policy.distribution
         self._row_stats, self._takes_across = objective.row_stats, getattr(self._loss, "takes_across", False)
-        # What the policy's network is called with.
+        # Columns that are arguments of the policy's network.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._clip = objective.grad_clip, objective.grad_clip_by
         self._moves, self._moved, self._over_modules = objective.moves, moved, objective.is_over_modules
@@ -64,12 +64,12 @@ class Descent:
             for theirs, ours in names
             if theirs in self._optimizer.state[flat]
         }
-        # Adam's, which must not become denormal; GPUs do not mind.
+        # Adam's moments, which must not become denormal on a CPU.
         states = [] if on_gpu else [self._optimizer.state[flat] for flat in flats]
         self._moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
-        self._num_steps = 0  # what Adam counts in a tensor, whose number a device would be waited for
+        self._num_steps = 0  # Adam counts in a tensor, and reading that would wait for the device
         self.steps, self.row_statistics, self.identity_error = [], [], None
-        # Losses that are given outputs say at the first check whether there is an identity.
+        # Losses of the policy's outputs show at the first check whether they have an identity.
         self._has_identity = not self._over_modules
         self.recorded: RecordedSteps | None = None
 
@@ -85,7 +85,7 @@ class Descent:
                 self._num_steps = int(state[name])
 
     def begin(self, lr: float, resumes: bool = False) -> None:
-        """Before an update, or the rest of one."""
+        """Prepares an update, or the rest of one."""
         for group in self._optimizer.param_groups:
             if self.recorded is None:
                 group["lr"] = lr
@@ -95,7 +95,7 @@ class Descent:
             self.steps, self.row_statistics, self.identity_error = [], [], None
 
     def record_steps(self, graphs: CudaGraphs) -> RecordedSteps | None:
-        """Lets steps be recorded; only Adam keeps all that changes, its learning rate too, in tensors."""
+        """Allows recordings of steps. Only Adam can keep all its numbers, the learning rate included, in tensors."""
         if not isinstance(self._optimizer, torch.optim.Adam):
             return None
         for group in self._optimizer.param_groups:
@@ -105,9 +105,9 @@ class Descent:
         return self.recorded
 
     def is_recorded(self, rows: slice, microbatch_size: int, collective: Collective | None) -> bool:
-        """Whether the step of these rows may come from a recording: in one piece, by this learner alone, unchecked.
+        """Whether the step of these rows may be recorded: in one piece, by this learner alone, without a check.
 
-        The lengths of sequences decide what a step does, and may differ in a minibatch of the same shapes.
+        A step on sequences depends on their lengths, which may differ between minibatches of the same shapes.
         """
         is_alone = self.recorded is not None and self.recorded.is_on and collective is None and len(self._reads) == 1
         return is_alone and microbatch_size >= rows.stop - rows.start and not self._is_to_check(rows)
@@ -116,7 +116,7 @@ class Descent:
         return self._has_identity and not self.steps and rows.start == 0
 
     def take_recorded_step(self, epoch: Epoch, rows: slice, settings: Mapping) -> None:
-        """`compute` and `step` in one."""
+        """Computes the gradient and takes the step, by a recording if there is one."""
 
         numbers = {name: value for name, value in settings.items() if isinstance(value, float) and math.isfinite(value)}
         others = {name: value for name, value in settings.items() if name not in numbers}
@@ -134,7 +134,7 @@ class Descent:
     def compute(
         self, epoch: Epoch, rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
     ) -> None:
-        """Leaves the gradient of the rows in `gradients`, and their statistics with the gradient's norm in `steps`.
+        """Writes the rows' gradient into `gradients`, and appends their statistics and the gradient's norm to `steps`.
 
         Arguments as for the method of this name in updates/in_numpy.py.
         """
@@ -181,7 +181,7 @@ class Descent:
         return statistics
 
     def _descend(self, minibatch: Mapping[str, Tensor], settings: Mapping, is_to_check: bool = False) -> tuple:
-        """Leaves the gradient in `gradients`; the loss's statistics, and its row statistics if it has some."""
+        """Writes the gradient into `gradients`. Returns the loss's statistics, and row statistics if it has some."""
         given = self._modules if self._over_modules else self._moved[0](*(minibatch[name] for name in self._reads))
         if is_to_check:
             self._check_identity(given, minibatch)
@@ -205,7 +205,7 @@ class Descent:
         return [tuple(column.cpu().numpy() for column in part) for part in self.row_statistics]
 
     def whole_gradient(self) -> np.ndarray:
-        """The gradient as long as the vector, zeros for modules that are not moved."""
+        """The gradient in the vector's size, with zeros for modules that are not trained."""
         whole = np.zeros_like(self._vector.flat)
         for name, gradient in zip(self._moves, self.gradients):
             whole[self._vector.slices[name]] = gradient.cpu().numpy()
@@ -213,7 +213,7 @@ class Descent:
 
     @torch.no_grad()
     def step(self, norm: Tensor | None = None) -> None:
-        """Clips the gradient, whose norm is that of the newest of `steps` unless it is given, and steps against it."""
+        """Clips the gradient and takes a step against it. `norm` is by default the norm in the newest of `steps`."""
         norm = self.steps[-1][-1] if norm is None else norm
         limit, by = self._clip
         if limit is None:
@@ -234,14 +234,14 @@ class Descent:
 
 
 def _mean_across(collective: Collective, share: float, mean: Tensor) -> Tensor:
-    """The mean over the learners' rows of what has this mean over the rows of this learner, its share of them."""
+    """The mean over all learners' rows, from the mean over this learner's rows and their share of all rows."""
     number = (mean * share).reshape(1)
     collective.sum([number])
     return number[0]
 
 
 def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
-    # Without asking the device whether the norm exceeds the limit.
+    # Without a comparison on the host, which would wait for the device.
     vector.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
 
 
@@ -259,7 +259,7 @@ def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.o
         else:
             kind = torch.optim.AdamW if settings.name == "adamw" else torch.optim.Adam
             optimizer = kind(flats, lr=0.0, fused=True, **constants)
-    # A step of learning rate zero makes the memory exist, so that states have the same names from the start.
+    # A step of learning rate zero creates the memory, so that states have the same names from the start.
     optimizer.step()
     for flat in flats:
         for array in optimizer.state[flat].values():

@@ -1,4 +1,4 @@
-"""The batch of an update in torch, in the order of each epoch."""
+"""Batches of updates in torch, in the order of an epoch."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from rllib.sample_batch import PER_SEQUENCE, SEQ_LENS, rows_of_sequences
 
 
 class Order(NamedTuple):
-    """The order of an epoch, on the device and in this process's memory: reading it back would wait for the device.
+    """The order of an epoch, on the device and on the host, since reading it back would wait for the device.
 
     Attributes:
         rows, host_rows: permutation of the rows [B]; the second is None where it was drawn on the device.
-        sequences, host_sequences: of the sequences [S], where rows stand in such.
+        sequences, host_sequences: permutation of the sequences [S], if the rows stand in sequences.
     """
 
     rows: Tensor
@@ -33,11 +33,11 @@ class Order(NamedTuple):
 def sent_orders(
     orders: Iterable, seq_lens: np.ndarray | None, take: Callable[[np.ndarray], Tensor]
 ) -> list[Order | None]:
-    """The orders of all epochs, sent at once, so that no epoch waits for its own.
+    """Sends the orders of all epochs at once, so that no epoch waits for its order.
 
     Args:
-        orders: permutations of the rows, or of the sequences; those drawn on the device are tensors. None: as it is.
-        seq_lens: int [S], lengths of the sequences, where rows stand in such.
+        orders: permutations of the rows, or of the sequences; tensors if drawn on the device. None: unchanged order.
+        seq_lens: int [S], lengths of the sequences in which the rows stand; None: there are none.
         take: sends an array to the device.
     """
     orders = list(orders)
@@ -52,14 +52,14 @@ def sent_orders(
 
 
 class Epoch:
-    """Rows, each of which stands for itself.
+    """A batch of independent rows.
 
     Args:
         columns: name -> [B, ...].
-        mask: bool [B], the column of that name where there is one, in this process's memory.
+        mask: bool [B], the column loss_mask on the host, if there is one.
 
     Attributes:
-        cuts: where the rows may be parted.
+        cuts: positions at which the rows may be divided.
     """
 
     def __init__(self, columns: Mapping[str, Tensor], mask: np.ndarray | None = None):
@@ -79,11 +79,11 @@ class Epoch:
 
 
 class EpochOfSequences(Epoch):
-    """Rows that stand in sequences, which stay together.
+    """A batch of rows in sequences, which stay whole.
 
     Args:
         columns, mask: as for Epoch, with the columns PER_SEQUENCE.
-        seq_lens: int [S], the column of that name, in this process's memory.
+        seq_lens: int [S], the column of that name, on the host.
     """
 
     def __init__(self, columns: Mapping[str, Tensor], seq_lens: np.ndarray, mask: np.ndarray | None = None):
@@ -109,5 +109,5 @@ class EpochOfSequences(Epoch):
 
 
 def epoch_of(columns: Mapping[str, Tensor], seq_lens: np.ndarray | None, mask: np.ndarray | None = None) -> Epoch:
-    """The batch as it stands; `seq_lens` where its rows stand in sequences, `mask` where some do not count."""
+    """The batch in its present order: an EpochOfSequences if `seq_lens` is given. `mask` marks the rows that count."""
     return Epoch(columns, mask) if seq_lens is None else EpochOfSequences(columns, seq_lens, mask)

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rllib import spans
 from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.in_torch.descent import Descent
 from rllib.learners.in_torch.epoch import Epoch, epoch_of, sent_orders
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
-from rllib.learners.in_torch.transfers import InPlace, PinnedTransfers
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
@@ -24,12 +24,12 @@ from rllib.models.arithmetic.cuda import memory_of, why_no_cuda
 from rllib.models.tensors import encoded
 from rllib.sample_batch import LOSS_MASK, OBS, SEQ_LENS
 
-# What torch says of operands on several devices; each kind of operation has other words.
+# Words in torch's errors about operands on several devices; they differ between kinds of operations.
 _OTHER_DEVICE = re.compile(r"same device|expected device|device type tensor|and weight type \(|different from other t")
 
 
 def as_a_whole(method: Callable) -> Callable:
-    """Takes a failed update back on a GPU, and says what to do where the memory or a tensor's device is the reason."""
+    """Undoes a failed update on a GPU, and adds advice if the memory or a tensor's device is the reason."""
 
     @functools.wraps(method)
     def guarded(self, columns: Mapping, inputs: np.ndarray, *others, **more):
@@ -67,14 +67,14 @@ class TorchBackend:
 
     Args:
         vector: the modules.
-        objectives: what is minimised, one after the other on each minibatch.
+        objectives: minimised one after the other on each minibatch.
         targets: copies of modules; losses over modules find them as "target_MODULE".
         device: "cpu", "cuda" or "cuda:1".
-        options: how it computes.
+        options: autocast, precision of products, CUDA graphs.
 
     Attributes:
-        collective: of several learners that share each minibatch, of which this is one; None: there are no others.
-        num_done: steps of the newest `train`, counted over all objectives; infinity when `stop_above` has ended it.
+        collective: connects the learners that share each minibatch; None: this is the only one.
+        num_done: number of steps of the last `train`, over all objectives; infinity if `stop_above` has ended it.
         policy_module: the policy's network, on `device`; workers in this process that act there use it as well.
 
     Raises:
@@ -106,7 +106,7 @@ class TorchBackend:
     def _make_modules(
         self, objectives: Sequence[Objective], targets: Iterable[TargetCopy], options: TorchOptions
     ) -> None:
-        """What lies on the device: weights, gradients, optimizers."""
+        """Makes the modules and optimizers, whose weights and gradients lie on the device."""
         vector = self._vector
         # Weights that change outside, and those on the device; on the CPU these are the same memory.
         targets = targets if any(each.is_over_modules for each in objectives) else []
@@ -152,7 +152,7 @@ class TorchBackend:
             descent.set_state(state)
 
     def take_back(self) -> None:
-        """On a GPU: brings the optimizers back to before a failed update, as the weights in the vector still are."""
+        """On a GPU: restores the optimizers from before a failed update; the vector still has those weights."""
         for tensor, copy in self._kept:
             tensor.copy_(copy)
         self._kept = []
@@ -180,8 +180,8 @@ class TorchBackend:
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order; arguments and result as for NumpyBackend.train.
 
-        On a GPU `meanwhile` is called while it works, and `stop_above` is looked at after each epoch, whose last
-        minibatch has to exceed it.
+        On a GPU `meanwhile` is called while the device computes, and `stop_above` is compared with the last minibatch
+        of each epoch.
         """
         if not resumes:
             self.fetch_weights()
@@ -239,7 +239,7 @@ class TorchBackend:
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The gradient of the whole batch, and nothing is changed; as NumpyBackend.compute_gradient."""
+        """Computes the gradient of the whole batch without a step; as NumpyBackend.compute_gradient."""
         self.fetch_weights()
         (descent,) = self._descents
         descent.begin(0.0)
@@ -250,7 +250,7 @@ class TorchBackend:
         return gradient, statistics
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
-        """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
+        """Clips a copy of a flat gradient and takes a step against it; as NumpyBackend.apply_gradient."""
         self.fetch_weights()
         (descent,) = self._descents
         descent.begin(lr)
@@ -264,14 +264,14 @@ class TorchBackend:
         return float(norm)
 
     def get_progress(self) -> list[tuple]:
-        """How far an unfinished `train` has come; as NumpyBackend.get_progress. The weights are in the vector then."""
+        """Progress of an unfinished `train`; as NumpyBackend.get_progress. It copies the weights into the vector."""
         if self._on_gpu:
             np.copyto(self._vector.flat, self._flat.cpu().numpy())
         steps = [[step.cpu().numpy() for step in descent.steps] for descent in self._descents]
         return [self.num_done, *zip(steps, [descent.rows_in_numpy() for descent in self._descents])]
 
     def set_progress(self, progress: list[tuple]) -> None:
-        """Takes over what `get_progress` gave; `train(..., resumes=True)` goes on from there."""
+        """Restores progress of `get_progress`; `train(..., resumes=True)` continues from there."""
         self.fetch_weights()
         self.num_done, *of_descents = progress
         for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
@@ -304,7 +304,7 @@ class TorchBackend:
     def _finish(
         self, descents: Sequence[Descent], columns: Mapping, result: Tensor, out: np.ndarray
     ) -> list[np.ndarray]:
-        """On a GPU: waits for it, copies `result` into `out`, and checks what was not checked on the way.
+        """On a GPU: waits for it, copies `result` into `out`, and makes the checks that were postponed.
 
         Returns:
             float64 [steps, statistics + 1] of each objective.
@@ -328,7 +328,7 @@ class TorchBackend:
         return rows
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
-        """On a GPU: begins to send arrays that `train` will be given, beside what the device computes."""
+        """On a GPU: begins to send arrays that `train` will get, while the device computes."""
         self._transfers.stage(arrays)
 
 
@@ -346,7 +346,7 @@ def _device(name: str) -> torch.device:
 
 
 def compute_in(module: torch.nn.Module, dtype: torch.dtype, device_type: str) -> None:
-    """Lets a module compute under torch.autocast; its results are float32 as before."""
+    """Makes a module compute under torch.autocast; its results remain float32."""
     forward = module.forward
 
     def in_less_precision(*inputs, **named):
@@ -355,3 +355,58 @@ def compute_in(module: torch.nn.Module, dtype: torch.dtype, device_type: str) ->
         return results.float() if isinstance(results, Tensor) else tuple(result.float() for result in results)
 
     module.forward = in_less_precision
+
+
+class InPlace:
+    """Transfers on the CPU: tensors share the arrays' memory."""
+
+    def stage(self, arrays: Iterable[np.ndarray]) -> None:
+        """Does nothing: no array has to be sent."""
+
+    def take(self, array: np.ndarray | Tensor) -> Tensor:
+        """The array as a tensor; a copy if it is read-only, as in shared memory, which torch does not accept."""
+        if isinstance(array, Tensor):
+            return array.cpu()  # itself, where it is there already
+        return torch.from_numpy(np.require(array, requirements=("C", "W")))
+
+
+class PinnedTransfers:
+    """Transfers to a CUDA device through page-locked memory, on a separate stream beside the computing one.
+
+    A copy from page-locked memory blocks neither this process nor running kernels. torch does not reuse a page-locked
+    block until the device has read it.
+
+    Args:
+        device: the CUDA device.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+        # id of an array -> the array (a reference keeps the id unique), its tensor on the device, and the end's event.
+        self._staged: dict[int, tuple[np.ndarray, Tensor, torch.cuda.Event]] = {}
+
+    def stage(self, arrays: Iterable[np.ndarray]) -> None:
+        """Begins to send arrays. Arrays that were staged before and not taken are forgotten."""
+        self._staged = {id(array): (array, *self._send(array)) for array in arrays}
+
+    def take(self, array: np.ndarray | Tensor) -> Tensor:
+        """The array as a tensor on the device, for the current stream; sent now if it was not staged."""
+        if isinstance(array, Tensor):
+            return array.to(self._device)
+        _, tensor, complete = self._staged.pop(id(array), None) or (array, *self._send(array))
+        computing = torch.cuda.current_stream(self._device)
+        computing.wait_event(complete)
+        # The memory belongs to the allocating stream, which must not reuse it before the computing stream has finished.
+        tensor.record_stream(computing)
+        return tensor
+
+    def _send(self, array: np.ndarray) -> tuple[Tensor, torch.cuda.Event]:
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        with spans.span("to device"):
+            pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
+            np.copyto(pinned.numpy(), array)
+            with torch.cuda.stream(self._stream):
+                tensor = pinned.to(self._device, non_blocking=True)
+                complete = self._stream.record_event()
+        return tensor, complete

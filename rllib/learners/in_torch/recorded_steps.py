@@ -1,6 +1,6 @@
-"""Steps of an update that are recorded once and repeated: a CUDA graph starts all kernels of a step with one call.
+"""Recorded steps of updates: a CUDA graph launches all kernels of a step with one call.
 
-A small network's step is a hundred kernels of microseconds each, which Python starts more slowly than a GPU works.
+A small network's step is a hundred kernels of microseconds each; Python launches them more slowly than a GPU runs them.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-# Eager steps of one key before it is recorded; the last of them are timed. Recording costs about as much as they do.
+# Eager steps of one key before it is recorded; the last of them are timed. A recording costs about as much.
 EAGER_STEPS = 8
 TIMED_STEPS = 4
 # Recordings that are kept. Each holds the memory of a step's intermediate results.
@@ -22,10 +22,10 @@ Step = Callable[[Mapping[str, Tensor], Mapping[str, float | Tensor]], Sequence[T
 
 
 class CudaGraphs:
-    """Records what a function starts on a device.
+    """Records the kernels that a function launches on a device.
 
     Args:
-        device: of CUDA, that of all tensors; it need not be the current one.
+        device: the CUDA device of all tensors; it need not be the current one.
     """
 
     def __init__(self, device: torch.device):
@@ -33,18 +33,18 @@ class CudaGraphs:
         self._stream = torch.cuda.Stream(device)  # torch's own one may be of another device
 
     def record(self, function: Callable[[], Sequence[Tensor]]) -> tuple[Callable[[], None], Sequence[Tensor]]:
-        """Runs a function without computing anything.
+        """Records a function without computing its kernels.
 
         Returns:
-            repeat, results: `repeat()` computes what the function does, and its results are then in these tensors.
+            repeat, results: `repeat()` runs the recorded kernels, which write into the tensors `results`.
 
         Raises:
-            RuntimeError: if it does what a graph cannot hold, such as waiting for the device.
+            RuntimeError: if the function does something that cannot be recorded, such as waiting for the device.
         """
         graph = torch.cuda.CUDAGraph()
         with (
             torch.cuda.device(self._device),
-            # Brings the present stream back after a failure, too: torch.cuda.graph does not if its end raises.
+            # Restores the current stream after a failure as well: torch.cuda.graph does not if its end raises.
             torch.cuda.stream(torch.cuda.current_stream(self._device)),
             torch.cuda.graph(graph, stream=self._stream),
         ):
@@ -58,12 +58,12 @@ class CudaGraphs:
 
 
 class RecordedSteps:
-    """Takes steps, at first one operation after the other, then from a recording if that is measured to be faster.
+    """Takes steps: the first ones eagerly, later ones from a recording if that is measured to be faster.
 
-    Steps of one key do the same operations on tensors of the same shapes and in the same places; what may differ is the
-    contents of the minibatch, of the numbers, and of tensors that the function reads from elsewhere (weights, the
-    memory of an optimizer). A step that needs its numbers in Python, to decide something, is recorded for each of their
-    values. Where it cannot be recorded at all, steps go on without.
+    Steps of one key do the same operations on tensors of the same shapes. The contents may differ: of the minibatch, of
+    the numbers, and of other tensors that the function reads, at the same addresses (weights, an optimizer's memory).
+    A step that needs its numbers in Python, to decide something, is recorded for each of their values. If no step can
+    be recorded, all steps are eager.
 
     Args:
         graphs: records steps and reads a clock.
@@ -71,7 +71,7 @@ class RecordedSteps:
     Attributes:
         is_on: whether recordings are used or still tried.
         num_repeated: number of steps taken from a recording.
-        why_off: what ended the recording; None while it is on.
+        why_off: reason for the end of recording; None while it is on.
     """
 
     def __init__(self, graphs: CudaGraphs):
@@ -90,10 +90,10 @@ class RecordedSteps:
         """The results of `step(minibatch, numbers)`, in tensors that later steps do not change.
 
         Args:
-            key: equal for steps that differ in the contents of tensors and in numbers alone; shapes need not be in it.
+            key: equal for steps that differ only in numbers and in the contents of tensors; it need not include shapes.
             minibatch: by column.
             numbers: by name.
-            step: computes and changes what a step computes and changes.
+            step: takes the step eagerly.
         """
         if not self.is_on:
             return step(minibatch, numbers)
@@ -146,7 +146,7 @@ class RecordedSteps:
             return step()
         results = self._timed(self._repeated_s, step)
         if len(self._repeated_s) == TIMED_STEPS and sum(self._repeated_s) > sum(self._eager_s):
-            took = f"{sum(self._repeated_s):.2g} s, and {sum(self._eager_s):.2g} s one operation after the other"
+            took = f"{sum(self._repeated_s):.2g} s, and {sum(self._eager_s):.2g} s without a recording"
             self._end(f"{TIMED_STEPS} recorded steps took {took}")
         return results
 

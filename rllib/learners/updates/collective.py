@@ -1,4 +1,4 @@
-"""Sums over processes: K learners compute parts of one gradient, and each needs the whole."""
+"""Sums over processes: each of K learners computes a part of a gradient and needs the whole."""
 
 import contextlib
 import mmap
@@ -14,14 +14,14 @@ from rllib import spans
 
 LINE = 64  # bytes of a cache line: what one process writes often shares none with another
 TOKEN_BYTES = 16
-# Looks at the others' counters, 30 ns each, before the core is offered to another process, and before sleeping.
+# Reads of the others' counters, 30 ns each, before the core is offered to another process, and before sleeping.
 LOOKS = 10_000
 YIELDS = 200
 NAP_S = 0.0002
 
 
 class Unfinished(Exception):
-    """A sum that not all processes have come to: one has ended or hangs, or somebody has interrupted it."""
+    """A sum that not all processes have joined: one has ended or hangs, or the sum was interrupted."""
 
 
 class Collective(Protocol):
@@ -41,17 +41,17 @@ class Collective(Protocol):
         All processes get the same bits.
 
         Raises:
-            Unfinished: if another one does not come.
+            Unfinished: if another process does not join.
         """
 
     def close(self) -> None:
-        """Leaves; the others' next sum is unfinished."""
+        """Leaves the group; the others' next sum is unfinished."""
 
 
 class SharedBlock:
-    """Memory that the processes of one machine map: a counter and two slots for each of them, and a mark to stop.
+    """Memory shared by the processes of one machine: a counter and two slots for each process, and a stop mark.
 
-    It has no name and is gone with the last process that maps it.
+    It has no name and is freed with the last process that maps it.
 
     Args:
         size: number of processes.
@@ -59,8 +59,8 @@ class SharedBlock:
         file: open file, which is closed here; None: new memory.
 
     Attributes:
-        token: random bytes in it, by which a process knows that it has found this block.
-        counters: int64 view, `LINE / 8` apart; the last one is the mark to stop.
+        token: random bytes in it, by which a process recognises the block.
+        counters: int64 view, `LINE / 8` apart; the last one is the stop mark.
         slots: float32 [2, size, capacity].
     """
 
@@ -85,7 +85,7 @@ class SharedBlock:
 
     @property
     def place(self) -> tuple[int, int, int, int, bytes]:
-        """What `find` takes in other processes, as long as this one lives."""
+        """Arguments of `find` for other processes, valid as long as this process lives."""
         return os.getpid(), self.fd, self.size, self.capacity, self.token
 
     @classmethod
@@ -99,27 +99,27 @@ class SharedBlock:
         return block if block.token == token else None
 
     def interrupt(self) -> None:
-        """Ends the sums that are under way, and all that follow, as Unfinished."""
+        """Ends the running sums, and all later ones, as Unfinished."""
         self.counters[self.size * LINE // 8] = 1
 
     def close(self) -> None:
-        """Lets go of the file, so that nobody else can find the block; those who map it keep it."""
+        """Closes the file, so that no other process can find the block; processes that have mapped it keep it."""
         with contextlib.suppress(OSError):
             os.close(self.fd)
 
 
 class SharedSums:
-    """Sums through a SharedBlock: no system call as long as the others are not far behind.
+    """Sums through a SharedBlock, without a system call as long as the others are not far behind.
 
     Each process writes its numbers into its slot, raises its counter, waits for the other counters and adds up all
-    slots in the order of the ranks. Two slots take turns: when all counters show round n, everybody has read what was
-    written in round n - 1. It relies on stores becoming visible in their order, as on x86-64 (`is_available`).
+    slots in the order of the ranks. Two slots take turns: when all counters show round n, all processes have read
+    the slots of round n - 1. It relies on stores becoming visible in their order, as on x86-64 (`is_available`).
 
     Args:
         block: found by this process.
         rank: its number.
         timeout_s: longest wait for the others (seconds).
-        patient: whether there is a core for each process, so that looking again and again takes none from the others.
+        patient: whether each process has a core, so that polling takes no core from the others.
     """
 
     def __init__(self, block: SharedBlock, rank: int, timeout_s: float, patient: bool = True):
@@ -134,7 +134,7 @@ class SharedSums:
         return os.uname().machine in ("x86_64", "AMD64")
 
     def sum(self, arrays: Sequence) -> None:
-        """As Collective.sum; tensors on the CPU are taken as well."""
+        """As Collective.sum; arrays may be tensors on the CPU."""
         capacity, filled, parts = self._block.capacity, 0, []
         for array in arrays:
             flat = np.asarray(array).reshape(-1)
@@ -174,7 +174,7 @@ class SharedSums:
                 if deadline is None:
                     deadline = time.monotonic() + self._timeout_s
                 stopped = counters[self.size * LINE // 8]
-                # Those who came in time have finished the sum, whatever happened since.
+                # Processes that came in time have finished the sum, whatever has happened since.
                 if (stopped or time.monotonic() > deadline) and counters[other] < round_:
                     missing = [i for i in range(self.size) if counters[LINE // 8 * i] < round_]
                     why = "was interrupted" if stopped else f"has waited for {self._timeout_s:g} s"

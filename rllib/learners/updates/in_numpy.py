@@ -15,22 +15,22 @@ from rllib.learners.updates.target_copy import TargetCopy
 from rllib.models.arithmetic import kernels
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
-# Multiplications in a forward pass of all modules that are worth a core.
+# Multiplications in a forward pass of all modules for which a further core is worth its overhead.
 WORTH_A_CORE = 2**24
 
 
 class NumpyBackend:
-    """Works on the policy's own memory and network, and on those of the further modules.
+    """Trains the policy's network and further modules in numpy, on their own memory.
 
     Args:
         vector: the modules, whose weights are trained in place.
-        objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
+        objectives: minimised one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
-        cores: for `train`, at most; as many as its products are worth.
+        cores: largest number of cores that `train` uses; small products use fewer.
 
     Attributes:
-        collective: of several learners that share each minibatch, of which this is one; None: there are no others.
-        num_done: steps of the newest `train`, counted over all objectives; infinity when `stop_above` has ended it.
+        collective: connects the learners that share each minibatch; None: this is the only one.
+        num_done: number of steps of the last `train`, over all objectives; infinity if `stop_above` has ended it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class NumpyBackend:
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
-        """The arrays of each objective's optimizer themselves."""
+        """The arrays of each objective's optimizer, the memory itself."""
         return [descent.optimizer.state for descent in self._descents]
 
     template = states  # arrays of the same names and shapes
@@ -89,8 +89,8 @@ class NumpyBackend:
             inputs: encoded observations [rows, size + 1].
             orders: iterable of permutations [rows], one an epoch, of the sequences [S] where rows stand in sequences;
                 None leaves the rows as they stand.
-            minibatch_size: rows of a step, at least, where they stand in sequences; the last step of an epoch takes
-                what is left.
+            minibatch_size: rows of a step, at least that number where they stand in sequences; the last step of an
+                epoch takes the remaining rows.
             microbatch_size: rows that a step's gradient is computed from at a time.
             lrs: learning rate of each objective.
             settings: of each objective's loss; None leaves the objective out.
@@ -98,13 +98,13 @@ class NumpyBackend:
             refresh: called before each epoch but the first; its columns take the place of the batch's.
             stop_above: index of a statistic and a limit: the first minibatch that exceeds it is the last, without a
                 step.
-            resumes: go on with the call before, which was given the same and ended early, or with that of another
+            resumes: continue the previous call, which had the same arguments and ended early, or that of another
                 learner (`set_progress`).
 
         Returns:
-            for each objective that is not left out: float64 [steps, number of the loss's statistics + 1], one row a
-            step, the gradient's norm last; and of the last epoch tuples of the loss's row statistics, one a microbatch,
-            in the order in which rows were walked.
+            for each objective that is not left out: float64 [steps, number of the loss's statistics + 1], one row for
+            each step, the gradient's norm last; and for each microbatch of the last epoch, in their order, a tuple of
+            the loss's row statistics.
         """
         every = zip(self._descents, lrs, settings, strict=True)
         active = [(descent, lr, given) for descent, lr, given in every if given is not None]
@@ -115,7 +115,7 @@ class NumpyBackend:
         num_walked, collective = 0, self.collective
         epoch = epoch_of(columns, inputs)
         cores = self._cores_for(min(minibatch_size, microbatch_size, len(inputs)))
-        # What overflows is reported by name, not by numpy's warnings.
+        # Overflows are reported by parameter name, not by numpy's warnings.
         with np.errstate(over="ignore", invalid="ignore"), kernels.on_cores(cores):
             for number, order in enumerate(orders):
                 if refresh is not None and number:
@@ -146,22 +146,22 @@ class NumpyBackend:
         return [(np.array(descent.steps, np.float64), descent.row_statistics) for descent, _, _ in active]
 
     def get_progress(self) -> list[tuple]:
-        """How far an unfinished `train` has come beside the weights and `states`, for `set_progress` of another one."""
+        """Progress of an unfinished `train`, without the weights and `states`, for another backend's `set_progress`."""
         return [self.num_done, *((descent.steps, descent.row_statistics) for descent in self._descents)]
 
     def set_progress(self, progress: list[tuple]) -> None:
-        """Takes over what `get_progress` gave; `train(..., resumes=True)` goes on from there."""
+        """Restores progress of `get_progress`; `train(..., resumes=True)` continues from there."""
         self.num_done, *of_descents = progress
         for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
             descent.steps, descent.row_statistics = list(steps), list(row_statistics)
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
-        """Nothing: arrays are learned from where they lie."""
+        """Does nothing: arrays are used where they lie."""
 
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The gradient of the whole batch, and nothing is changed; arguments as for `train`.
+        """Computes the gradient of the whole batch without a step; arguments as for `train`.
 
         Returns:
             flat float32 gradient, unclipped, in a buffer that the next call overwrites; statistics as a row of `train`.
@@ -175,7 +175,7 @@ class NumpyBackend:
         return descent.gradient, np.array(row, np.float64)
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
-        """Clips a flat gradient, which is left as it is, and steps against it.
+        """Clips a copy of a flat gradient and takes a step against it.
 
         Returns:
             the gradient's length before clipping.
@@ -190,18 +190,18 @@ class NumpyBackend:
 
 
 def _on_weights(vector: ModuleVector, name: str, weights: np.ndarray):
-    """The module on other weights than its slice of the vector."""
+    """The module on these weights instead of its slice of the vector."""
     if name != POLICY:
         return vector.modules[name].numpy(vector.layouts[name], weights)
     return vector.policy.spec.masked_network(vector.policy.layout, weights)
 
 
 class _Descent:
-    """An objective at work: the gradient of its loss by the module that it moves, clipped and stepped against.
+    """Gradient steps of one objective on the module that it trains.
 
     Attributes:
-        gradient: of that module, flat; a buffer that every computation overwrites.
-        optimizer: in numpy.
+        gradient: the module's flat gradient, a buffer that every computation overwrites.
+        optimizer: the optimizer in numpy.
         steps: the loss's statistics and the gradient's norm for each step; `train` empties it.
         row_statistics: the loss's row statistics, a tuple for each microbatch; each epoch empties it.
     """
@@ -221,13 +221,13 @@ class _Descent:
     def compute(
         self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
     ) -> list[float]:
-        """Leaves the rows' gradient in `gradient`; the loss's statistics and the gradient's norm.
+        """Writes the rows' gradient into `gradient`. Returns the loss's statistics and the gradient's norm.
 
         Args:
-            epoch: with the rows, a slice.
+            epoch: has the rows.
             microbatch_size: rows that the gradient is computed from at a time.
-            settings: of the loss.
-            collective: of the learners that compute parts of it, of which this is one; None computes all.
+            settings: settings of the loss.
+            collective: connects the learners that compute parts of the gradient; None: this one computes all of it.
         """
         own, whole = (rows, 1.0) if collective is None else epoch.cuts.part_of(rows, collective.rank, collective.size)
         parts, first = epoch.cuts.parts(own.start, own.stop, microbatch_size), not self.steps
@@ -278,28 +278,28 @@ class _Descent:
         return statistics
 
     def step(self, norm: float, lr: float) -> None:
-        """Clips the gradient and steps against it."""
+        """Clips the gradient and takes a step against it."""
         clip_gradient(self.gradient, self._gradient_parts, norm, *self._clip)
         self.optimizer.step(self._vector[self._name], self.gradient, lr)
 
     def raise_not_finite(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Explains a gradient that is not finite."""
+        """Raises the error of a gradient that is not finite."""
         whole = np.zeros_like(self._vector.flat)
         whole[self._vector.slices[self._name]] = self.gradient
         raise_not_finite(self._vector, whole, columns)
 
 
 def _mean_across(collective: Collective, share: float, mean: float) -> float:
-    """The mean over the learners' rows of what has this mean over the rows of this learner, its share of them."""
+    """The mean over all learners' rows, from the mean over this learner's rows and their share of all rows."""
     number = np.array([share * mean], np.float32)
     collective.sum([number])
     return float(number[0])
 
 
 class Epoch:
-    """The batch in the order of one epoch, in memory that every epoch uses again.
+    """The batch in the order of one epoch, in memory that is reused for every epoch.
 
-    Matrices other than the network's input are stored feature-major, as the losses like them; `minibatch` gives rows.
+    Matrices other than the network's input are stored feature-major, faster for the losses; `minibatch` gives rows.
 
     Attributes:
         cuts: where the rows may be parted, from `reorder` on.
@@ -331,7 +331,7 @@ class Epoch:
             self.cuts = Cuts(None, self._shuffled[LOSS_MASK])
 
     def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
-        """What the network's forward pass takes for these rows."""
+        """Arguments of the network's forward pass for these rows."""
         return (self.inputs[rows],)
 
     def minibatch(self, rows: slice) -> dict[str, np.ndarray]:
@@ -342,7 +342,7 @@ class Epoch:
 
 
 class EpochOfSequences(Epoch):
-    """A batch whose rows stand in sequences, which stay together; an order is one of the sequences [S]."""
+    """A batch whose rows stand in sequences, which stay whole; an order is a permutation of the sequences [S]."""
 
     def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
         super().__init__({name: column for name, column in columns.items() if name not in PER_SEQUENCE}, inputs)
@@ -361,7 +361,7 @@ class EpochOfSequences(Epoch):
 
 
 def epoch_of(columns: Mapping[str, np.ndarray], inputs: np.ndarray) -> Epoch:
-    """The batch, before any order; in sequences where it has their lengths."""
+    """The batch before its first order: an EpochOfSequences if it has lengths of sequences."""
     return (EpochOfSequences if SEQ_LENS in columns else Epoch)(columns, inputs)
 
 
@@ -369,7 +369,7 @@ IDENTITY_TOLERANCE = 1e-3
 
 
 def check_identity(error: float | None) -> None:
-    """Makes sure that the first minibatch sees the very policy that acted.
+    """Checks that the first minibatch is evaluated by the policy that acted.
 
     The tolerance leaves room for rounding where a continuous action's standard deviation is thousands of times smaller
     than its mean; a mix-up shows as an error orders of magnitude larger.
@@ -377,7 +377,7 @@ def check_identity(error: float | None) -> None:
     An error that is not finite is left to `raise_not_finite`, which names its cause.
 
     Raises:
-        LearnerError: if it does not.
+        LearnerError: if the error exceeds the tolerance.
     """
     if error is not None and error > IDENTITY_TOLERANCE:
         raise LearnerError(
@@ -390,10 +390,10 @@ def check_identity(error: float | None) -> None:
 
 
 def raise_not_finite(vector: ModuleVector, gradient: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-    """Explains a gradient that is not finite, as long as the vector.
+    """Raises the error of a gradient that is not finite; the gradient has the size of the vector.
 
     Raises:
-        NotFiniteError: always; it names the module, the parameters, and the columns that hold NaN or infinity.
+        NotFiniteError: always. It names the module, the parameters, and the columns that hold NaN or infinity.
     """
     bad_weights = vector.names_where(~np.isfinite(vector.flat))
     bad_gradients = vector.names_where(~np.isfinite(gradient))

@@ -1,4 +1,4 @@
-"""Which rows of a batch make a minibatch, and which of them a learner computes where several share it."""
+"""Partition of a batch into minibatches, and of a minibatch into the parts of several learners."""
 
 import functools
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 class Cuts:
-    """Where rows that stand in some order may be parted, and which of them count in the means of the loss.
+    """Positions at which ordered rows may be divided, and the rows that count in the means of the loss.
 
     Args:
         seq_lens: int [S], lengths of the sequences in which the rows stand. None: a sequence ends with a row that does
-            not count; where all count, rows stand for themselves.
-        mask: bool [rows], which rows count; None: all do.
+            not count; if all rows count, every row may be separated.
+        mask: bool [rows], rows that count; None: all do.
     """
 
     def __init__(self, seq_lens: np.ndarray | None = None, mask: np.ndarray | None = None):
@@ -19,20 +19,20 @@ class Cuts:
 
     @functools.cached_property
     def ends(self) -> np.ndarray | None:
-        """int [n], row numbers that close a sequence, which stays whole; None: rows stand for themselves."""
+        """int [n], row numbers at which sequences end, which stay whole; None: every row may be separated."""
         if self._seq_lens is not None:
             return np.cumsum(self._seq_lens)
         return None if self._mask is None else np.flatnonzero(~self._mask) + 1
 
     @functools.cached_property
     def _counted(self) -> np.ndarray:
-        """int [rows + 1], how many of the rows before each count."""
+        """int [rows + 1], number of counting rows before each row."""
         return np.concatenate(([0], np.cumsum(self._mask)))
 
     def parts(self, start: int, stop: int, size: int) -> list[slice]:
-        """The rows from `start` to `stop` in parts of `size` rows, the last of what is left.
+        """The rows from `start` to `stop` in parts of `size` rows; the last part may be smaller.
 
-        Sequences stay whole: a part has as few of them as have that number of rows.
+        Sequences stay whole: a part has the fewest sequences that together have that number of rows.
         """
         if start < stop <= start + size:
             return [slice(start, stop)]
@@ -46,16 +46,16 @@ class Cuts:
         return parts if start == stop else [*parts, slice(start, stop)]
 
     def share(self, part: slice, whole: slice) -> float:
-        """How much of the rows of `whole` that count those of `part` are."""
+        """Share of the counting rows of `whole` that lie in `part`."""
         if self._mask is None:
             return (part.stop - part.start) / (whole.stop - whole.start)
         counted = self._counted[[part.start, part.stop, whole.start, whole.stop]].tolist()
         return (counted[1] - counted[0]) / max(counted[3] - counted[2], 1)
 
     def part_of(self, rows: slice, rank: int, size: int) -> tuple[slice, float]:
-        """What one of `size` learners computes, and its share. One that is left without rows computes some at share 0.
+        """Rows that learner `rank` of `size` computes, and their weight.
 
-        So all of them call the loss equally often, whatever it asks the others for.
+        A learner without rows computes the first part at weight 0, so that all learners call the loss equally often.
         """
         parts = self.parts(rows.start, rows.stop, -(-(rows.stop - rows.start) // size))
         if rank < len(parts):

@@ -1,4 +1,4 @@
-"""What a learner minimises, and the modules that it moves for it."""
+"""Objectives of a learner, and the flat vector of the modules that it trains."""
 
 import math
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ ADAM = OptimizerSettings()
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss, the modules whose weights descend along its gradient, and how they step.
+    """A loss, the modules that it trains, and their optimizer.
 
     Attributes:
         loss: of the policy's outputs (losses/loss.py: Loss), or over several modules (LossOverModules).
-        moves: names of the modules that it moves; a gradient with respect to others is not computed.
-        name: for its statistics, settings and state, where a learner has several objectives.
-        optimizer: which optimizer, and its constants.
-        grad_clip: limit, None clips nothing.
+        moves: names of the modules that are trained; no gradient with respect to others is computed.
+        name: prefix of its statistics, settings and state in a learner with several objectives.
+        optimizer: name and constants of the optimizer.
+        grad_clip: limit of the gradient; None clips nothing.
         grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".
 
     Raises:
@@ -47,7 +47,7 @@ class Objective:
 
     @property
     def is_over_modules(self) -> bool:
-        """Whether the loss calls the modules itself, instead of being given the policy's outputs."""
+        """Whether the loss calls the modules itself, instead of getting the policy's outputs."""
         return isinstance(self.loss, LossOverModules)
 
     @property
@@ -62,7 +62,7 @@ class Objective:
 
 
 def widths_of(policy: Policy) -> dict[str, int]:
-    """What a module beside the policy can read, and how many numbers that has."""
+    """Sizes of the inputs that a further module can read: "observation", "action" -> number of values."""
     widths = {}
     if policy.spec.torso is None:
         widths["observation"] = policy.spec.encoder.size
@@ -75,14 +75,14 @@ class ModuleVector:
     """The modules that a learner trains on one flat vector: each is a contiguous slice, the policy's network the first.
 
     Args:
-        policy: where there are other modules, its weights move into the vector.
+        policy: its weights move into the vector if there are further modules.
         modules: name -> description of each further module (models/modules.py).
         rng: draws their weights.
 
     Attributes:
         flat: the vector, float32; without further modules the policy's weights.
-        layouts: name -> where the module's parameters lie in its slice.
-        slices: name -> where its slice lies in the vector.
+        layouts: name -> layout of the module's parameters in its slice.
+        slices: name -> the module's slice of the vector.
     """
 
     def __init__(self, policy: Policy, modules: Mapping = {}, rng: np.random.Generator | None = None):
@@ -103,11 +103,11 @@ class ModuleVector:
         return self.flat[self.slices[name]]
 
     def named_parameters(self, name: str, flat: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Parameter name -> view of the module's weights, or of `flat` in their place, as of a target copy's."""
+        """Parameter name -> view of the module's weights, or of `flat` instead, such as a target copy's weights."""
         return self.layouts[name].named_parameters(self[name] if flat is None else flat)
 
     def names_where(self, bad: np.ndarray) -> list[str]:
-        """Names of the parameters in which `bad`, as long as the vector, is true somewhere."""
+        """Names of the parameters in which `bad`, bool of the vector's size, is true somewhere."""
         found = []
         for name, part in self.slices.items():
             named = self.named_parameters(name, bad[part])

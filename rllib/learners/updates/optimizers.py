@@ -12,17 +12,17 @@ NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd")
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Which optimizer, and its constants.
+    """Name and constants of an optimizer.
 
     Args:
         name: one of NAMES.
         adam_epsilon: added to the denominator of Adam and RAdam.
-        adam_beta1: what Adam and RAdam keep of the mean gradient in a step.
-        decay: of RMSprop's running mean of squared gradients (torch calls it alpha).
-        momentum: of RMSprop's steps; 0 is without.
-        rmsprop_epsilon: added to the root of that mean.
-        weight_decay: share of the learning rate by which AdamW shortens the weights in each step; the others take that
-            many times the weights as a part of the gradient, as torch does.
+        adam_beta1: share of the mean gradient that Adam and RAdam keep in a step.
+        decay: share of the mean squared gradient that RMSprop keeps in a step (torch calls it alpha).
+        momentum: momentum of RMSprop's steps; 0 switches it off.
+        rmsprop_epsilon: added to the root of the mean squared gradient.
+        weight_decay: share of the learning rate by which AdamW shortens the weights in each step; the others add that
+            multiple of the weights to the gradient, as torch does.
     """
 
     name: str = "adam"
@@ -52,9 +52,9 @@ class OptimizerSettings:
         return SGD(size)
 
 
-# The mean gradient of a unit that never fires again halves every seven steps, that of its square every 700. Below 1e-38
-# numbers are denormal, and processors compute with them ten times as slowly. This much more, lost in rounding, keeps
-# both above. To fall from here takes 150 steps, so that it need not be added in every one.
+# The mean gradient of a unit that never fires again halves every seven steps, and its mean square every 700. Numbers
+# below 1e-38 are denormal, and processors compute ten times as slowly with them. Adding this number, which is lost in
+# rounding, keeps both above. A fall from here takes 150 steps, so it need not be added in every step.
 TINY = np.float32(1e-31)
 TINY_EVERY = 16  # steps
 
@@ -97,7 +97,7 @@ class Adam:
 class RAdam(Adam):
     """Adam with rectified variance (Liu et al., arXiv:1908.03265, algorithm 2), arithmetically as torch.optim.RAdam.
 
-    As long as the mean of squares is of too few gradients to be trusted, steps are those of momentum alone. Like torch
+    Steps are those of momentum alone while the mean of squares has too few gradients to be trusted. Like torch
     this one divides where the paper's rho exceeds 5, and adds epsilon to the root before its bias is corrected.
     """
 
@@ -107,7 +107,7 @@ class RAdam(Adam):
         self._count += 1
         count = int(self._count)
         step_size = lr / (1 - self.beta1**count)
-        # rho: how many gradients a plain mean would be of that is as certain as v.
+        # rho: number of gradients whose plain mean would be as certain as v.
         rest = 1 - self.beta2**count
         most = 2 / (1 - self.beta2) - 1
         rho = most - 2 * count * self.beta2**count / rest
@@ -157,7 +157,7 @@ class RMSprop:
 
 
 class SGD:
-    """Plain gradient descent; it has no memory."""
+    """Plain gradient descent, without a memory."""
 
     def __init__(self, size: int):
         self.state: dict[str, np.ndarray] = {}
@@ -169,11 +169,11 @@ class SGD:
 
 
 class WithDecay:
-    """An optimizer that draws the weights towards zero as well.
+    """An optimizer with weight decay.
 
     Args:
-        optimizer: takes the steps; its state is this one's.
-        size: of the weights.
+        optimizer: takes the steps; its state is shared.
+        size: number of weights.
         decay: see OptimizerSettings.weight_decay.
         decoupled: shorten the weights themselves (Loshchilov and Hutter, arXiv:1711.05101, algorithm 2) instead of
             adding decay * weights to the gradient.

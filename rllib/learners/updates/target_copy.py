@@ -15,11 +15,11 @@ class TargetCopy:
     Args:
         module: name of the module; "policy" is the network of the learner's policy.
         tau: share of the way to the module's weights that one move goes; 1 copies them.
-        every: distance between moves, in the unit of the clock given to `follow` (updates, environment steps).
+        every: least distance between moves, in the unit of the clock given to `follow` (updates, environment steps).
 
     Attributes:
         weights: flat float32, changed in place; it exists from `attach` on.
-        policy: computes by these weights, where they are a copy of the policy's; it has separate noise. Else None.
+        policy: a Policy on these weights, with separate noise, if they are a copy of the policy's; else None.
 
     Raises:
         ValueError: if tau is not within 0 ... 1 or `every` is below 1.
@@ -32,12 +32,12 @@ class TargetCopy:
         self._moved_at = 0
 
     def attach(self, source: np.ndarray, spec: PolicySpec | None = None, cores: int = 1) -> None:
-        """Begins as a copy of `source`, the module's flat weights, whose memory it follows from now on.
+        """Copies `source`, the module's flat weights, and follows that memory from now on.
 
         Args:
-            source: see above.
-            spec: of the policy, where the module is its network.
-            cores: for a move.
+            source: float32 [weights], the memory itself.
+            spec: spec of the policy if the module is its network, else None.
+            cores: number of cores that a move uses.
         """
         self._source, self._cores = source, cores
         self.weights = source.copy()
@@ -68,6 +68,6 @@ class TargetCopy:
         return {"weights": self.weights.copy(), "moved_at": np.array(self._moved_at)}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave, for a module of the same size."""
+        """Restores a state of `get_state`, for a module of the same size."""
         self.weights[:] = state["weights"]
         self._moved_at = int(state["moved_at"])

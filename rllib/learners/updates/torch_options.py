@@ -1,4 +1,4 @@
-"""How torch computes updates."""
+"""Options of the torch learner: autocast, precision of products, CUDA graphs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,14 +9,14 @@ MATMUL_PRECISIONS = ("highest", "high", "medium")
 
 @dataclass(frozen=True)
 class TorchOptions:
-    """How torch computes updates.
+    """Options of the torch learner.
 
     Attributes:
-        autocast: type in which networks compute where torch holds that to be safe (torch.autocast); weights, losses and
-            optimizers stay float32. None: float32.
-        matmul_precision: of float32 products (torch.set_float32_matmul_precision, for the whole process): "high" lets
-            a GPU use TF32, "medium" bfloat16.
-        cuda_graphs: on a GPU, record the steps of updates where that is measured to be faster.
+        autocast: type in which networks compute the operations that torch considers safe (torch.autocast); weights,
+            losses and optimizers stay float32. None: float32.
+        matmul_precision: precision of float32 products (torch.set_float32_matmul_precision, for the whole process):
+            "high" lets a GPU use TF32, "medium" bfloat16.
+        cuda_graphs: on a GPU, record the steps of updates and repeat the recording if that is measured to be faster.
 
     Raises:
         ValueError: for an unknown choice.

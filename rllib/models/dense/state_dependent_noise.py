@@ -8,7 +8,7 @@ normal with
 
 The network gives [mean, log std(s)], hence losses and statistics are those of a Gaussian. As in Stable-Baselines3, no
 gradient flows from std(s) into phi, except in SAC and its relatives (`trains_features`). The explorer draws Theta
-(exploration/explorers.py: StateDependentNoise).
+(exploration/network_noise.py: StateDependentNoise).
 """
 
 import numpy as np

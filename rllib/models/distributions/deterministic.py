@@ -1,6 +1,6 @@
 """Actions without chance: a = tanh(inputs), within -1 ... 1 (Lillicrap et al., arXiv:1509.02971).
 
-Explorers of workers add their noise to them (exploration/explorers.py); where a policy acts by itself, the
+Explorers of workers add their noise to them (exploration/action_noise.py); where a policy acts by itself, the
 distribution does. The mapper of actions stretches -1 ... 1 to the bounds of the space (env/spaces/actions.py).
 """
 

@@ -232,7 +232,7 @@ def test_vectors_and_atari_preprocessing_are_refused():
 
 
 def test_statistics_that_no_checkpoint_holds_are_told_once(caplog):
-    wrappers_module._told.clear()
+    wrappers_module._warned.clear()
     config("NormalizeObservation").validate()
     config("NormalizeObservation").validate()
     assert caplog.text.count('observation_filter="MeanStdFilter"') == 1

@@ -38,7 +38,7 @@ KEEP_STATISTICS = {
     "NormalizeReward": ".environment(normalize_returns=True)",
 }
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ def wrapper_chain(env) -> str:
     while env is not None:
         layers.append(env)
         env = getattr(env, "env", None)
-    told, last = [], None
+    described, last = [], None
     for layer in reversed(layers):
         space = getattr(layer, "observation_space", None)
         if last is None or space != last:
-            told.append(f"{type(layer).__name__}: {space}")
+            described.append(f"{type(layer).__name__}: {space}")
         last = space
-    return "; then ".join(told) if len(told) > 1 else ""
+    return "; then ".join(described) if len(described) > 1 else ""
 
 
 def _of_entry(entry) -> Iterator[EnvWrapper]:
@@ -215,10 +215,10 @@ def _resolve_name(name: str) -> Callable:
         raise ValueError(f"there is no wrapper {name!r}. {hint} Your own: rllib.register_wrapper(name, wrapper).")
     if module == "gymnasium.wrappers" and short in REFUSED:
         raise ValueError(f"env_wrappers: {short} has no place around an environment here: {REFUSED[short]}.")
-    if short in KEEP_STATISTICS and short not in _told:
-        _told.add(short)
+    if short in KEEP_STATISTICS and short not in _warned:
+        _warned.add(short)
         logger.warning(
-            "the statistics of %s are of one environment alone, and in no checkpoint; those of %s are saved",
+            "the statistics of %s are of one environment alone, and in no checkpoint; the statistics of %s are saved",
             short,
             KEEP_STATISTICS[short],
         )

@@ -1,6 +1,5 @@
 """Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
 
-import dataclasses
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rllib.acting.player import Player
-from rllib.env.factories.masks import METHOD, OBSERVATIONS, Augmentation
-from rllib.env.factories.previous_steps import ACTIONS, REWARDS, ActionRow, PreviousStep
+from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
+from rllib.env.factories.adapters import ADAPTERS
+from rllib.env.factories.masks import ActionMask
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.observations import ArrayColumn, observation_column
 from rllib.env.spaces.supported import all_fit, mismatch
@@ -22,7 +22,11 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A", bound=Adapter)
 C = TypeVar("C")
+
+# The adapters' items in checkpoints, where there are none.
+_NO_ADAPTERS: dict[str, Any] = {"ignored_keys": [], "told": None, "augmentation": None}
 
 
 def under_plain_names(mixin: type[C]) -> type[C]:
@@ -36,39 +40,35 @@ def under_plain_names(mixin: type[C]) -> type[C]:
 
 @dataclass(frozen=True)
 class ActingSettings:
-    """What is between the environment's observations and actions and those of a policy.
+    """Conversions between an environment's observations and actions and those of a policy.
 
     Attributes:
         normalize_actions, clip_actions: as for env.actions.ActionMapper.
-        ignored_keys: of observations, which the policy does not read.
-        augmentation: what is added to the environment's own observations; None: nothing.
-        told: what observations tell of the step before; None: nothing.
+        adapters: change the environment's observations into those that the policy reads, innermost first.
         explore: whether actions are sampled where a call does not say.
     """
 
     normalize_actions: bool = True
     clip_actions: bool = False
-    ignored_keys: tuple[str, ...] = ()
-    augmentation: Augmentation | None = None
-    told: PreviousStep | None = None
+    adapters: tuple[Adapter, ...] = ()
     explore: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able data; `from_json` reads it."""
-        return {**dataclasses.asdict(self), "ignored_keys": list(self.ignored_keys)}
+        adapters = {adapter.json_name: adapter.to_json() for adapter in self.adapters}
+        rest = {name: getattr(self, name) for name in ("normalize_actions", "clip_actions", "explore")}
+        return {**_NO_ADAPTERS, **adapters, **rest}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ActingSettings":
         """The settings among the items of `data`."""
-        added, told = data["augmentation"], data["told"]
-        return cls(
-            data["normalize_actions"],
-            data["clip_actions"],
-            tuple(data["ignored_keys"]),
-            added and Augmentation(**added),
-            told and PreviousStep(**told),
-            data["explore"],
-        )
+        found = [(kind, data[kind.json_name]) for kind in ADAPTERS]
+        adapters = tuple(kind.from_json(given) for kind, given in found if given)
+        return cls(data["normalize_actions"], data["clip_actions"], adapters, data["explore"])
+
+    def adapter(self, kind: type[A]) -> A | None:
+        """The adapter of a class, if there is one."""
+        return next((adapter for adapter in self.adapters if isinstance(adapter, kind)), None)
 
 
 @under_plain_names
@@ -241,12 +241,12 @@ class Inference:
         distribution: Distribution,
     ):
         self.rng, self.settings = rng, settings
-        self._augmentation, self._told = settings.augmentation, settings.told
-        self._action_row = self._told and ActionRow(action_space)
+        self._adapters = settings.adapters
+        self._takes_masks = settings.adapter(ActionMask) is not None
+        self._action_row = ActionRow(action_space)
         self._space = observation_space
         # Until the first observation beyond them is told: one that is a rounding error outside still gets its action.
         self._minds_bounds = True
-        self._ignored = set(settings.ignored_keys)
         self._column = observation_column(observation_space)
         mapping = settings.normalize_actions, settings.clip_actions
         self._to_env = action_mapper(action_space, distribution, *mapping).to_env
@@ -295,12 +295,14 @@ class Inference:
     @property
     def given_space(self):
         """The space of the observations that `compute_actions` takes: the environment's, but for ignored keys."""
-        space = self._space if self._augmentation is None else self._space[OBSERVATIONS]
-        return space if self._told is None else self._told.own_space(space)
+        space = self._space
+        for adapter in reversed(self._adapters):
+            space = adapter.own_space(space)
+        return space
 
     def _rows_at_once(self, observations: Sequence) -> np.ndarray | None:
         """Observations that are arrays, and lie in the space, as batches store them; None: look at each."""
-        if self._augmentation or self._told or not isinstance(self._column, ArrayColumn):
+        if self._adapters or not isinstance(self._column, ArrayColumn):
             return None
         try:
             rows = np.asarray(observations)
@@ -311,13 +313,16 @@ class Inference:
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""
-        added = self._augmentation
-        if added and isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
-            observation, action_mask = observation[OBSERVATIONS], observation[added.mask_key]
-        if self._ignored and isinstance(observation, Mapping):
-            observation = {key: value for key, value in observation.items() if key not in self._ignored}
-        observation = self._with_previous(observation, state, prev_action, prev_reward)
-        observation = self._with_mask(observation, action_mask)
+        for adapter in reversed(self._adapters):
+            observation, action_mask = adapter.taken_apart(observation, action_mask)
+        if action_mask is not None and not self._takes_masks:
+            raise ValueError(
+                f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
+                "observation alone. Leave it out, or use .environment(action_mask_from='info')."
+            )
+        inputs = StepInputs(self._action_row, state, prev_action, prev_reward, action_mask)
+        for adapter in self._adapters:
+            observation = adapter.row(observation, inputs)
         problem = mismatch(self._space, observation, bounded=self._minds_bounds)
         if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
             self._minds_bounds = False
@@ -327,40 +332,6 @@ class Inference:
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
             raise ValueError(f"no action can be computed: {problem}")
         return self._column.row(observation)
-
-    def _with_previous(self, observation, state, action, reward):
-        """The observation with what the policy reads of the step before."""
-        told, row = self._told, self._action_row
-        if told is None or (isinstance(observation, Mapping) and observation.keys() & {ACTIONS, REWARDS}):
-            return observation
-        missing = ["prev_action"] if told.action and action is None else []
-        missing += ["prev_reward"] if told.reward and reward is None else []
-        begins = state is None or not any(np.any(part) for part in state)
-        if missing and not begins:
-            raise ValueError(
-                f"no action can be computed: this policy reads the step before. Give {' and '.join(missing)} with "
-                "every observation but the first of an episode, whose state is get_initial_state(). algo.make_player() "
-                "remembers the action and the state."
-            )
-        action = row.zeros if action is None else row.of(action)
-        return told.added_to(observation, action, 0.0 if reward is None else reward)
-
-    def _with_mask(self, observation, action_mask):
-        """The observation as the policy's environments give it."""
-        added = self._augmentation
-        if added is None:
-            if action_mask is not None:
-                raise ValueError(
-                    f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
-                    "observation alone. Leave it out, or use .environment(action_mask_from='info')."
-                )
-            return observation
-        if action_mask is None:
-            raise ValueError(
-                "no action can be computed: this policy was trained with masks beside its observations. Give "
-                f"action_mask=info[{added.mask_key!r}], or what env.{METHOD}() returns."
-            )
-        return added.added_to(observation, np.asarray(action_mask))
 
 
 def _or_none(values: Sequence | None, observations: Sequence) -> Sequence:

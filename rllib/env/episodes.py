@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Episode:
-    """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it.
+    """One finished episode: its undiscounted return, its length in steps, and the index of its environment.
 
     Where the loss of a life ends an episode, this is the whole game. The last three hold what callbacks have put into
     the running episode (evaluation/episode_hooks.py); custom_metrics has a game's lives, too: life_reward and life_len.
@@ -26,7 +26,7 @@ class Episode:
 class EpisodeTracker:
     """Tracks the running episode of each of N environments across fragments.
 
-    It must be given the rewards before any clipping or scaling: reported returns are those of the task.
+    It must be given the rewards before any clipping or scaling: reported returns are the task's.
     """
 
     def __init__(self, num_envs: int):
@@ -50,8 +50,8 @@ class EpisodeTracker:
             rewards: [T, N] raw rewards; 0 where not valid.
             ended: [T, N] bool, terminated or truncated with this step.
             valid: [T, N] bool, False in rows that were no steps (`EnvironmentStream.reset_rows`), or None.
-            void: (t, i) where environment i failed in step t: the episode that it was in is not counted.
-            lives_lost: (t, i) where an end is that of a life, and the game goes on.
+            void: (t, i) where environment i failed in step t: its episode is not counted.
+            lives_lost: (t, i) where a life ends, and the game continues.
 
         Raises:
             ValueError: if a shape is not [T, N].

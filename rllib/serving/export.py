@@ -21,7 +21,8 @@ from torch import Tensor
 
 from rllib import __version__
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.wiring import playable_environment, with_additions
+from rllib.algorithms.base.wiring import playable_environment
+from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.models.observations.masks import parts_of_mask
@@ -338,7 +339,8 @@ def _met(algorithm: Algorithm, count: int) -> list:
     config = algorithm.config
     if config.env is None:
         return []
-    env = with_additions(playable_environment(config), config).make(EnvContext(config.env_config, in_evaluation=True))
+    factory = adapted(playable_environment(config), adapters_of(config))
+    env = factory.make(EnvContext(config.env_config, in_evaluation=True))
     if getattr(env, "num_envs", 1) != 1:
         env.close()
         return []

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rllib.acting.inference import Acting, ActingSettings, Inference
-from rllib.env.factories.masks import Augmentation
+from rllib.env.factories.adapters import adapters_of
+from rllib.env.factories.masks import ActionMask
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.models.observations.masks import num_choices
 from rllib.policy import Policy
@@ -32,7 +33,7 @@ def load_policy(
     """A trained policy, ready to act: no algorithm is built, no environment made, no process started.
 
     Args:
-        path: a checkpoint, what `export_policy_model` wrote, or the directory of a run or trial, whose newest
+        path: a checkpoint, an export by `export_policy_model`, or the directory of a run or trial, whose newest
             checkpoint is taken.
         policy_id: of the policy, where the checkpoint holds several.
         load_user_code: import or unpickle a network or an action distribution of yours. That runs code: only for
@@ -49,7 +50,7 @@ def load_policy(
         description = read_checkpoint(path, only=name, load_user_code=load_user_code)[name]
         files = read_checkpoint(path, only=(directory + _WEIGHTS, "algorithm.json", "config.json"))
         policy = Policy.from_files(description, files[directory + _WEIGHTS], path)
-        description = _with_what_was_elsewhere(description, files, path)
+        description = _completed(description, files, path)
         policy_id = directory.removeprefix("policies/").rstrip("/") or DEFAULT_POLICY
         return LoadedPolicy(policy, description, path, policy_id)
 
@@ -70,12 +71,12 @@ def checkpoint_at(path: str | os.PathLike) -> Path:
 class LoadedPolicy(Acting):
     """A policy that takes observations as the environment gives them, and gives actions as it takes them.
 
-    `compute_single_action`, `compute_actions` and `make_player` are those of an algorithm; made by `load_policy`. Calls
-    from several threads must not overlap.
+    `compute_single_action`, `compute_actions` and `make_player` are the same methods as an algorithm's. Made by
+    `load_policy`. Calls from several threads must not overlap.
 
     Args:
         policy: acts.
-        description: what policy.json says.
+        description: the items of policy.json.
         checkpoint: where it was read.
         policy_id: its id there.
 
@@ -120,7 +121,7 @@ class LoadedPolicy(Acting):
     @property
     def reads_mask(self) -> bool:
         """Whether a mask has to come beside each observation."""
-        return self._inference.settings.augmentation is not None
+        return self._inference.settings.adapter(ActionMask) is not None
 
     def open_mask(self) -> np.ndarray:
         """A mask that allows every action, int8 [choices]."""
@@ -128,16 +129,16 @@ class LoadedPolicy(Acting):
 
     @property
     def previous_step(self) -> PreviousStep | None:
-        """What it reads of the step before; None: nothing."""
-        return self._inference.settings.told
+        """The parts of the previous step that the policy reads; None if it reads none."""
+        return self._inference.settings.adapter(PreviousStep)
 
     def explored_by(self) -> dict[str, Any]:
-        """How much was explored when the checkpoint was written."""
+        """Settings of the exploration when the checkpoint was written."""
         return self._exploration
 
 
 def _directory_of(path: Path, policy_id: str | None) -> str:
-    """Where the files of a policy lie in a checkpoint: "policies/ID/", or "" where it is alone."""
+    """Directory of a policy's files in a checkpoint: "policies/ID/", or "" where it is alone."""
     files = read_manifest(path)["files"]
     found = {name.removesuffix(_DESCRIPTION) for name in files if Path(name).name == _DESCRIPTION}
     if not found:
@@ -151,8 +152,8 @@ def _directory_of(path: Path, policy_id: str | None) -> str:
     return wanted
 
 
-def _with_what_was_elsewhere(description: Mapping, files: Mapping, path: Path) -> dict[str, Any]:
-    """What policy.json says, with what earlier versions said in other files."""
+def _completed(description: Mapping, files: Mapping, path: Path) -> dict[str, Any]:
+    """The items of policy.json, with the items that earlier versions wrote into other files."""
     if "observation_space" not in description or "action_space" not in description:
         raise CheckpointError(
             f"the checkpoint {path} does not say what the spaces are. Write it anew: "
@@ -170,15 +171,7 @@ def _with_what_was_elsewhere(description: Mapping, files: Mapping, path: Path) -
 
 def _earlier_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The items of ActingSettings, from the config of the algorithm."""
-    mask_from = config.get("action_mask_from", "observation")
-    added = None if mask_from == "observation" else Augmentation(mask_from, config["action_mask_key"])
-    settings = ActingSettings(
-        ignored_keys=tuple(config.get("ignore_observation_keys", ())),
-        augmentation=added,
-        told=PreviousStep.of_model(config["model"]),
-        explore=config["explore"],
-    )
-    return settings.to_json()
+    return ActingSettings(adapters=adapters_of(config), explore=config["explore"]).to_json()
 
 
 def _earlier_run(files: Mapping[str, Mapping]) -> dict[str, Any]:

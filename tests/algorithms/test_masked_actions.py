@@ -191,7 +191,7 @@ def test_vector_environments(mode, source):
     env = in_vector(MaskedProbe, mode)
     config = DQNConfig().training(**{**REPLAY, "num_steps_sampled_before_learning_starts": 32})
     if source == "method" and mode is AutoresetMode.SAME_STEP:
-        with pytest.raises(ValueError, match="cannot tell the masks of final observations"):
+        with pytest.raises(ValueError, match="does not get the masks of final observations"):
             build(config, env, {"mask": source}, action_mask_from=source)
         return
     with build(config, env, {"mask": source}, action_mask_from=source) as algo:

@@ -19,6 +19,7 @@ from rllib.env.factories import registry
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import GymnasiumFactory
 from rllib.errors import EnvironmentPackageError
+from rllib.registered import ENVIRONMENTS
 from tests.envs import CountingEnv, SimpleCorridor
 
 CONTEXT = EnvContext({"corridor_length": 4}, worker_index=2, vector_index=1, num_workers=3, num_envs=5)
@@ -26,7 +27,7 @@ CONTEXT = EnvContext({"corridor_length": 4}, worker_index=2, vector_index=1, num
 
 @pytest.fixture(autouse=True)
 def clean_registry(monkeypatch):
-    monkeypatch.setattr(registry, "_creators", {})
+    monkeypatch.setattr(ENVIRONMENTS, "_values", {})
 
 
 def test_id():
@@ -95,7 +96,7 @@ def test_a_function_of_ours_is_given_registered_or_typed_by_the_user(plugin):
 @pytest.mark.parametrize("name", ["CartPole-v1", "corridor_plugin:Plugin-v0", "corridor_plugin:Own", "a.b"])
 def test_other_names_that_the_user_types_are_left_alone(name, plugin):
     registry.register_typed_function(name)
-    assert not registry._creators  # private: the names that there are show nowhere else
+    assert not list(ENVIRONMENTS)
 
 
 def test_registered_name():

@@ -13,7 +13,7 @@ from tests.envs import SimpleCorridor
 
 @pytest.fixture(autouse=True)
 def untold(monkeypatch):
-    monkeypatch.setattr(legacy, "_told", set())
+    monkeypatch.setattr(legacy, "_warned", set())
 
 
 class SimpleCorridorOfGymnasium(SimpleCorridor, gymnasium.Env):

@@ -5,8 +5,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from rllib.env.factories.adapter import ActionRow
 from rllib.env.factories.make import make_stream
-from rllib.env.factories.previous_steps import ActionRow, PreviousStep, PreviousStepFactory
+from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.models.observations.flat_spaces import flat_leaves
 from tests.envs import ProbeEnv, in_vector
@@ -24,7 +25,7 @@ class Steps(ProbeEnv):
 
 
 def test_one_environment():
-    env = PreviousStepFactory(resolve(Steps), BOTH).make(EnvContext({}))
+    env = BOTH.wrap(resolve(Steps)).make(EnvContext({}))
     first, _ = env.reset(seed=0)
     assert env.observation_space.contains(first)
     assert first["prev_actions"].tolist() == [0, 0] and first["prev_rewards"].tolist() == [0]
@@ -38,7 +39,7 @@ def test_one_environment():
 def test_rows_of_any_stream(mode):
     """[step count, previous action one-hot, previous reward], also of final observations."""
     made = resolve(Steps if mode is None else in_vector(Steps, mode))
-    stream = make_stream(PreviousStepFactory(made, BOTH), num_envs=2, seeds=[1, 2])
+    stream = make_stream(BOTH.wrap(made), num_envs=2, seeds=[1, 2])
     at = {key: leaf.start for key, leaf in zip(stream.observation_space, flat_leaves(stream.observation_space))}
     order = [at["observations"], at["prev_actions"], at["prev_actions"] + 1, at["prev_rewards"]]
     row = stream.new_row()

@@ -11,7 +11,7 @@ from gymnasium.wrappers import OrderEnforcing
 from gymnasium.wrappers import vector as wrappers
 
 from rllib import PPOConfig
-from rllib.env.streams.tensors_as_arrays import tell_lost_finals
+from rllib.env.streams.tensors_as_arrays import warn_of_lost_finals
 from rllib.env.tasks.torch_cartpole import TorchCartPole
 from rllib.env.tensors.adapters import AsVectorEnv, FunctionalVectorEnv, from_brax
 
@@ -49,7 +49,7 @@ class Isaac(Env):
 @pytest.mark.parametrize("finals", [True, False])
 def test_isaac(finals, caplog):
     made = []
-    tell_lost_finals.cache_clear()
+    warn_of_lost_finals.cache_clear()
 
     def make(context):
         made.append(Isaac(context.num_envs, finals))

@@ -13,7 +13,7 @@ from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.spaces.observations import observation_column
-from rllib.env.streams.tensors_as_arrays import tell_lost_finals
+from rllib.env.streams.tensors_as_arrays import warn_of_lost_finals
 from rllib.env.tensors.spaces import TensorColumn, tensor_action_mapper
 from rllib.env.tensors.stream import TensorRow
 from rllib.models.distributions.choose import distribution_for
@@ -143,12 +143,12 @@ def test_older_name_of_final_observations():
 
 
 def test_without_final_observations_those_before_the_last_step_take_their_place(caplog):
-    tell_lost_finals.cache_clear()
+    warn_of_lost_finals.cache_clear()
     stream = tensor_stream(as_tensors(DifferentLengths, finals=None))
     with caplog.at_level(logging.WARNING):
         found = transitions(stream, 30)
         for _ in range(2):
-            stream.tell_lost_finals()
+            stream.warn_of_lost_finals()
     stream.close()
     ends = [row for rows in found for row in rows if row[2] or row[3]]
     assert ends and all(row[0] == row[4] for row in ends)

@@ -13,15 +13,16 @@ from rllib import Algorithm, PPOConfig, register_wrapper
 from rllib.algorithms.base.wiring import learned_environment, playable_environment
 from rllib.env.factories import wrapped as wrappers_module
 from rllib.env.factories.registry import EnvContext
+from rllib.registered import WRAPPERS
 from tests.envs import CountingEnv, ProbeFailure
 
 
 @pytest.fixture(autouse=True)
 def registered_here():
-    before = dict(wrappers_module._registered)
+    before = dict(WRAPPERS._values)
     yield
-    wrappers_module._registered.clear()
-    wrappers_module._registered.update(before)
+    WRAPPERS._values.clear()
+    WRAPPERS._values.update(before)
 
 
 def config(*entries, env="CartPole-v1", **more):
@@ -231,7 +232,7 @@ def test_vectors_and_atari_preprocessing_are_refused():
 
 
 def test_statistics_that_no_checkpoint_holds_are_told_once(caplog):
-    wrappers_module._told.clear()
+    wrappers_module._warned.clear()
     config("NormalizeObservation").validate()
     config("NormalizeObservation").validate()
     assert caplog.text.count('observation_filter="MeanStdFilter"') == 1

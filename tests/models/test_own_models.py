@@ -21,6 +21,7 @@ from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions import names as registry
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.policy import Policy
+from rllib.registered import MODELS
 from tests.learners.learner_support import SETTINGS, make_batch
 
 torch.set_num_threads(1)  # operations this small are slower on several
@@ -307,8 +308,8 @@ def test_names_and_settings():
 def test_what_was_registered_is_registered_in_another_process(monkeypatch):
     register_model("sent", Net)
     register_model("stays", ThreadLock())
-    sent = pickle.dumps(registry.registered_code())
-    monkeypatch.setattr(registry, "_registered", {"custom_model": {}, "custom_action_dist": {}})
+    sent = pickle.dumps(MODELS.entries())
+    monkeypatch.setattr(MODELS, "_values", {})
     for entry in pickle.loads(sent):
         entry.register()
     assert registry.resolved("custom_model", "sent") is Net
@@ -319,9 +320,9 @@ def test_what_was_registered_is_registered_in_another_process(monkeypatch):
 def test_another_process_imports_no_module_for_a_registered_network_that_it_does_not_use(monkeypatch, tmp_path):
     Path(tmp_path, "large_module.py").write_text("class Net: ...")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_registered", {"custom_model": {}, "custom_action_dist": {}})
+    monkeypatch.setattr(MODELS, "_values", {})
     register_model("unused", importlib.import_module("large_module").Net)
-    sent = pickle.dumps(registry.registered_code())
+    sent = pickle.dumps(MODELS.entries())
     del sys.modules["large_module"]
     for entry in pickle.loads(sent):
         entry.register()

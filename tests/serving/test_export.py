@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config
-from rllib.algorithms.base.wiring import playable_environment, with_additions
+from rllib.algorithms.base.wiring import playable_environment
+from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
 from rllib.evaluation import seeding
 from rllib.serving.export import export_policy, export_weights
@@ -193,7 +194,7 @@ def test_the_exported_policy_gets_the_returns_of_evaluate(format, case, tmp_path
         algo.train()
         expected, seeds = evaluated(algo)
         export = export_policy(algo, tmp_path / "policy", format)
-        factory = with_additions(playable_environment(algo.config), algo.config)
+        factory = adapted(playable_environment(algo.config), adapters_of(algo.config))
         act, space = loaded(export, format), algo.observation_space
         envs = [factory.make(EnvContext(algo.config.env_config)) for _ in seeds]
         assert sorted(episode(act, export, env, space, seed) for env, seed in zip(envs, seeds)) == expected

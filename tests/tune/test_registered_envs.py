@@ -7,7 +7,7 @@ import pytest
 import runtime
 from rllib import tune
 from rllib.algorithms.ppo import PPOConfig
-from rllib.env.factories import registry
+from rllib.registered import ENVIRONMENTS
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -35,7 +35,7 @@ def corridor(monkeypatch):
             return self.observation_space.low, 1.0, self.t >= self.length, False, {}
 
     lock = threading.Lock()
-    monkeypatch.setattr(registry, "_creators", {})
+    monkeypatch.setattr(ENVIRONMENTS, "_values", {})
     tune.register_env("corridor", lambda config: Corridor(config))
     tune.register_env("immovable", lambda config: lock)
 
@@ -69,7 +69,7 @@ def test_a_registered_environment_that_cannot_travel_says_so_where_it_is_used(ru
 
 
 def test_a_trial_in_the_drivers_process_leaves_that_as_it_was(run):
-    before = dict(registry._creators)  # private: the registered names show nowhere else
+    before = dict(ENVIRONMENTS._values)  # private: the entries show nowhere else
     runtime.shutdown()
     runtime.init(engine="local")
     try:
@@ -77,6 +77,6 @@ def test_a_trial_in_the_drivers_process_leaves_that_as_it_was(run):
     finally:
         runtime.shutdown()
         runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.running.actor"])
-    assert trial.last_result["loss"] == 1.0 and registry._creators == before
+    assert trial.last_result["loss"] == 1.0 and ENVIRONMENTS._values == before
     with pytest.raises(RuntimeError):
         tune.get_trial_id()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rllib import register_model, tune
-from rllib.models.distributions import names as registry
+from rllib.registered import MODELS
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -26,7 +26,7 @@ def steering(monkeypatch):
             values = self.layer(observation)
             return 100 * self.side + 0 * values, values[:, 0]
 
-    monkeypatch.setattr(registry, "_registered", {"custom_model": {}, "custom_action_dist": {}})
+    monkeypatch.setattr(MODELS, "_values", {})
     register_model("steers", Steers)
 
 

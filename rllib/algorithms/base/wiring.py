@@ -8,10 +8,8 @@ from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.tensor_rollouts import device_for
 from rllib.env.checkup.driver import Examined, examine_environment
+from rllib.env.factories.adapters import adapted, adapted_space, adapters_of
 from rllib.env.factories.atari import AtariFactory, is_atari
-from rllib.env.factories.masks import Augmentation, AugmentedFactory
-from rllib.env.factories.partial import PartialObservationFactory
-from rllib.env.factories.previous_steps import PreviousStep, PreviousStepFactory
 from rllib.env.factories.registry import EnvFactory, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
@@ -41,31 +39,21 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
-    """What makes the environments that are learned in, as the policy sees them; None if the config names none.
+    """The factory of the environments that are learned in, as the policy sees them; None if the config names none.
 
-    They are in the wrappers of env_wrappers. Observations are without the keys that are to be ignored, and with what is
-    added to them: the previous step, and the mask that comes from elsewhere. Atari games have DeepMind's preprocessing,
-    if wanted.
+    Wrappers of env_wrappers, or DeepMind's preprocessing of Atari games, are innermost; the adapters of observations
+    are around them.
     """
     if config.env is None:
         return None
-    factory = with_additions(_preprocessed(config), config)
+    factory = adapted(_preprocessed(config), adapters_of(config))
     if config.gym_env_vectorize_mode == "async":
         factory = AsyncFactory(factory, config.sub_environment_timeout_s)
     return factory
 
 
-def with_additions(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
-    """Makes the factory's environments with what is added to their observations: previous step and mask, if wanted."""
-    if told := previous_step(config):
-        factory = PreviousStepFactory(factory, told)
-    if added := augmentation(config):
-        factory = AugmentedFactory(factory, added)
-    return factory
-
-
 def playable_environment(config: AlgorithmConfig) -> EnvFactory:
-    """What makes single environments for a `Player`; their observations are as the environment gives them.
+    """The factory of single environments for a `Player`, with the environment's own observations.
 
     Raises:
         ValueError: if the config names none.
@@ -74,26 +62,12 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
     return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
 
 
-def augmentation(config: AlgorithmConfig) -> Augmentation | None:
-    """What is added to the environments' own observations; None: nothing."""
-    if config.action_mask_from == "observation":
-        return None
-    return Augmentation(config.action_mask_from, config.action_mask_key)
-
-
-def previous_step(config: AlgorithmConfig) -> PreviousStep | None:
-    """What observations tell of the step before; None: nothing."""
-    return PreviousStep.of_model(config.model)
-
-
 def acting_settings(config: AlgorithmConfig) -> ActingSettings:
-    """What is between the environment's observations and actions and those of the policy."""
+    """The conversions between the environment's observations and actions and those of the policy."""
     return ActingSettings(
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
-        ignored_keys=tuple(config.ignore_observation_keys),
-        augmentation=augmentation(config),
-        told=previous_step(config),
+        adapters=adapters_of(config),
         explore=config.explore,
     )
 
@@ -104,7 +78,7 @@ def environment_name(config: AlgorithmConfig) -> str | None:
 
 
 def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
-    """What makes the environments of a config that names one, with its wrappers and an Atari game's preprocessing.
+    """The factory of a config's environments, with its wrappers or an Atari game's preprocessing.
 
     Raises:
         ValueError: if there are both.
@@ -120,8 +94,6 @@ def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
         factory = WrappedFactory(factory, wrappers)
     if mode == "vector_entry_point" and not is_game:
         factory = by_entry_point(factory)
-    if config.ignore_observation_keys:
-        return PartialObservationFactory(factory, tuple(dict.fromkeys(config.ignore_observation_keys)))
     if not is_game:
         return factory
     model = {**MODEL_DEFAULTS, **config.model}
@@ -139,9 +111,10 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     Without an environment, or if it is not to be checked, those of the config. The device is that on which rollouts are
     to stay; None where they are arrays.
     """
+    adapters = adapters_of(config)
     unchecked = factory is None or config.disable_env_checking
     if unchecked and config.observation_space is not None and config.action_space is not None:
-        observation_space = _told(config.observation_space, config.action_space, config)
+        observation_space = adapted_space(config.observation_space, config.action_space, adapters)
         return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))
     observation_space, action_space, found = examine_environment(
         factory,
@@ -157,20 +130,12 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
         given = config[kind]
         if given is None:
             continue
-        if (_told(given, action_space, config) if kind == "observation_space" else given) != own:
+        if (adapted_space(given, action_space, adapters) if kind == "observation_space" else given) != own:
             raise ValueError(
                 f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
                 "wrap the environment so that it has the space you want."
             )
     return Examined(observation_space, action_space, device)
-
-
-def _told(observation_space, action_space, config: AlgorithmConfig):
-    """The space of the policy's observations, by that of the environment's."""
-    if told := previous_step(config):
-        observation_space = told.space(observation_space, action_space)
-    added = augmentation(config)
-    return observation_space if added is None else added.space(observation_space, action_space)
 
 
 # What the fields of FaultTolerance are called in the config.

@@ -1,4 +1,4 @@
-"""Checks of an environment that teach: what was seen, the rule, what to do. `rllib check-env` and `rllib.check_env`.
+"""Checks of an environment: observation, rule and remedy of each finding. `rllib check-env`, `rllib.check_env`.
 
 Each check is a generator of findings over a `Subject`. Those that compare episodes or look for speed are left out
 where the environment cannot be made, reset or stepped at all.
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from gymnasium.vector import VectorEnv
 
 from rllib.env.checkup import episodes, form, speed
-from rllib.env.checkup.report import EnvironmentCheckError, EnvReport, Finding, Found, told
+from rllib.env.checkup.report import EnvironmentCheckError, EnvReport, Finding, Found, error_line
 from rllib.env.checkup.subject import Subject, close
 from rllib.errors import EnvironmentPackageError
 
-# What is checked where an environment can be made and has the right form, in this order.
+# Checks of environments that can be made and have the right form, in this order.
 _CHECKS = {
     "episodes": episodes.episodes_check,
     "seeds": episodes.seeds_check,
@@ -94,7 +94,7 @@ class _Checkup:
                     self._passes(name, check)
 
     def _passes(self, name: str, check: Callable[[Subject], Iterator[Found]]) -> bool:
-        """Makes a check, and keeps the first finding of each rule; whether it found no error."""
+        """Makes a check, and keeps the first finding of each rule. Returns whether it found no error."""
         self._checks.append(name)
         try:
             for severity, seen, rule, remedy in check(self._subject):
@@ -103,7 +103,7 @@ class _Checkup:
             raise  # nothing can be checked
         except (Exception, SystemExit) as error:
             rule = "No call raises as long as actions lie in the action space."
-            finding = Finding("error", name, told(error), rule, "Correct it at the place that is named.")
+            finding = Finding("error", name, error_line(error), rule, "Correct the line that is named.")
             self._findings.setdefault((rule, finding.seen), finding)  # once, if it raises in several checks
             return False
         return not any(found.severity == "error" for found in self._findings.values() if found.check == name)

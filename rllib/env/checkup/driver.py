@@ -29,11 +29,11 @@ CHECKED_STEPS = 8
 
 
 class Examined(NamedTuple):
-    """What the check of an environment has found.
+    """Spaces and device of a checked environment.
 
     Attributes:
         observation_space, action_space: of a single environment.
-        device: of the tensors that it hands over; None where these are arrays, or nothing was stepped.
+        device: device of the environment's tensors; None if it returns arrays, or was not stepped.
     """
 
     observation_space: gymnasium.Space
@@ -65,7 +65,7 @@ def examine_environment(
         check: False takes no steps and only reads the spaces.
         info_columns: keys of the info dicts that are to be columns.
         action_mask_key: of the mask in Dict observations; the steps then take legal actions.
-        needs_goals: the environment must be one with goals (goals.py), and compute what its steps give.
+        needs_goals: the environment must be one with goals (goals.py), and compute the rewards of its steps.
 
     Raises:
         ValueError, TypeError: naming the part of the observation, its value and the bound or shape it violates, or
@@ -148,10 +148,10 @@ class SpaceCheck:
     """Checks every observation that a policy receives in an evaluation against its space.
 
     One that is not finite, or no number of a Discrete space, is an error: the policy's answer would mean nothing. One
-    beyond the bounds of a Box is logged once: training goes on with such observations, too.
+    beyond the bounds of a Box is logged once, since training accepts such observations, too.
 
     Args:
-        stream: whose observations.
+        stream: returns the observations.
         worker_index: for messages.
     """
 
@@ -167,21 +167,21 @@ class SpaceCheck:
         else:
             self._low, self._high = space.start, space.start + space.n - 1
         # Pixels cannot leave their bounds.
-        self._has_told = stream.observation_dtype == np.uint8 and (self._low == 0).all() and (self._high == 255).all()
+        self._has_warned = stream.observation_dtype == np.uint8 and (self._low == 0).all() and (self._high == 255).all()
 
     def __call__(self, observations: np.ndarray, steps: int) -> None:
         """Checks observations [N, *shape] as stored.
 
         Args:
             observations: see above.
-            steps: how many were made before.
+            steps: number of steps made before.
 
         Raises:
             ValueError: naming the environment and the step.
         """
         if self._is_float and not np.isfinite(observations.sum(dtype=np.float64)):
             raise ValueError(self._problem(observations, ~np.isfinite(observations), steps))
-        if self._has_told:
+        if self._has_warned:
             return
         outside = (observations < self._low) | (observations > self._high)
         if not outside.any():
@@ -189,8 +189,8 @@ class SpaceCheck:
         problem = self._problem(observations, outside, steps)
         if not self._is_box:
             raise ValueError(problem)
-        self._has_told = True
-        logger.warning("%s; the evaluation goes on, and tells no more of these", problem)
+        self._has_warned = True
+        logger.warning("%s; the evaluation continues, and further ones are not logged", problem)
 
     def _problem(self, observations: np.ndarray, is_bad: np.ndarray, steps: int) -> str:
         index = int(np.argwhere(is_bad)[0][0])

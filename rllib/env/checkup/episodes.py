@@ -1,4 +1,4 @@
-"""What an environment does: its steps, whether episodes can be repeated, and whether its memory grows."""
+"""Checks of an environment's behaviour: its steps, repeatable episodes, growth of memory."""
 
 import copy
 import gc
@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -137,7 +138,7 @@ def memory_check(subject: Subject) -> Iterator[Found]:
     """Whether memory grows from episode to episode."""
     env, draw = subject.env, subject.actions(subject.env)
     sizes, resident, frozen = [], [], gc.get_freeze_count()
-    gc.freeze()  # the program's own objects, of which there may be millions, need not be looked at in each round
+    gc.freeze()  # excludes the program's own objects, which may be millions, from the collections of each round
     tracemalloc.start()
     try:
         for _ in range(MEMORY_ROUNDS):
@@ -149,7 +150,7 @@ def memory_check(subject: Subject) -> Iterator[Found]:
             env.reset()
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
-            resident.append(_resident_bytes())
+            resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
     finally:
         tracemalloc.stop()
         if not frozen:
@@ -160,17 +161,18 @@ def memory_check(subject: Subject) -> Iterator[Found]:
     outside = resident[-1] - resident[1]
     subject.measured["growth_bytes_per_step"] = max(0.0, per_step)
     if grows or outside > RESIDENT_LEAK_BYTES + (sizes[-1] - sizes[1]):
-        seen = f"{per_step:,.0f} bytes a step" if grows else f"{outside / steps:,.0f} bytes a step, outside of Python"
+        growth = per_step if grows else outside / steps
         yield (
             "warning",
-            f"memory grows by {seen}, over episodes: {_per_million(per_step if grows else outside / steps)}",
+            f"memory grows by {growth:,.0f} bytes a step{'' if grows else ', outside of Python'}, over episodes: "
+            f"{growth * 1e6 / 2**30:.1f} GB in a million steps",
             "What an episode has allocated is freed by the next reset().",
             "Clear lists of states, frames and statistics in reset().",
         )
 
 
 def _episode(subject: Subject, env, seed: int, seeds_global: bool = False, beside: tuple | None = None) -> list[tuple]:
-    """What a seeded reset and `subject.short` random actions give, over as many episodes as that takes.
+    """Records a seeded reset and `subject.short` random actions, over as many episodes as that takes.
 
     Args:
         seeds_global: whether random and numpy.random are seeded first; their states are restored.
@@ -201,7 +203,7 @@ def _episode(subject: Subject, env, seed: int, seeds_global: bool = False, besid
 
 
 def _difference(one: list[tuple], other: list[tuple]) -> str | None:
-    """Where two records of `_episode` differ first, in words; None if they are equal."""
+    """Finds the first difference of two records of `_episode`, in words; None if they are equal."""
     for t, (a, b) in enumerate(zip(one, other)):
         for name, x, y in zip(("observation", "reward", "terminated", "truncated"), a, b):
             if not _equal(x, y):
@@ -216,12 +218,3 @@ def _equal(x, y) -> bool:
         return isinstance(y, tuple | list) and len(x) == len(y) and all(map(_equal, x, y))
     x, y = np.asarray(x), np.asarray(y)
     return np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f")
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _per_million(bytes_per_step: float) -> str:
-    return f"{bytes_per_step * 1e6 / 2**30:.1f} GB in a million steps"

@@ -1,4 +1,4 @@
-"""What an environment is: its spaces, the form of its methods, whether it can be sent, drawn and closed."""
+"""Checks of an environment's form: spaces, methods, pickling, rendering and closing."""
 
 import contextlib
 import pickle
@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env as check_env_of_gymnasium
 from gymnasium.vector import VectorEnv
 
 from rllib.env.checkup.random_walk import INFO_RULE, OBSERVATION_RULE
-from rllib.env.checkup.report import Found, one_line, told
+from rllib.env.checkup.report import Found, error_line, one_line
 from rllib.env.checkup.subject import SEED, Subject, close
 from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.supported import check_spaces, mismatch
@@ -27,7 +27,7 @@ _NEW_API = (
     "Change it; the old gym API is adapted, but a done of a time limit counts as an end unless the info has "
     '"TimeLimit.truncated".',
 )
-# What gymnasium's checker warns of that is none of the environment's business, or told by a check of ours.
+# Warnings of gymnasium's checker that are no fault of the environment, or that a check of ours reports.
 _NOT_OURS = (
     "is different from the unwrapped version", "does not have a spec", "not having a spec", "render",
     "precision lowered", "recommend using a symmetric and normalized", "is not within the observation space",
@@ -135,7 +135,7 @@ def workers_check(subject: Subject) -> Iterator[Found]:
     except Exception as error:
         yield (
             "error",
-            f"what makes the environment cannot be pickled: {told(error)}",
+            f"what makes the environment cannot be pickled: {error_line(error)}",
             "Workers are processes: a class or function is sent to them (num_rollout_workers > 0).",
             "Make the connection, file or lock that cannot be pickled in the environment's __init__.",
         )
@@ -173,7 +173,7 @@ def _drawn(subject: Subject, mode: str) -> Iterator[Found]:
     except Exception as error:
         yield (
             "note",
-            f"render_mode={mode!r} fails: {told(error)}",
+            f"render_mode={mode!r} fails: {error_line(error)}",
             f"What metadata['render_modes'] names can be drawn: {mode} by render().",
             "Install what is missing, or take render_mode as an argument and correct render().",
         )
@@ -200,7 +200,7 @@ def closing_check(subject: Subject) -> Iterator[Found]:
     except Exception as error:
         yield (
             "note",
-            f"a second close() raises {told(error)}",
+            f"a second close() raises {error_line(error)}",
             "close() may be called twice.",
             "Set what was closed to None, and look for it first.",
         )

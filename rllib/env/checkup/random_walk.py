@@ -1,4 +1,4 @@
-"""Steps of an environment with random actions, and what is wrong with their results."""
+"""Steps of an environment with random actions, and the faults of their results."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from rllib.env.streams.legacy import call_reset
 from rllib.env.streams.rewards import reward_problem
 
 # Rules, and what to do where one is broken.
-INFO_RULE = "info is a dict.", "Return {} where there is nothing to tell."
+INFO_RULE = "info is a dict.", "Return {} where there is nothing to report."
 OBSERVATION_RULE = (
     "Observations lie in the observation_space: shape, bounds, no NaN.",
     "Correct the observation or the space. build() refuses this in the first steps, unless "
@@ -23,7 +23,12 @@ OBSERVATION_RULE = (
 
 
 class RandomWalk:
-    """Steps of an environment with random actions, and what is wrong with their results."""
+    """Steps an environment with random actions, and finds faults in the results.
+
+    Args:
+        env: the environment.
+        draw: (observation) -> random action.
+    """
 
     def __init__(self, env, draw: Callable):
         self._env, self._draw, self._space = env, draw, env.observation_space
@@ -61,7 +66,7 @@ class RandomWalk:
             self.lengths.append(self._length)
 
     def problems(self) -> Iterator[Found]:
-        """What is wrong with the last step."""
+        """Faults of the last step."""
         _, reward, terminated, truncated, info = self._result
         where = f"step() at step {self._length} of episode {len(self.lengths) + (not self.is_over)}"
         yield from self.problems_of_observation(where)
@@ -90,7 +95,7 @@ class RandomWalk:
             )
 
     def problems_of_observation(self, where: str) -> Iterator[Found]:
-        """What is wrong with the last observation."""
+        """Faults of the last observation."""
         if problem := mismatch(self._space, self._observation):
             self.is_constant = False  # it is not known
             yield "error", f"the {problem} ({where})", *OBSERVATION_RULE

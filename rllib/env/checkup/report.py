@@ -1,4 +1,4 @@
-"""What a check of an environment found: findings with what to do about them, and what was measured."""
+"""Report of a checked environment: findings with their remedies, and measurements."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note"]
-# (severity, what was seen, the rule, what to do)
+# (severity, observed behaviour, rule, remedy)
 Found = tuple[str, str, str, str]
 
 
@@ -30,10 +30,10 @@ class Finding:
     Attributes:
         severity: error: it cannot be learned in, or what is learned is wrong; warning: it costs speed, repeatability
             or is likely a mistake; note: good to know.
-        check: which check found it, a short name.
-        seen: what was seen.
-        rule: what is expected.
-        remedy: what to do.
+        check: short name of the check that found it.
+        seen: the observed behaviour.
+        rule: the expected behaviour.
+        remedy: advice.
     """
 
     severity: Severity
@@ -45,13 +45,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class EnvReport:
-    """What a check of an environment found.
+    """Findings and measurements of a checked environment.
 
     Attributes:
         name: of the environment.
         findings: errors first.
         checks: names of the checks that were made.
-        measured: what was measured: name with its unit -> number, or text.
+        measured: measurements: name with its unit -> number, or text.
     """
 
     name: str
@@ -64,7 +64,7 @@ class EnvReport:
         return [finding for finding in self.findings if finding.severity == severity]
 
     def find(self, check: str) -> list[Finding]:
-        """What one check found."""
+        """The findings of one check."""
         return [finding for finding in self.findings if finding.check == check]
 
     def passes(self, strict: bool = False) -> bool:
@@ -98,7 +98,7 @@ class EnvReport:
         return "\n".join(lines)
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An exception in a line, with the place that raised it."""
     text = one_line(str(error))
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""How fast an environment is: alone, several in the streams that workers use, a vector environment in its own."""
+"""Speed of an environment: alone, several in the streams that workers use, or a vector environment."""
 
 import copy
 import math
@@ -27,7 +27,7 @@ QUICK_STEP_US, SLOW_STEP_US = 20.0, 200.0
 
 
 def speed_check(subject: Subject) -> Iterator[Found]:
-    """What the measured times mean for a run."""
+    """Advice for a run from the measured times."""
     if "step_us" not in subject.measured:
         return  # it raised
     step_us, reset_ms = subject.measured["step_us"], subject.measured["reset_ms"]

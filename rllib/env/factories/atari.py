@@ -3,7 +3,7 @@
 Each step repeats an action for four frames and takes the maximum of the last two, grey, 84 x 84; the last four
 such pictures are the observation [4, 84, 84], bytes, oldest first. Games begin with up to 30 frames without action,
 then the fire button where there is one, and black pictures as history. In training the loss of a life ends an episode,
-and the next one goes on with the game; rewards are clipped to their sign (`clips_rewards`). Reported returns are those
+and the next one continues the game; rewards are clipped to their sign (`clips_rewards`). Reported returns are those
 of whole games, unclipped, and evaluation plays whole games. The id determines sticky actions: 0.25 for "ALE/Pong-v5",
 none for "PongNoFrameskip-v4".
 
@@ -100,8 +100,8 @@ class NativeAtari(VectorWrapper):
 
     Args:
         env: plays whole games.
-        episodic_life: the loss of a life ends an episode, and the game goes on. With ale_py's own setting of this name
-            a new game begins, and nobody would ever play for a second life.
+        episodic_life: the loss of a life ends an episode, and the game continues. ale_py's own setting of this name
+            begins a new game instead, so that later lives would never be played.
     """
 
     takes_a_seed_each = True
@@ -173,7 +173,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
 
     def reset(self, *, seed=None, options=None):
         if not self._game_is_over and seed is None and not options:
-            return self._observation(), self._info  # the game goes on with the next life
+            return self._observation(), self._info  # the game continues with the next life
         info = self._new_game(seed, options)
         if self._game_is_over:  # it ended in the frames without action
             info = self._new_game(None, options)
@@ -228,7 +228,7 @@ def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
 
 @functools.cache
 def _area_means(before: int, after: int) -> np.ndarray:
-    """[after, before]: how much of each old pixel goes into each new one."""
+    """[after, before]: the share of each old pixel in each new one."""
     edges = np.linspace(0, before, after + 1)
     pixels = np.arange(before)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)

@@ -66,7 +66,7 @@ def make_stream(
         make,
         seeds,
         worker=worker_name(worker_index, in_evaluation),
-        tells=worker_index == 0,
+        warns=worker_index == 0,
         checked_steps=int(check),
         remake=remake,
         info_columns=info_columns,

@@ -1,11 +1,12 @@
-"""Observations with an action mask: {"observations": ..., "action_mask": ...}.
+"""Adds action masks to observations: {"observations": ..., "action_mask": ...}.
 
-What a policy reads has one place, the stored row of the observation; a fragment, a replay, an evaluation and the final
-observation of an episode then carry it without knowing about it. Here it gets there from where environments keep it.
+Everything that a policy reads is in the stored row of the observation, so that fragments, replays, evaluations and the
+final observation of an episode carry a mask without knowing about it. Environments keep it in the info or in a method.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,7 @@ from gymnasium.spaces import Dict, MultiBinary
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.factories.adapter import Adapter, StepInputs
 from rllib.env.streams.vector import autoreset_mode
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.masks import num_choices
@@ -24,8 +25,8 @@ METHOD = "action_masks"
 
 
 @dataclass(frozen=True)
-class Augmentation:
-    """What is added to observations.
+class ActionMask(Adapter):
+    """Observations with a mask of the legal actions.
 
     Attributes:
         mask_from: "info", the mask is in every info dict, or "method", `action_masks()` of the environment returns it.
@@ -34,6 +35,17 @@ class Augmentation:
 
     mask_from: str
     mask_key: str
+
+    json_name = "augmentation"
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+        mask_from = config.get("action_mask_from", "observation")
+        return None if mask_from == "observation" else cls(mask_from, config["action_mask_key"])
+
+    @property
+    def setting(self) -> str:
+        return f"action_mask_from={self.mask_from!r}"
 
     def space(self, observation_space, action_space) -> Dict:
         """The space of the new observations.
@@ -44,10 +56,32 @@ class Augmentation:
         count = num_choices(distribution_for(action_space))
         if not count:
             raise ValueError(
-                f"action_mask_from={self.mask_from!r} is for actions that are choices, but the action space is "
+                f"{self.setting} is for actions that are choices, but the action space is "
                 f"{action_space}. Leave it out of .environment()."
             )
         return Dict({OBSERVATIONS: observation_space, self.mask_key: MultiBinary(count)})
+
+    def own_space(self, space):
+        return space[OBSERVATIONS]
+
+    def wrapped(self, env) -> gymnasium.Env | VectorEnv:
+        return _MaskedVector(env, self) if isinstance(env, VectorEnv) else _MaskedEnv(env, self)
+
+    def taken_apart(self, observation, action_mask):
+        if isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, self.mask_key}:
+            return observation[OBSERVATIONS], observation[self.mask_key]
+        return observation, action_mask
+
+    def row(self, observation, inputs: StepInputs):
+        if inputs.action_mask is None:
+            raise ValueError(
+                "no action can be computed: this policy was trained with masks beside its observations. Give "
+                f"action_mask=info[{self.mask_key!r}], or what env.{METHOD}() returns."
+            )
+        return self.added_to(observation, np.asarray(inputs.action_mask))
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
 
     def added_to(self, observation, action_mask) -> dict:
         """The new observation."""
@@ -61,109 +95,82 @@ class Augmentation:
         )
 
 
-@dataclass(frozen=True)
-class AugmentedFactory(WrappingFactory):
-    """A factory that makes another factory's environments with augmented observations.
-
-    Attributes:
-        augmentation: what is added to their observations.
-    """
-
-    augmentation: Augmentation
-
-    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
-        """One new environment.
-
-        Raises:
-            ValueError: if its actions cannot be masked, or its masks not be had.
-        """
-        env = self.factory.make(context)
-        if isinstance(env, VectorEnv):
-            return _AugmentedVector(env, self.augmentation)
-        if not isinstance(env, gymnasium.Env):
-            raise ValueError(
-                f"action_mask_from={self.augmentation.mask_from!r} needs an environment that is a gymnasium.Env, but "
-                f"{self.name} is {type(env).__name__}. Let it return its mask as a part of the observation."
-            )
-        return _AugmentedEnv(env, self.augmentation)
-
-
-class _AugmentedEnv(gymnasium.Wrapper):
+class _MaskedEnv(gymnasium.Wrapper):
     """One environment with the new observations."""
 
-    def __init__(self, env: gymnasium.Env, augments: Augmentation):
+    def __init__(self, env: gymnasium.Env, adapter: ActionMask):
         super().__init__(env)
-        self._augments = augments
-        self.observation_space = augments.space(env.observation_space, env.action_space)
-        self._masks = None if augments.mask_from == "info" else _method_of(env)
+        self._adapter = adapter
+        self.observation_space = adapter.space(env.observation_space, env.action_space)
+        self._masks = None if adapter.mask_from == "info" else _method_of(env)
 
     def reset(self, *, seed=None, options=None):
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._augmented(observation, info, "reset()"), info
+        return self._with_mask(observation, info, "reset()"), info
 
     def step(self, action):
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._augmented(observation, info, "step()"), reward, terminated, truncated, info
+        return self._with_mask(observation, info, "step()"), reward, terminated, truncated, info
 
-    def _augmented(self, observation, info: Mapping, where: str) -> dict:
-        key = self._augments.mask_key
+    def _with_mask(self, observation, info: Mapping, where: str) -> dict:
+        key = self._adapter.mask_key
         if self._masks is None and key not in info:
-            raise self._augments.no_mask(where, info)
-        return self._augments.added_to(observation, info[key] if self._masks is None else self._masks())
+            raise self._adapter.no_mask(where, info)
+        return self._adapter.added_to(observation, info[key] if self._masks is None else self._masks())
 
 
-class _AugmentedVector(VectorWrapper):
+class _MaskedVector(VectorWrapper):
     """A VectorEnv with the new observations; gymnasium's wrappers support only some autoreset modes."""
 
-    def __init__(self, env: VectorEnv, augments: Augmentation):
+    def __init__(self, env: VectorEnv, adapter: ActionMask):
         super().__init__(env)
-        self._augments = augments
-        self.single_observation_space = augments.space(env.single_observation_space, env.single_action_space)
+        self._adapter = adapter
+        self.single_observation_space = adapter.space(env.single_observation_space, env.single_action_space)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self._masks = None if augments.mask_from == "info" else _method_of(env)
+        self._masks = None if adapter.mask_from == "info" else _method_of(env)
         self._same_step = autoreset_mode(env) is AutoresetMode.SAME_STEP
         if self._same_step and self._masks:
             raise ValueError(
-                "action_mask_from='method' cannot tell the masks of final observations where a vector environment "
+                "action_mask_from='method' does not get the masks of final observations where a vector environment "
                 "resets within the step (AutoresetMode.SAME_STEP). Use the mode NEXT_STEP, or masks in the info."
             )
-        # Of all environments: a reset of some gives the infos of these alone.
-        self._newest = np.ones((env.num_envs, self.single_observation_space[augments.mask_key].n), np.int8)
+        # The masks of all environments: a reset of some returns the infos of these alone.
+        self._newest = np.ones((env.num_envs, self.single_observation_space[adapter.mask_key].n), np.int8)
 
     def reset(self, *, seed=None, options=None):
         observations, infos = self.env.reset(seed=seed, options=options)
-        return self._augmented(observations, infos, "reset()"), infos
+        return self._with_mask(observations, infos, "reset()"), infos
 
     def step(self, actions):
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         if self._same_step and "final_obs" in infos:
             infos = {**infos, "final_obs": self._finals(infos)}
-        return self._augmented(observations, infos, "step()"), rewards, terminated, truncated, infos
+        return self._with_mask(observations, infos, "step()"), rewards, terminated, truncated, infos
 
-    def _augmented(self, observations, infos: Mapping, where: str) -> dict:
-        key = self._augments.mask_key
+    def _with_mask(self, observations, infos: Mapping, where: str) -> dict:
+        key = self._adapter.mask_key
         if self._masks is not None:
             self._newest = np.array(self._masks(), np.int8)
         elif key not in infos:
-            raise self._augments.no_mask(where, infos)
+            raise self._adapter.no_mask(where, infos)
         else:
             given = infos.get(f"_{key}", np.ones(self.num_envs, bool))
             self._newest[given] = np.stack(list(infos[key]))[given]
-        return self._augments.added_to(observations, self._newest.copy())
+        return self._adapter.added_to(observations, self._newest.copy())
 
     def _finals(self, infos: Mapping) -> np.ndarray:
         """The final observations with their masks; None where no episode ended."""
-        key = self._augments.mask_key
+        key = self._adapter.mask_key
         if key not in infos.get("final_info", {}):
-            raise self._augments.no_mask("the final step()", infos.get("final_info", {}))
+            raise self._adapter.no_mask("the final step()", infos.get("final_info", {}))
         finals = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(infos["_final_obs"]):
-            finals[index] = self._augments.added_to(infos["final_obs"][index], infos["final_info"][key][index])
+            finals[index] = self._adapter.added_to(infos["final_obs"][index], infos["final_info"][key][index])
         return finals
 
 
 def _method_of(env) -> Callable[[], np.ndarray]:
-    """What gives the newest mask of an environment, or the masks of a vector environment."""
+    """Finds the method that returns the newest mask of an environment, or the masks of a vector environment."""
     if isinstance(env, gymnasium.Env) and env.has_wrapper_attr(METHOD):
         return env.get_wrapper_attr(METHOD)
     if callable(found := getattr(env.unwrapped, METHOD, None)):

@@ -1,18 +1,21 @@
-"""Dict observations without some of their keys, such as a text that no network here reads."""
+"""Removes keys from Dict observations."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import gymnasium
 from gymnasium.spaces import Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import FilterObservation
 
-from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.factories.adapter import Adapter, StepInputs
+from rllib.env.streams.first_results import env_name
 
 
 @dataclass(frozen=True)
-class PartialObservationFactory(WrappingFactory):
-    """A factory that makes another factory's environments without some keys of their observations.
+class PartialObservation(Adapter):
+    """Observations without some of their keys, such as a text that no network here reads.
 
     Attributes:
         ignored: keys of the Dict observation.
@@ -20,33 +23,47 @@ class PartialObservationFactory(WrappingFactory):
 
     ignored: tuple[str, ...]
 
-    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
-        """One new environment.
+    json_name = "ignored_keys"
 
-        Raises:
-            ValueError: if its observations are not a Dict with the ignored keys and at least one other.
-        """
-        env = self.factory.make(context)
-        if isinstance(env, VectorEnv):
-            return _PartialVector(env, self._kept(env.single_observation_space))
-        if not isinstance(env, gymnasium.Env):
-            raise ValueError(
-                f"ignore_observation_keys={list(self.ignored)} needs an environment that is a gymnasium.Env, but "
-                f"{self.name} is {type(env).__name__}. Leave the keys out in the environment itself."
-            )
-        return FilterObservation(env, self._kept(env.observation_space))
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+        ignored = tuple(dict.fromkeys(config.get("ignore_observation_keys", ())))
+        return cls(ignored) if ignored else None
 
-    def _kept(self, space) -> list[str]:
+    @property
+    def setting(self) -> str:
+        return f"ignore_observation_keys={list(self.ignored)}"
+
+    def space(self, observation_space, action_space):
+        """The space without the ignored keys; they may be absent already."""
+        return Dict(self._without(observation_space)) if isinstance(observation_space, Dict) else observation_space
+
+    def wrapped(self, env) -> gymnasium.Env | VectorEnv:
+        is_vector = isinstance(env, VectorEnv)
+        space = env.single_observation_space if is_vector else env.observation_space
         keys = list(space.spaces) if isinstance(space, Dict) else []
-        kept = [key for key in keys if key not in self.ignored]
+        kept = list(self._without(dict.fromkeys(keys)))
         if not kept or len(kept) != len(keys) - len(self.ignored):
             has = f"a Dict with the keys {keys}" if keys else str(space)
             raise ValueError(
-                f"ignore_observation_keys={list(self.ignored)} must be some of the keys of a Dict observation, but the "
-                f"observation space of {self.name} is {has}. Use .environment(ignore_observation_keys=[...]) with keys "
-                "of it, and keep at least one."
+                f"{self.setting} must be some of the keys of a Dict observation, but the observation space of "
+                f"{env_name(env)} is {has}. Use .environment(ignore_observation_keys=[...]) with keys of it, and keep "
+                "at least one."
             )
-        return kept
+        return _PartialVector(env, kept) if is_vector else FilterObservation(env, kept)
+
+    def row(self, observation, inputs: StepInputs):
+        return self._without(observation) if isinstance(observation, Mapping) else observation
+
+    def to_json(self) -> list[str]:
+        return list(self.ignored)
+
+    @classmethod
+    def from_json(cls, data) -> Self:
+        return cls(tuple(data))
+
+    def _without(self, parts: Mapping) -> dict:
+        return {key: part for key, part in parts.items() if key not in self.ignored}
 
 
 class _PartialVector(VectorWrapper):

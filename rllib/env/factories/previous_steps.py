@@ -1,4 +1,4 @@
-"""Observations that tell the action before and its reward, as policies with a memory may want them.
+"""Adds the last action and its reward to observations, as policies with a memory may want them.
 
 They are parts of the observation, {"observations": ..., "prev_actions": ..., "prev_rewards": ...}, so that all that
 carries observations carries them: fragments, final observations, replays, filters and evaluations. A Dict gets two more
@@ -6,7 +6,8 @@ keys. Both are zero in the first observation of an episode.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -14,10 +15,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
-from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.streams.vector import autoreset_mode
 from rllib.models.model_settings import PREVIOUS_STEP, check_model
-from rllib.models.observations.flat_spaces import flat_leaves
 
 OBSERVATIONS, ACTIONS, REWARDS = "observations", "prev_actions", "prev_rewards"
 # For messages.
@@ -25,24 +25,29 @@ SETTINGS = ", ".join(PREVIOUS_STEP)
 
 
 @dataclass(frozen=True)
-class PreviousStep:
-    """Which parts of the previous step an observation contains.
+class PreviousStep(Adapter):
+    """Observations that contain parts of the previous step.
 
     Attributes:
-        action: whether the action is: choices one-hot, numbers between finite bounds as -1 ... 1.
-        reward: whether the reward is, as the environment gave it.
+        action: whether they contain the action: choices one-hot, numbers between finite bounds as -1 ... 1.
+        reward: whether they contain the reward, as the environment gave it.
     """
 
     action: bool = False
     reward: bool = False
 
+    json_name = "told"
+
     @classmethod
-    def of_model(cls, model: Mapping) -> "PreviousStep | None":
-        """What the setting `model` asks for; None: nothing."""
-        model = check_model(model)
+    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+        model = check_model(config["model"])
         action = model["lstm_use_prev_action"] or bool(model["attention_use_n_prev_actions"])
         reward = model["lstm_use_prev_reward"] or bool(model["attention_use_n_prev_rewards"])
         return cls(action, reward) if action or reward else None
+
+    @property
+    def setting(self) -> str:
+        return f"reading the previous step ({SETTINGS})"
 
     def space(self, observation_space: spaces.Space, action_space: spaces.Space) -> spaces.Dict:
         """The space of the new observations.
@@ -64,103 +69,73 @@ class PreviousStep:
             )
         return spaces.Dict({**observation_space.spaces, **added})
 
-    def own_space(self, space: spaces.Dict) -> spaces.Space:
-        """The environment's own space, of what `space` made of it."""
+    def own_space(self, space):
         own = {key: part for key, part in space.spaces.items() if key not in (ACTIONS, REWARDS)}
         return own[OBSERVATIONS] if list(own) == [OBSERVATIONS] else spaces.Dict(own)
 
+    def wrapped(self, env) -> gymnasium.Env | VectorEnv:
+        return _PreviousStepVector(env, self) if isinstance(env, VectorEnv) else _PreviousStepEnv(env, self)
+
+    def row(self, observation, inputs: StepInputs):
+        if isinstance(observation, Mapping) and observation.keys() & {ACTIONS, REWARDS}:
+            return observation
+        action, reward = inputs.prev_action, inputs.prev_reward
+        missing = ["prev_action"] if self.action and action is None else []
+        missing += ["prev_reward"] if self.reward and reward is None else []
+        begins = inputs.state is None or not any(np.any(part) for part in inputs.state)
+        if missing and not begins:
+            raise ValueError(
+                f"no action can be computed: this policy reads the step before. Give {' and '.join(missing)} with "
+                "every observation but the first of an episode, whose state is get_initial_state(). algo.make_player() "
+                "remembers the action and the state."
+            )
+        encoded = inputs.action_row.zeros if action is None else inputs.action_row.of(action)
+        return self.added_to(observation, encoded, 0.0 if reward is None else reward)
+
+    def to_json(self) -> dict[str, bool]:
+        return asdict(self)
+
     def added_to(self, observation, action: np.ndarray, reward: float) -> dict:
         """The new observation; the action as `ActionRow.of` gives it."""
-        told = dict(observation) if isinstance(observation, Mapping) else {OBSERVATIONS: observation}
+        added = dict(observation) if isinstance(observation, Mapping) else {OBSERVATIONS: observation}
         if self.action:
-            told[ACTIONS] = action
+            added[ACTIONS] = action
         if self.reward:
-            told[REWARDS] = np.array([reward], np.float32)
-        return told
+            added[REWARDS] = np.array([reward], np.float32)
+        return added
 
 
-class ActionRow:
-    """Actions of a space as rows of numbers.
-
-    Args:
-        space: of a single action.
-    """
-
-    def __init__(self, space: spaces.Space):
-        self._space = space
-        self.zeros = np.zeros(spaces.flatdim(space), np.float32)
-        self._scale, self._shift = np.ones_like(self.zeros), np.zeros_like(self.zeros)
-        for leaf in flat_leaves(space):
-            if isinstance(leaf.space, spaces.Box):
-                low, high = (np.ravel(bound).astype(np.float64) for bound in (leaf.space.low, leaf.space.high))
-                bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
-                with np.errstate(invalid="ignore"):
-                    self._scale[leaf.start : leaf.stop] = np.where(bounded, 2 / (high - low), 1)
-                    self._shift[leaf.start : leaf.stop] = np.where(bounded, (low + high) / (low - high), 0)
-
-    def of(self, action) -> np.ndarray:
-        """float32 [numbers]: choices one-hot, numbers between finite bounds as -1 ... 1."""
-        return spaces.flatten(self._space, action).astype(np.float32) * self._scale + self._shift
-
-
-@dataclass(frozen=True)
-class PreviousStepFactory(WrappingFactory):
-    """A factory that makes another factory's environments, whose observations tell of the step before.
-
-    Attributes:
-        told: the parts of the previous step.
-    """
-
-    told: PreviousStep
-
-    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
-        """One new environment.
-
-        Raises:
-            ValueError: if it is neither gymnasium's Env nor VectorEnv, or its observations have the new keys already.
-        """
-        env = self.factory.make(context)
-        if isinstance(env, VectorEnv):
-            return _TellingVector(env, self.told)
-        if not isinstance(env, gymnasium.Env):
-            raise ValueError(
-                f"settings that tell the step before ({SETTINGS}) need an environment that is a gymnasium.Env, but "
-                f"{self.name} is {type(env).__name__}. Let it tell these in its own observations."
-            )
-        return _TellingEnv(env, self.told)
-
-
-class _TellingEnv(gymnasium.Wrapper):
+class _PreviousStepEnv(gymnasium.Wrapper):
     """One environment with the new observations."""
 
-    def __init__(self, env: gymnasium.Env, told: PreviousStep):
+    def __init__(self, env: gymnasium.Env, previous: PreviousStep):
         super().__init__(env)
-        self._told = told
+        self._previous = previous
         self._row = ActionRow(env.action_space)
-        self.observation_space = told.space(env.observation_space, env.action_space)
+        self.observation_space = previous.space(env.observation_space, env.action_space)
 
     def reset(self, *, seed=None, options=None):
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._told.added_to(observation, self._row.zeros, 0.0), info
+        return self._previous.added_to(observation, self._row.zeros, 0.0), info
 
     def step(self, action):
         observation, reward, *rest = self.env.step(action)
-        return self._told.added_to(observation, self._row.of(action), reward), reward, *rest
+        return self._previous.added_to(observation, self._row.of(action), reward), reward, *rest
 
 
-class _TellingVector(VectorWrapper):
+class _PreviousStepVector(VectorWrapper):
     """A VectorEnv with the new observations."""
 
-    def __init__(self, env: VectorEnv, told: PreviousStep):
+    def __init__(self, env: VectorEnv, previous: PreviousStep):
         super().__init__(env)
-        self._told = told
+        self._previous = previous
         self._row = ActionRow(env.single_action_space)
-        self.single_observation_space = told.space(env.single_observation_space, env.single_action_space)
+        self.single_observation_space = previous.space(env.single_observation_space, env.single_action_space)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self._mode = autoreset_mode(env)
         self._actions = np.zeros((env.num_envs, len(self._row.zeros)), np.float32)
         self._rewards = np.zeros((env.num_envs, 1), np.float32)
-        # NEXT_STEP: whose next call resets them.
+        # NEXT_STEP: whether the environment's next call resets it.
         self._resets_next = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed=None, options=None):
@@ -169,7 +144,7 @@ class _TellingVector(VectorWrapper):
         observations, infos = self.env.reset(seed=seed, options=options)
         self._forget(mask)
         self._resets_next[mask] = False
-        return self._telling(observations), infos
+        return self._with_previous(observations), infos
 
     def step(self, actions):
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
@@ -183,21 +158,21 @@ class _TellingVector(VectorWrapper):
             if "final_obs" in infos:
                 infos = {**infos, "final_obs": self._finals(infos)}
             self._forget(ended)
-        return self._telling(observations), rewards, terminated, truncated, infos
+        return self._with_previous(observations), rewards, terminated, truncated, infos
 
-    def _telling(self, observations) -> dict:
-        told = dict(observations) if isinstance(observations, Mapping) else {OBSERVATIONS: observations}
-        if self._told.action:
-            told[ACTIONS] = self._actions.copy()
-        if self._told.reward:
-            told[REWARDS] = self._rewards.copy()
-        return told
+    def _with_previous(self, observations) -> dict:
+        added = dict(observations) if isinstance(observations, Mapping) else {OBSERVATIONS: observations}
+        if self._previous.action:
+            added[ACTIONS] = self._actions.copy()
+        if self._previous.reward:
+            added[REWARDS] = self._rewards.copy()
+        return added
 
     def _finals(self, infos: Mapping) -> np.ndarray:
         finals = np.full(self.num_envs, None, object)
         for index in np.flatnonzero(infos["_final_obs"]):
             last = self._actions[index].copy(), float(self._rewards[index, 0])
-            finals[index] = self._told.added_to(infos["final_obs"][index], *last)
+            finals[index] = self._previous.added_to(infos["final_obs"][index], *last)
         return finals
 
     def _forget(self, environments: np.ndarray) -> None:

@@ -26,7 +26,7 @@ from gymnasium.vector import VectorEnv
 from rllib.did_you_mean import nearest
 from rllib.env.streams.legacy import refuse_agents
 from rllib.errors import EnvironmentPackageError
-from rllib.registered import Registered
+from rllib.registered import ENVIRONMENTS
 
 logger = logging.getLogger("rllib.env")
 
@@ -43,8 +43,6 @@ _EXTRAS = {
     "shimmy": "dm-control",
     "gymnasium_robotics": "robotics",
 }
-
-_creators: dict[str, "Callable | RegisteredEnv"] = {}
 
 
 class EnvContext(dict):
@@ -218,39 +216,7 @@ def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
     Raises:
         TypeError: if name is no string, or creator cannot be called.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"register_env needs a string as name, but got {name!r}")
-    if not callable(creator):
-        raise TypeError(
-            f"register_env({name!r}, ...) needs a function that makes the environment, but got {creator!r}. "
-            f"Use register_env({name!r}, lambda config: MyEnv(config))."
-        )
-    _creators[name] = creator
-
-
-class RegisteredEnv(Registered):
-    """An entry of `register_env` that can be sent to another process.
-
-    Args:
-        name: the registered name.
-        creator: the registered class or function.
-    """
-
-    def __init__(self, name: str, creator: Callable):
-        remedy = "Register a class or function that can be pickled, or call register_env where the algorithm is built."
-        super().__init__(f"environment {name!r}", creator, remedy)
-        self._name = name
-
-    def register(self) -> None:
-        _creators[self._name] = self
-
-
-def registered_envs() -> list[RegisteredEnv]:
-    """All entries of `register_env`, to be registered in another process."""
-    return [
-        creator if isinstance(creator, RegisteredEnv) else RegisteredEnv(name, creator)
-        for name, creator in _creators.items()
-    ]
+    ENVIRONMENTS.register(name, creator)
 
 
 def resolve(env) -> EnvFactory:
@@ -319,9 +285,8 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
 
 
 def _resolve_name(name: str) -> EnvFactory:
-    if name in _creators:
-        creator = _creators[name]
-        return CreatorFactory(creator.value() if isinstance(creator, Registered) else creator, name)
+    if name in ENVIRONMENTS:
+        return CreatorFactory(ENVIRONMENTS.get(name), name)
     module_name, env_id = _module_and_id(name)
     if module_name == "envpool":
         return EnvPoolFactory(env_id)
@@ -369,7 +334,7 @@ def module_of(name: str) -> str:
 
 def is_registered(name: str) -> bool:
     """Whether `register_env` was given this name."""
-    return name in _creators
+    return name in ENVIRONMENTS
 
 
 def register_typed_function(name: str) -> None:
@@ -378,7 +343,7 @@ def register_typed_function(name: str) -> None:
     Does nothing for any other name; `resolve` reports what is wrong with it.
     """
     module_name, _, function_name = name.rpartition(":")
-    if not function_name.isidentifier() or not module_name or name in _creators:
+    if not function_name.isidentifier() or not module_name or name in ENVIRONMENTS:
         return
     with contextlib.suppress(ValueError):  # there is no such module
         found = getattr(_import_module(module_name, name), function_name, None)
@@ -440,7 +405,7 @@ def _unknown_of_module(module, module_name: str, name: str) -> str:
 
 
 def _unknown_name(name: str) -> str:
-    near = nearest(name, [*_creators, *gymnasium.registry])
+    near = nearest(name, [*ENVIRONMENTS, *gymnasium.registry])
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "

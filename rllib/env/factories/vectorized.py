@@ -46,7 +46,7 @@ class AsyncFactory(WrappingFactory):
     """A factory of environments that run in a process each.
 
     Attributes:
-        timeout_s: how long one call of step() or reset() may take (seconds); None: any time.
+        timeout_s: longest time that a call of step() or reset() may take (seconds); None: unlimited.
     """
 
     timeout_s: float | None = None

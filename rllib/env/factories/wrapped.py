@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from rllib.did_you_mean import nearest
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 from rllib.env.streams.first_results import env_name
-from rllib.registered import Registered
+from rllib.registered import WRAPPERS
 
 logger = logging.getLogger("rllib.env")
 
@@ -38,8 +38,7 @@ KEEP_STATISTICS = {
     "NormalizeReward": ".environment(normalize_returns=True)",
 }
 
-_registered: dict[str, "Callable | RegisteredWrapper"] = {}
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -120,38 +119,7 @@ def register_wrapper(name: str, wrapper: Callable) -> None:
     Raises:
         TypeError: if name is no string, or wrapper cannot be called.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"register_wrapper needs a string as name, but got {name!r}")
-    if not callable(wrapper):
-        raise TypeError(
-            f"register_wrapper({name!r}, ...) needs a class or function that wraps an environment, but got {wrapper!r}"
-        )
-    _registered[name] = wrapper
-
-
-class RegisteredWrapper(Registered):
-    """An entry of `register_wrapper` that can be sent to another process.
-
-    Args:
-        name: the registered name.
-        wrapper: the registered class or function.
-    """
-
-    def __init__(self, name: str, wrapper: Callable):
-        remedy = "Register one that can be pickled, or call register_wrapper where the algorithm is built."
-        super().__init__(f"wrapper {name!r}", wrapper, remedy)
-        self._name = name
-
-    def register(self) -> None:
-        _registered[self._name] = self
-
-
-def registered_wrappers() -> list[RegisteredWrapper]:
-    """All entries of `register_wrapper`, to be registered in another process."""
-    return [
-        wrapper if isinstance(wrapper, RegisteredWrapper) else RegisteredWrapper(name, wrapper)
-        for name, wrapper in _registered.items()
-    ]
+    WRAPPERS.register(name, wrapper)
 
 
 def resolve_wrappers(given) -> tuple[EnvWrapper, ...]:
@@ -188,13 +156,13 @@ def wrapper_chain(env) -> str:
     while env is not None:
         layers.append(env)
         env = getattr(env, "env", None)
-    told, last = [], None
+    described, last = [], None
     for layer in reversed(layers):
         space = getattr(layer, "observation_space", None)
         if last is None or space != last:
-            told.append(f"{type(layer).__name__}: {space}")
+            described.append(f"{type(layer).__name__}: {space}")
         last = space
-    return "; then ".join(told) if len(told) > 1 else ""
+    return "; then ".join(described) if len(described) > 1 else ""
 
 
 def _of_entry(entry) -> Iterator[EnvWrapper]:
@@ -229,9 +197,8 @@ def _wrapper(given, keywords: Mapping | None) -> EnvWrapper:
 
 
 def _resolve_name(name: str) -> Callable:
-    if name in _registered:
-        found = _registered[name]
-        return found.value() if isinstance(found, Registered) else found
+    if name in WRAPPERS:
+        return WRAPPERS.get(name)
     module_name, _, short = name.replace(":", ".").rpartition(".")
     module = _module(module_name) if module_name else "gymnasium.wrappers"
     if module is None:
@@ -242,16 +209,16 @@ def _resolve_name(name: str) -> Callable:
         )
     found = _class(module, short)
     if found is None:
-        known = [*_names(module), *(_registered if module == "gymnasium.wrappers" else ())]
+        known = [*_names(module), *(WRAPPERS if module == "gymnasium.wrappers" else ())]
         near = nearest(short, known)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known are {', '.join(known)}."
         raise ValueError(f"there is no wrapper {name!r}. {hint} Your own: rllib.register_wrapper(name, wrapper).")
     if module == "gymnasium.wrappers" and short in REFUSED:
         raise ValueError(f"env_wrappers: {short} has no place around an environment here: {REFUSED[short]}.")
-    if short in KEEP_STATISTICS and short not in _told:
-        _told.add(short)
+    if short in KEEP_STATISTICS and short not in _warned:
+        _warned.add(short)
         logger.warning(
-            "the statistics of %s are of one environment alone, and in no checkpoint; those of %s are saved",
+            "the statistics of %s are of one environment alone, and in no checkpoint; the statistics of %s are saved",
             short,
             KEEP_STATISTICS[short],
         )

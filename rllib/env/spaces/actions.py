@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
 from rllib.models.distributions.choose import distribution_for
-from rllib.models.observations.flat_spaces import action_form, flat_leaves, parts
+from rllib.models.observations.flat_spaces import action_form, flat_leaves, parts, values_of_leaves
 
 
 class ActionMapper:
@@ -153,7 +153,7 @@ class StructuredActionMapper:
 
     def to_policy(self, actions: dict | tuple) -> np.ndarray:
         """The inverse: a batch of N actions as the policy would have stored them, [N, numbers]; for recorded data."""
-        given = list(_values_of_leaves(self.space, actions))
+        given = list(values_of_leaves(self.space, actions))
         rows = np.empty((len(given[0]), self._num_numbers), self._dtype)
         for (where, _, mapper), values in zip(self._leaves, given):
             columns = rows[:, where]
@@ -162,7 +162,7 @@ class StructuredActionMapper:
 
 
 def _builder(space: spaces.Space) -> Callable[[Iterator], Any]:
-    """What makes the structure of a space of an iterator over the values of its leaves."""
+    """Returns a function from an iterator over the values of a space's leaves to their structure."""
     inner = parts(space)
     if inner is None:
         return next
@@ -170,14 +170,6 @@ def _builder(space: spaces.Space) -> Callable[[Iterator], Any]:
     if isinstance(space, spaces.Tuple):
         return lambda leaves: tuple(build(leaves) for _, build in builders)
     return lambda leaves: {key: build(leaves) for key, build in builders}
-
-
-def _values_of_leaves(space: spaces.Space, values) -> Iterator:
-    inner = parts(space)
-    if inner is None:
-        yield values
-    for key, part in inner or ():
-        yield from _values_of_leaves(part, values[key])
 
 
 def of_each(actions) -> Sequence:

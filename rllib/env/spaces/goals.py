@@ -15,13 +15,13 @@ from rllib.models.observations.flat_spaces import Leaf, flat_leaves
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 REWARD, TERMINATED = "compute_reward", "compute_terminated"
-# How far a computed reward may be from that of the step: observations are stored in float32.
+# Allowed difference of a computed reward from the step's: observations are stored in float32.
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class Goals:
-    """Where stored observations [B, K] have their goals, [B, G] each.
+    """Columns of the goals in stored observations [B, K], [B, G] each.
 
     Attributes:
         achieved, desired: the columns.
@@ -34,10 +34,10 @@ class Goals:
 
     @staticmethod
     def of(observation_space: spaces.Space) -> "Goals":
-        """Those of a goal environment's observations.
+        """Finds the columns of the goals in an observation space.
 
         Raises:
-            ValueError: if they have none.
+            ValueError: if there are none.
         """
         found: dict[str, Leaf] = {}
         for leaf in flat_leaves(observation_space) if isinstance(observation_space, spaces.Dict) else ():
@@ -62,7 +62,7 @@ class Goals:
         return columns.reshape(-1, *self.space.shape).astype(self.space.dtype)
 
     def computed(self, env, method: str, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[dict]):
-        """What compute_reward or compute_terminated says of B steps; None if the environment has no such method.
+        """Results of compute_reward or compute_terminated for B steps; None if the environment has no such method.
 
         It is called once if it answers with B numbers, else step by step.
 

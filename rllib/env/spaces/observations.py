@@ -1,4 +1,4 @@
-"""How observations of one environment are stored as rows of one column."""
+"""Storage of observations as rows of one column."""
 
 import math
 from abc import ABC, abstractmethod

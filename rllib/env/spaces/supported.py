@@ -1,4 +1,4 @@
-"""Which spaces are supported, and messages that say why a value does not lie in its space."""
+"""Checks that spaces are supported, and that values lie in their space."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,7 +20,7 @@ def check_spaces(observation_space, action_space, name: str) -> None:
 
 
 def _hint_to_ignore(space) -> str:
-    """What to do about parts of a Dict that cannot be read while others can."""
+    """Advice to ignore the unsupported keys of a Dict space, where it has others."""
     if not isinstance(space, spaces.Dict):
         return ""
     unread = [key for key, part in space.spaces.items() if unsupported(part, key)]
@@ -30,7 +30,7 @@ def _hint_to_ignore(space) -> str:
 
 
 def mismatch(space, value, path: str = "observation", *, bounded: bool = True) -> str | None:
-    """Why `value` does not lie in `space`; None if it does, or if a lossless cast takes it there.
+    """Explains why `value` does not lie in `space`; None if it does, or if a lossless cast takes it there.
 
     Lists, Python numbers and other number types are accepted if nothing is lost; float64 is rounded to float32. Unless
     `bounded`, finite numbers of a Box may lie outside its bounds.

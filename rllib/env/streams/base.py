@@ -83,8 +83,8 @@ class EnvironmentStream(ABC):
 
     Args:
         num_envs, observation_space, action_space: N, and the spaces of a single environment.
-        worker: whose environments they are, for messages, such as "rollout worker 2".
-        tells: whether warnings that are the same in every worker are logged.
+        worker: owner of the environments, for messages, such as "rollout worker 2".
+        warns: whether warnings that are the same in every worker are logged.
         checked_steps: number of results of each environment that are checked against its spaces.
         remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
             replaced. None: its errors are raised.
@@ -98,8 +98,8 @@ class EnvironmentStream(ABC):
         has_gaps: whether there are such rows even if no environment fails.
         resets_ended: whether an ended episode is followed by a reset within the step. If False, the
             environment waits for `restart`, and the observation that the step wrote is the final one.
-        lives_lost: environments whose episode ended in the last step with a life of a game that goes on, as
-            `info["life_lost"]` of that step says; mostly empty. Statistics are of whole games.
+        lives_lost: environments whose episode ended in the last step with the loss of a life while the game continues,
+            by `info["life_lost"]` of that step; mostly empty. Statistics are of whole games.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the
             step is no transition (it is in reset_rows), and its observation is the first of a new episode.
         device: of the tensors that the environment has handed over at its reset; None where these were no tensors.
@@ -120,14 +120,14 @@ class EnvironmentStream(ABC):
         action_space,
         *,
         worker: str = "rollout worker 0",
-        tells: bool = True,
+        warns: bool = True,
         checked_steps: int = 1,
         remake: Callable[[int], Any] | None = None,
         info_columns: Sequence[Column] = (),
     ):
         self.num_envs = num_envs
         self.info_columns = tuple(info_columns)
-        self._worker, self._tells = worker, tells
+        self._worker, self._warns = worker, warns
         self._checked_steps, self._remake = checked_steps, remake
         self._clock = 0  # steps of the stream so far
         self.observation_space = observation_space
@@ -250,7 +250,7 @@ def successor_seed(seed: int, count: int) -> int:
     return int(np.random.SeedSequence([seed, count]).generate_state(1)[0])
 
 
-def tell_exit(error: SystemExit, place: str, where: str) -> None:
+def log_exit(error: SystemExit, place: str, where: str) -> None:
     """Logs a SystemExit: Python ends the process, which may be the user's program, without a message."""
     logger.error(
         "%s called sys.exit(%r) %s, which ends this process; raise another exception for an error",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rllib.env.spaces.supported import Rounding, mismatch
-from rllib.env.streams.legacy import LegacyEnvironment, call_reset, is_bare_observation, takes_seed, tell_legacy
+from rllib.env.streams.legacy import LegacyEnvironment, call_reset, is_bare_observation, takes_seed, warn_of_legacy
 from rllib.env.streams.process import EnvironmentProcess
 from rllib.env.streams.rewards import reward_problem
 
@@ -19,14 +19,14 @@ class Examiner:
     Args:
         env: the environment. After the first reset and step, `self.env` is it or the adapter that it needs.
         num_steps: number of results of step() that are checked against the spaces; with 0 only the form is checked.
-        tells: whether a warning is logged where an adapter is needed.
+        warns: whether a warning is logged where an adapter is needed.
     """
 
-    def __init__(self, env, num_steps: int, tells: bool):
+    def __init__(self, env, num_steps: int, warns: bool):
         self.env = env
         self._checks = num_steps > 0
         self._steps_left = max(num_steps, 1)
-        self._tells = tells
+        self._warns = warns
         # A single step may well be too small to show.
         self._rounding = Rounding(env.observation_space) if num_steps > 1 else None
 
@@ -98,8 +98,8 @@ class Examiner:
     def _adapt(self, reason: str) -> None:
         if isinstance(self.env, LegacyEnvironment):
             return
-        if self._tells:
-            tell_legacy(self.env, reason)
+        if self._warns:
+            warn_of_legacy(self.env, reason)
         self.env = LegacyEnvironment(self.env)
 
 

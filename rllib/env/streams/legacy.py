@@ -15,7 +15,7 @@ from rllib.env.spaces.supported import mismatch
 
 logger = logging.getLogger("rllib.env")
 
-_told: set[type] = set()
+_warned: set[type] = set()
 
 
 class LegacyEnvironment:
@@ -81,11 +81,11 @@ def is_bare_observation(result, observation_space) -> bool:
     return mismatch(observation_space, result) is None
 
 
-def tell_legacy(env, reason: str) -> None:
+def warn_of_legacy(env, reason: str) -> None:
     """Logs one warning for each class of old environments."""
-    if type(env) in _told:
+    if type(env) in _warned:
         return
-    _told.add(type(env))
+    _warned.add(type(env))
     logger.warning(
         "%s follows the old gym API (%s). It is adapted. The new API: reset(self, *, seed=None, options=None) -> "
         "(observation, info); step(self, action) -> (observation, reward, terminated, truncated, info).",

@@ -37,11 +37,11 @@ class EnvironmentProcess:
         make: makes the environment, in its process.
         place: for messages, such as "environment 1 of rollout worker 2".
         name: of the environment, for messages until its class is known.
-        timeout_s: how long a call of step() or reset() may take (seconds); None: any time.
+        timeout_s: longest time that a call of step() or reset() may take (seconds); None: unlimited.
 
     Attributes:
-        observation_space, action_space: those of the environment. They are waited for, for as long as its constructor
-            takes; errors of the constructor are raised here.
+        observation_space, action_space: of the environment. Access waits for its constructor, without a time limit, and
+            raises its errors.
         class_name: of the environment below its wrappers.
         pid: of the process; 0 after close().
     """
@@ -56,7 +56,7 @@ class EnvironmentProcess:
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         files = os.memfd_create("to environment"), os.memfd_create("from environment")
         stack_read, stack_write = os.pipe()
-        for stream in (sys.stdout, sys.stderr):  # else the process has what is in their buffers, too
+        for stream in (sys.stdout, sys.stderr):  # else the process inherits the content of their buffers
             with contextlib.suppress(Exception):
                 stream.flush()
         _linux()  # imported before the process is forked
@@ -102,7 +102,7 @@ class EnvironmentProcess:
         self._send(call, argument, f"{call}()")
 
     def step(self, action) -> Any:
-        """What the environment's step gives.
+        """The result of the environment's step.
 
         Raises:
             EnvironmentHangsError: if it takes longer than timeout_s; the process is then given up.
@@ -112,7 +112,7 @@ class EnvironmentProcess:
         return self._result("step", action)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
-        """What the environment's reset gives; a seed is also that of the process's global generators.
+        """The result of the environment's reset; a seed is also given to the process's global generators.
 
         Raises:
             as `step`.
@@ -200,7 +200,7 @@ class EnvironmentProcess:
         self._failure = EnvironmentHangsError(
             f"{self._place} ({self.class_name}) has not returned from {self._call} within {timeout_s:g} s, and its "
             "process was ended. .rollouts(sub_environment_timeout_s=...) bounds a call; "
-            ".fault_tolerance(restart_failed_sub_environments=True) replaces the environment and goes on."
+            ".fault_tolerance(restart_failed_sub_environments=True) replaces the environment and continues."
             + (f" It was at\n{stack}" if stack else "")
         )
         return self._failure
@@ -210,7 +210,7 @@ class EnvironmentProcess:
         self._failure = EnvironmentDiedError(
             f"the process of {self._place} ({self.class_name}) has ended in {self._call or 'between two calls'} with "
             f"{_linux().describe_exit(status)}. .fault_tolerance(restart_failed_sub_environments=True) replaces such "
-            "an environment and goes on."
+            "an environment and continues."
         )
         return self._failure
 
@@ -229,7 +229,7 @@ class EnvironmentProcess:
         return status
 
     def _stack_of_process(self) -> str:
-        """Where the process is, innermost call first, up to the call from here; "" if it does not say."""
+        """Python stack of the process, innermost call first, up to the call from here; "" if it does not answer."""
         found = b""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR2)
@@ -288,7 +288,7 @@ class _Channel:
 
 
 def _linux():
-    """How processes notice one another's end: of the runtime, which is not loaded before there is such a process."""
+    """The runtime's functions for processes of Linux, not imported before there is such a process."""
     from runtime.host import linux as process
 
     return process
@@ -356,12 +356,12 @@ def _reply(channel: _Channel, function: Callable, *args) -> None:
 
 def _sendable(error: Exception) -> Exception:
     """The error with the traceback of this process, or, if it cannot be pickled, one that says the same."""
-    told = "".join(traceback.format_exception(error, chain=True)).rstrip()
+    text = "".join(traceback.format_exception(error, chain=True)).rstrip()
     try:
         error = pickle.loads(pickle.dumps(error))
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(f"in the environment's own process:\n{told}")
+    error.add_note(f"in the environment's own process:\n{text}")
     return error
 
 

@@ -35,7 +35,7 @@ def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
 
 
 def reward_problem(reward) -> str | None:
-    """Why a reward is invalid; None if it is valid."""
+    """Explains why a reward is invalid; None if it is valid."""
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
         return f"the reward must be a number, but step() returned {reward!r} ({type(reward).__name__})"

@@ -11,7 +11,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.supported import check_spaces, mismatch
-from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
+from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, log_exit, successor_seed
 from rllib.env.streams.first_results import RESET_RULE, STEP_RULE, Examiner, env_name, form_error, is_end
 from rllib.env.streams.legacy import adapt_spaces
 
@@ -52,7 +52,7 @@ class SyncStream(EnvironmentStream):
         self._seeds: list[int | None] = []  # None once used; gymnasium takes no np.int64
         self._given_seeds: list[int] = []
         self.reseed(seeds)
-        self._examiners = [Examiner(env, self._checked_steps, self._tells) for env in self._envs]
+        self._examiners = [Examiner(env, self._checked_steps, self._warns) for env in self._envs]
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
         if isinstance(first.action_space, spaces.Discrete):
             self._to_python = np.ndarray.tolist
@@ -245,7 +245,7 @@ class SyncStream(EnvironmentStream):
             where = "in reset()" + (f" after an episode of {length} steps" if length else "")
             error.add_note(f"{self._place(index)} raised {where}")
             if isinstance(error, SystemExit):
-                tell_exit(error, self._place(index), where)
+                log_exit(error, self._place(index), where)
             if isinstance(error, SystemExit) or self._remake is None:
                 if error is raised:
                     raise
@@ -328,7 +328,7 @@ class SyncStream(EnvironmentStream):
         self._replacements[index] += 1
         self._seeds[index] = successor_seed(self._given_seeds[index], self._replacements[index])
         self._envs[index], self._limits[index] = env, limit
-        self._examiners[index] = Examiner(env, self._checked_steps, tells=False)
+        self._examiners[index] = Examiner(env, self._checked_steps, warns=False)
         self._own_steps[index] = partial(self._examined_step, index)
         if self._observer is not None:
             self._observer.environment_made(index, env)
@@ -340,7 +340,7 @@ class SyncStream(EnvironmentStream):
         return f"environment {index} of {self._worker} ({env_name(self._envs[index])})"
 
     def _step_error(self, raised: BaseException, index: int, actions) -> BaseException:
-        """What a step of an environment raised, or the rule that its result breaks, with a note that says where."""
+        """The error of an environment's step, or of its result's form, with a note of environment, step and action."""
         error = form_error(raised, STEP_RULE, __file__) or raised
         step = self._clock - self._starts[index]
         action = self._to_python(actions)[index]
@@ -348,7 +348,7 @@ class SyncStream(EnvironmentStream):
         where = f"in step() at step {step} of its episode, action {shown!r}"
         error.add_note(f"{self._place(index)} raised {where}")
         if isinstance(error, SystemExit):
-            tell_exit(error, self._place(index), where)
+            log_exit(error, self._place(index), where)
         return error
 
 

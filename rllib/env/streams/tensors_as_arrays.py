@@ -33,8 +33,8 @@ def final_observations(infos: dict):
 
 
 @functools.cache
-def tell_lost_finals(name: str) -> None:
-    """Logs once for each kind of environment that truncated episodes are bootstrapped from what was seen before."""
+def warn_of_lost_finals(name: str) -> None:
+    """Logs once per environment class that truncated episodes bootstrap from the preceding observation."""
     logger.warning(
         "%s resets ended episodes within the step and gives no final observations: the value of a truncated episode's "
         'end is taken from the observation before its last step. infos["final_obs"] of all environments would make it '
@@ -59,19 +59,19 @@ class AsArrays(VectorWrapper):
         super().__init__(env)
         self._device, self._resets_at_once = device, mode is AutoresetMode.SAME_STEP
         self._newest: Any = None
-        self._has_told = False
+        self._has_warned = False
 
     def reset(self, *, seed=None, options: dict | None = None) -> tuple:
         return self.converted(self.env.reset(seed=seed, options=options and self._to_tensors(options)))
 
     def converted(self, result: tuple) -> tuple:
-        """What reset() gave, with arrays for tensors."""
+        """The result of reset(), with arrays for tensors."""
         batch, infos = _to_arrays(result)
         self._newest = batch
         return batch, infos
 
     def step(self, actions) -> tuple:
-        before = _copied(self._newest) if self._resets_at_once else None
+        before = _mapped(self._newest, np.ndarray, np.array) if self._resets_at_once else None
         batch, rewards, terminated, truncated, infos = _to_arrays(self.env.step(self._to_tensors(actions)))
         self._newest = batch
         if self._resets_at_once:
@@ -82,9 +82,9 @@ class AsArrays(VectorWrapper):
         final = final_observations(infos)
         if final is None:
             final = before
-            if ended.any() and not self._has_told:
-                self._has_told = True
-                tell_lost_finals(env_name(self.env))
+            if ended.any() and not self._has_warned:
+                self._has_warned = True
+                warn_of_lost_finals(env_name(self.env))
         return {**infos, "final_obs": final, "_final_obs": infos.get("_final_obs", ended)}
 
     def _to_tensors(self, values):
@@ -94,10 +94,6 @@ class AsArrays(VectorWrapper):
 
 def _to_arrays(values):
     return _mapped(values, sys.modules["torch"].Tensor, lambda tensor: tensor.detach().cpu().numpy())
-
-
-def _copied(values):
-    return _mapped(values, np.ndarray, np.array)
 
 
 def _mapped(values, kind: type, change):

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rllib.env.spaces.supported import Rounding, check_spaces, mismatch
-from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, successor_seed, tell_exit
+from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, log_exit, successor_seed
 from rllib.env.streams.first_results import STEP_RULE, WITHOUT_THIS_CHECK, env_name, form_error
 from rllib.env.streams.tensors_as_arrays import AsArrays, device_of
 
@@ -55,7 +55,7 @@ class VectorEnvStream(EnvironmentStream):
         self._seed = seed_argument(env, seeds)
         self._failures = 0  # in a row, without a step in between
         self._replacements = 0
-        self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whose next row is no transition
+        self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whether the environment's next row is no transition
         self._has_failed = False
         self._newest_infos: list[dict] = []  # those that came with the newest observations
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
@@ -100,7 +100,7 @@ class VectorEnvStream(EnvironmentStream):
     def step(self, actions, row, active=None):
         if active is not None:
             raise ValueError(
-                f"{env_name(self._env)} steps all its environments at once, so that a part of them cannot go on alone. "
+                f"{env_name(self._env)} steps all its environments at once, and cannot step a part of them alone. "
                 'Use .rollouts(batch_mode="truncate_episodes").'
             )
         observations, rewards, terminated, truncated, out = row
@@ -261,10 +261,10 @@ class VectorEnvStream(EnvironmentStream):
     @staticmethod
     def _games_that_go_on(infos: dict, ended: np.ndarray) -> list[int]:
         """The ended environments whose infos say that a life was lost; after a reset within the step, final ones."""
-        told = {**infos, **infos.get("final_info", {})}
-        if "life_lost" not in told:
+        merged = {**infos, **infos.get("final_info", {})}
+        if "life_lost" not in merged:
             return []
-        return [index for index in ended.tolist() if _info_at(told, index).get("life_lost")]
+        return [index for index in ended.tolist() if _info_at(merged, index).get("life_lost")]
 
     def _final_from(self, infos: dict, index: int) -> np.ndarray:
         mask = infos.get("_final_obs")
@@ -305,7 +305,7 @@ class VectorEnvStream(EnvironmentStream):
         try:
             return call()
         except SystemExit as error:
-            tell_exit(error, self._place, f"in {method}() at its step {self._clock}")
+            log_exit(error, self._place, f"in {method}() at its step {self._clock}")
             raise
         except Exception as raised:
             self._has_failed = True
@@ -355,8 +355,8 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     declared = getattr(base, "autoreset_mode", None) or base.metadata.get("autoreset_mode")
     if declared is None:
         raise ValueError(
-            f"{env_name(env)} does not declare its autoreset mode, so that final and first observations cannot be told "
-            'apart. Give the class metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} '
+            f"{env_name(env)} does not declare its autoreset mode, so that final and first observations cannot be "
+            'distinguished. Give the class metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} '
             "(or SAME_STEP, or DISABLED)."
         )
     if not hasattr(base, "autoreset_mode"):
@@ -370,7 +370,7 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
 
 
 def seed_argument(env: VectorEnv, seeds: list[int]) -> list[int] | int:
-    """What reset(seed=...) of a vector environment takes: a seed for each of its environments, or the first alone."""
+    """The argument of reset(seed=...): a seed for each of the vector's environments, or the first alone."""
     seeds = [int(seed) for seed in seeds]
     takes_each = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) or getattr(env, "takes_a_seed_each", False)
     return seeds if takes_each else seeds[0]

@@ -73,7 +73,7 @@ class BitFlipping(gymnasium.Env):
         return self._observation(), reward, terminated, self._steps >= self.length, {}
 
     def compute_reward(self, achieved_goal, desired_goal, info):
-        """Of goals [length] or [B, length]."""
+        """Reward for goals [length] or [B, length]."""
         return -(achieved_goal != desired_goal).any(-1).astype(float)
 
     def compute_terminated(self, achieved_goal, desired_goal, info):

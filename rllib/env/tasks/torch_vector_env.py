@@ -80,14 +80,14 @@ class TorchVectorEnv(VectorEnv):
         """
 
     def observe(self, states: Tensor) -> Tensor:
-        """What is observed of states, [N, *observation_shape]; by default the states themselves."""
+        """Observations of states, [N, *observation_shape]; by default the states themselves."""
         return states
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Tensor, dict]:
         """Starts an episode in every environment: observations, and an empty info.
 
         Args:
-            seed: of all first states from now on; None: they go on.
+            seed: of all first states from now on; None: their generator continues.
             options: none.
         """
         if seed is not None:

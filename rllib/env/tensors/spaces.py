@@ -1,4 +1,4 @@
-"""Observations and actions of environments whose values are torch tensors: how they are stored and mapped."""
+"""Storage of observations and mapping of actions for environments of torch tensors."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rllib.env.spaces.actions import ActionMapper, SquashedActionMapper, action_mapper
 from rllib.env.spaces.observations import observation_column
-from rllib.models.observations.flat_spaces import Leaf, flat_leaves, parts
+from rllib.models.observations.flat_spaces import Leaf, flat_leaves, values_of_leaves
 
 
 class TensorColumn:
@@ -37,8 +37,8 @@ class TensorColumn:
             return
         if not self._first_columns:
             self._first_columns = [_first_columns(leaf, out.device) for leaf in self._leaves]
-        values_of_leaves = _values_of_leaves(self._space, batch)
-        for leaf, first, values in zip(self._leaves, self._first_columns, values_of_leaves, strict=True):
+        parts = values_of_leaves(self._space, batch)
+        for leaf, first, values in zip(self._leaves, self._first_columns, parts, strict=True):
             columns = out[:, leaf.start : leaf.stop]
             if first is None:
                 columns.copy_(values.reshape(columns.shape))
@@ -47,25 +47,17 @@ class TensorColumn:
 
 
 def _first_columns(leaf: Leaf, device: torch.device) -> Tensor | None:
-    """Of each number of a leaf where the column of its value 0 lies, int64 [numbers]; None unless they are choices."""
+    """Column of value 0 for each number of a leaf, int64 [numbers]; None unless they are choices."""
     if leaf.choices is None:
         return None
     return torch.as_tensor(np.cumsum(leaf.choices) - leaf.choices - np.ravel(leaf.space.start), device=device)
-
-
-def _values_of_leaves(space: spaces.Space, batch):
-    inner = parts(space)
-    if inner is None:
-        yield batch
-    for key, part in inner or ():
-        yield from _values_of_leaves(part, batch[key])
 
 
 class TensorActionMapper:
     """ActionMapper.to_env for tensors.
 
     Args:
-        mapper: what maps arrays.
+        mapper: the mapping of arrays.
         device: of the actions.
     """
 

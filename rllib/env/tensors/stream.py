@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from rllib.env.streams.first_results import env_name
-from rllib.env.streams.tensors_as_arrays import device_of, final_observations, tell_lost_finals
+from rllib.env.streams.tensors_as_arrays import device_of, final_observations, warn_of_lost_finals
 from rllib.env.streams.vector import autoreset_mode, check_vector, mask_is_ignored, seed_argument
 from rllib.env.tensors.spaces import TensorColumn
 from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column
@@ -77,9 +77,9 @@ class TensorStream:
         )
         self.reseed(seeds)
         self._clock = 0
-        self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whose next row is no transition
+        self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whether the next row is no transition
         self._lacks_finals: Tensor | None = None  # SAME_STEP: whether a truncated episode has had none
-        self._has_told = False
+        self._has_warned = False
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     @property
@@ -88,7 +88,7 @@ class TensorStream:
         return [self._env]
 
     def watch(self, observer) -> None:
-        """Nothing: single episodes cannot be observed (tensor_environments.py refuses the hooks that would)."""
+        """Nothing: single episodes cannot be observed (tensor_rollouts.py refuses the hooks that would)."""
 
     def reseed(self, seeds: list[int]) -> None:
         """Sets the seeds of the next reset, one int per environment."""
@@ -142,11 +142,11 @@ class TensorStream:
         else:
             self._reset_ended(row)
 
-    def tell_lost_finals(self) -> None:
+    def warn_of_lost_finals(self) -> None:
         """Logs once that truncated episodes have had no final observation, if so; waits for the device."""
-        if self._lacks_finals is not None and not self._has_told and bool(self._lacks_finals):
-            self._has_told = True
-            tell_lost_finals(env_name(self._env))
+        if self._lacks_finals is not None and not self._has_warned and bool(self._lacks_finals):
+            self._has_warned = True
+            warn_of_lost_finals(env_name(self._env))
 
     def close(self) -> None:
         """Closes the environment. May be called twice."""
@@ -168,7 +168,7 @@ class TensorStream:
             self._column.write(final, row.finals)
             return
         row.finals.copy_(row.before)
-        if not self._has_told:
+        if not self._has_warned:
             lacking = (row.truncated & ~row.terminated).any()
             self._lacks_finals = lacking if self._lacks_finals is None else self._lacks_finals | lacking
 
@@ -180,7 +180,7 @@ class TensorStream:
         batch, _ = self._called("reset", lambda: self._env.reset(options={"reset_mask": ended.clone()}))
         fresh = torch.empty_like(row.observations)
         self._column.write(batch, fresh)
-        merged = torch.where(_like(ended, fresh), fresh, row.observations)
+        merged = torch.where(ended.reshape(-1, *(1,) * (fresh.dim() - 1)), fresh, row.observations)
         if not self._mask_is_kept and not bool(ended.all()):
             if not torch.equal(merged, fresh):
                 raise mask_is_ignored(self._env)
@@ -202,8 +202,3 @@ class TensorStream:
             place = f"vector environment {env_name(self._env)} of rollout worker {self._worker_index}"
             error.add_note(f"{place} raised in {method}() at its step {self._clock}")
             raise
-
-
-def _like(mask: Tensor, rows: Tensor) -> Tensor:
-    """The mask [N], to be broadcast over rows [N, ...]."""
-    return mask.reshape(-1, *(1,) * (rows.dim() - 1))

@@ -239,7 +239,7 @@ class TensorRolloutWorker(Worker):
         values = columns[sb.VF_PREDS]
         next_values = torch.cat((values[1:], self._values(columns[sb.OBS][-1])[None]))
         if FINALS in columns:
-            self.stream.tell_lost_finals()
+            self.stream.warn_of_lost_finals()
             where = torch.nonzero(columns[sb.TRUNCATEDS] & ~columns[sb.TERMINATEDS], as_tuple=True)
             if len(where[0]):
                 next_values[where] = self._values(self._filtered(columns[FINALS][where]))

@@ -86,6 +86,15 @@ def parts(space: spaces.Space) -> list[tuple] | None:
     return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
 
 
+def values_of_leaves(space: spaces.Space, values) -> Iterator:
+    """The parts of a value of the space, or of a batch of values, in the order of `flat_leaves`."""
+    inner = parts(space)
+    if inner is None:
+        yield values
+    for key, part in inner or ():
+        yield from values_of_leaves(part, values[key])
+
+
 def _leaves(space: spaces.Space, path: str) -> Iterator[tuple[spaces.Space, str]]:
     inner = parts(space)
     if inner is None:

@@ -1,7 +1,6 @@
 """The processes of trials: actors that are started, called and ended by the instructions of trials.py."""
 
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import runtime
+from rllib.registered import REGISTRIES
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.actor import Definition, TrialActor
@@ -60,7 +60,8 @@ class TrialPool:
     def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec):
         self._processes: dict[str, _Process] = {}
         self._class = runtime.remote(TrialActor)
-        self._definition = runtime.put(Definition(trainable_class, _registered(), spec.chdir_to_trial_dir))
+        registered = [entry for registry in REGISTRIES for entry in registry.entries()]
+        self._definition = runtime.put(Definition(trainable_class, registered, spec.chdir_to_trial_dir))
         self._experiment_name, self._spec = experiment_name, spec
         self._idle: list[tuple[Any, Resources]] = []
 
@@ -171,16 +172,3 @@ class TrialPool:
         for actor, _ in self._idle:
             runtime.kill(actor)
         self._idle.clear()
-
-
-def _registered() -> list:
-    """What is registered: environments, wrappers, models; nothing is imported to find that there is none."""
-    found = []
-    for module, function in (
-        ("rllib.env.factories.registry", "registered_envs"),
-        ("rllib.env.factories.wrapped", "registered_wrappers"),
-        ("rllib.models.distributions.names", "registered_code"),
-    ):
-        if module in sys.modules:
-            found += getattr(sys.modules[module], function)()
-    return found

@@ -1,0 +1,151 @@
+"""Interface of the adapters between an environment's observations and those that a policy reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+
+from rllib.env.factories.registry import EnvContext, EnvFactory, WrappingFactory
+from rllib.models.observations.flat_spaces import flat_leaves
+
+
+class ActionRow:
+    """Actions of a space as rows of numbers.
+
+    Args:
+        space: of a single action.
+    """
+
+    def __init__(self, space: spaces.Space):
+        self._space = space
+        self.zeros = np.zeros(spaces.flatdim(space), np.float32)
+        self._scale, self._shift = np.ones_like(self.zeros), np.zeros_like(self.zeros)
+        for leaf in flat_leaves(space):
+            if isinstance(leaf.space, spaces.Box):
+                low, high = (np.ravel(bound).astype(np.float64) for bound in (leaf.space.low, leaf.space.high))
+                bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
+                with np.errstate(invalid="ignore"):
+                    self._scale[leaf.start : leaf.stop] = np.where(bounded, 2 / (high - low), 1)
+                    self._shift[leaf.start : leaf.stop] = np.where(bounded, (low + high) / (low - high), 0)
+
+    def of(self, action) -> np.ndarray:
+        """float32 [numbers]: choices one-hot, numbers between finite bounds as -1 ... 1."""
+        return spaces.flatten(self._space, action).astype(np.float32) * self._scale + self._shift
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """Inputs of one step of acting, beside the observation; None: not given.
+
+    Attributes:
+        action_row: encodes actions of the environment.
+        state: the policy's memory before the step.
+        prev_action: the last action, as the environment took it.
+        prev_reward: the reward of the last action.
+        action_mask: the legal actions.
+    """
+
+    action_row: ActionRow
+    state: Sequence[np.ndarray] | None = None
+    prev_action: Any = None
+    prev_reward: float | None = None
+    action_mask: Any = None
+
+
+class Adapter(ABC):
+    """Changes the observations of an environment into those that a policy reads.
+
+    Environments are wrapped in adapters, by `wrap`; outside of training, `row` does to one observation what the wrapper
+    does. A policy has a tuple of adapters, innermost first. They are in its checkpoints: subclasses are frozen
+    dataclasses whose fields JSON can hold.
+
+    Attributes:
+        json_name: the adapter's name in checkpoints.
+    """
+
+    json_name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+        """The adapter that the settings of an algorithm ask for, if they do."""
+
+    @property
+    @abstractmethod
+    def setting(self) -> str:
+        """The setting that asks for the adapter, for messages."""
+
+    @abstractmethod
+    def space(self, observation_space: spaces.Space, action_space: spaces.Space) -> spaces.Space:
+        """The space of the new observations.
+
+        Raises:
+            ValueError: if these spaces cannot be adapted.
+        """
+
+    def own_space(self, space):
+        """The environment's own observation space, from one that `space` returned, as far as that is known."""
+        return space
+
+    def wrap(self, factory: EnvFactory) -> EnvFactory:
+        """A factory of the same environments, with the new observations."""
+        return AdaptedFactory(factory, self)
+
+    @abstractmethod
+    def wrapped(self, env) -> gymnasium.Env | VectorEnv:
+        """The environment with the new observations.
+
+        Raises:
+            ValueError: if it cannot have them.
+        """
+
+    def taken_apart(self, observation, action_mask) -> tuple[Any, Any]:
+        """Observation and mask of what may be a new observation already."""
+        return observation, action_mask
+
+    @abstractmethod
+    def row(self, observation, inputs: StepInputs) -> Any:
+        """The new observation for one of the environment's own, while acting outside of training.
+
+        Raises:
+            ValueError: if inputs are missing.
+        """
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """JSON-able data; `from_json` reads it."""
+
+    @classmethod
+    def from_json(cls, data) -> Self:
+        """The adapter from the data of `to_json`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class AdaptedFactory(WrappingFactory):
+    """A factory that makes another factory's environments with adapted observations.
+
+    Attributes:
+        adapter: changes the observations.
+    """
+
+    adapter: Adapter
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        """One new environment.
+
+        Raises:
+            ValueError: if it is neither gymnasium's Env nor VectorEnv, or its observations cannot be adapted.
+        """
+        env = self.factory.make(context)
+        if not isinstance(env, gymnasium.Env | VectorEnv):
+            raise ValueError(
+                f"{self.adapter.setting} needs an environment that is a gymnasium.Env, but {self.name} is "
+                f"{type(env).__name__}. Leave the setting out, and change the observations in the environment itself."
+            )
+        return self.adapter.wrapped(env)

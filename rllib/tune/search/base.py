@@ -15,6 +15,8 @@ from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
 from rllib.runs.files import encode, write_whole
 from rllib.tune.checks import check_mode, number_in
+from rllib.tune.search.domains import Domain
+from rllib.tune.search.space import is_grid
 
 
 class Searcher:
@@ -141,14 +143,46 @@ def metric_value(result: Mapping, metric: str) -> float:
     """
     value = number_in(result, metric, f"The metric {metric!r}")
     if value is None:
-        if _is_null(result, metric):
-            return math.nan
+        if any(name in as_result(result) for name in (metric, *stored_names(metric))):
+            return math.nan  # null, as JSON writes NaN
         known = sorted(key for key in map(str, result) if key != "config")
         hint = did_you_mean(metric, known)
         raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {', '.join(known)}.")
     return float(value)
 
 
-def _is_null(result: Mapping, metric: str) -> bool:
-    """A key that is there and says None: NaN, as JSON writes it."""
-    return any(name in as_result(result) for name in (metric, *stored_names(metric)))
+def with_point(space: Mapping, point: Mapping) -> dict[str, Any]:
+    """The space with the values of one of `points_to_evaluate` in place of its domains; the others are still drawn.
+
+    Points are nested like the space, or name their entries "a/b".
+
+    Raises:
+        ValueError: if the point has a key that the space does not have, or a value that cannot be drawn.
+    """
+    if not isinstance(point, Mapping):
+        raise ValueError(f"points_to_evaluate needs a list of dicts, but one of them is {point!r:.80}")
+    nested: dict = {}
+    for key, value in point.items():
+        way = [key] if key in space or not isinstance(key, str) else key.split("/")
+        place = nested
+        for part in way[:-1]:
+            place = place.setdefault(part, {})
+        place[way[-1]] = value
+    return _merged(space, nested, "")
+
+
+def _merged(space: Mapping, point: Mapping, prefix: str) -> dict:
+    merged = dict(space)
+    for key, value in point.items():
+        path = f"{prefix}{key}"
+        if key not in space:
+            hint = did_you_mean(str(key), map(str, space))
+            raise ValueError(f"points_to_evaluate: the search space has no {path}.{hint}")
+        inside = space[key]
+        if isinstance(inside, Mapping) and not is_grid(inside) and isinstance(value, Mapping):
+            merged[key] = _merged(inside, value, f"{path}/")
+            continue
+        if isinstance(inside, Domain) and not inside.contains(value):
+            raise ValueError(f"points_to_evaluate: {path}={value!r} is not in {inside!r}")
+        merged[key] = value
+    return merged

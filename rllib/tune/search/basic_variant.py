@@ -5,8 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from rllib.tune.checks import check
-from rllib.tune.search.base import Searcher
-from rllib.tune.search.points import with_point
+from rllib.tune.search.base import Searcher, with_point
 from rllib.tune.search.space import SearchSpace
 
 

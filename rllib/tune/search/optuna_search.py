@@ -14,9 +14,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib.tune.search.base import Searcher
+from rllib.tune.search.base import Searcher, with_point
 from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal
-from rllib.tune.search.points import with_point
 from rllib.tune.search.space import holds_domains, name, rebuilt, resolve, split
 
 _NEEDS = {"tpe": (), "random": (), "gp": ("scipy", "torch"), "cmaes": ("cmaes",), "qmc": ("scipy",)}

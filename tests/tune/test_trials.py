@@ -12,7 +12,8 @@ from rllib.tune.experiment.records import apply_record
 from rllib.tune.experiment.spec import CheckpointConfig, ExperimentSpec
 from rllib.tune.experiment.stoppers import TimeoutStopper, make_stopper
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
-from rllib.tune.running.trials import CLOSE_S, GRACE_S, Trials
+from rllib.tune.running.running_trial import CLOSE_S
+from rllib.tune.running.trials import GRACE_S, Trials
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
 from rllib.tune.search import Searcher
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED

@@ -21,70 +21,33 @@ time, the process is ended and the trial gets its status. Schedulers command tri
 import itertools
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rllib.result import Result
 from rllib.tune.checks import NotANumberError, check_key
 from rllib.tune.experiment import stoppers
-from rllib.tune.experiment.records import (
-    checkpoint_record,
-    config_record,
-    exploit_record,
-    removed_record,
-    result_record,
-    status_record,
-    trial_record,
-)
+from rllib.tune.experiment.records import config_record, result_record, status_record, trial_record
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
 from rllib.tune.running import instructions
+from rllib.tune.running.checkpoints import Checkpoints
+from rllib.tune.running.running_trial import RunningTrial
+from rllib.tune.running.takeovers import Takeover, Takeovers
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 
 logger = logging.getLogger(__name__)
 
-# Seconds that a trial has to end, by what ends it.
-CLOSE_S = 20.0
+# Seconds that a trial has to end after Ctrl-C.
 INTERRUPTED_CLOSE_S = 2.5
-# The end of the experiment; also how long a step may last beyond the trial's time.
+# Seconds that it has when the experiment ends, and by which a step may exceed the trial's time.
 GRACE_S = 5.0
 # Number of trials that are made before they can start, so that tables show what is to come.
 _PENDING_AHEAD = 8
 # As in Ray: with 1, keys that the first result lacks are waited for.
 _NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
-_DOING = {"start": "its setup", "step": "a step", "save": "saving", "close": "its cleanup"}
-
-
-@dataclass
-class Running:
-    """A trial that has a process.
-
-    Attributes:
-        held: resource -> quantity that the trial holds.
-        calls: what its process was asked and has not answered, the oldest first.
-        ending: the status and the reason with which it is about to end; None: it goes on.
-        patience_s: for how long it may be about to end.
-        deadline_s: when that is over, in seconds since the experiment began; None: not known yet.
-        takeovers: number of takeovers of other trials' checkpoints that are to come.
-    """
-
-    trial: Trial
-    held: dict[str, float]
-    calls: deque[str] = field(default_factory=deque)
-    ending: tuple[str, str | None] | None = None
-    patience_s: float = CLOSE_S
-    deadline_s: float | None = None
-    takeovers: int = 0
-
-    @property
-    def doing(self) -> str:
-        """Its oldest call, as words."""
-        return _DOING.get(self.calls[0], "its end") if self.calls else "its end"
 
 
 class Trials:
@@ -121,7 +84,7 @@ class Trials:
     ):
         self.trials: list[Trial] = []
         self.waiting: dict[str, Trial] = {}
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningTrial] = {}
         self.total, self.used = dict(total), dict.fromkeys(total, 0.0)
         self.first_failed: Trial | None = None
         self.is_over = False
@@ -131,7 +94,8 @@ class Trials:
         self._instructions: list = []
         self._dirnames: set[str] = set()
         self._interrupted: list[Trial] = []  # by the end of an earlier driver; they start before all others
-        self._takeovers: dict[str, list[tuple[Trial, Trial, dict]]] = {}  # who saves itself -> what waits for that
+        self._checkpoints = Checkpoints(spec.checkpoints, self._do)
+        self._takeovers = Takeovers(self.running, is_function, self._do, self._warn_once)
         self._exhausted = False  # the searcher suggests no more
         self._is_closing = False  # nothing starts any more
         self._names_checked = False  # of what stop, metric and checkpoints ask of results
@@ -236,7 +200,7 @@ class Trials:
             name = type(self._searcher).__name__
             self._warn_once("none", f"{name} suggested no configuration, so there are no trials")
 
-    def _end_if_it_hangs(self, running: Running, elapsed_s: float, unanswered_s: float | None) -> None:
+    def _end_if_it_hangs(self, running: RunningTrial, elapsed_s: float, unanswered_s: float | None) -> None:
         """Time counts as `time_total_s` does, by steps: setup has the trial's time once more.
 
         The grace is as long as the last step at least, so that a step which ends a bit late has its result taken.
@@ -254,7 +218,7 @@ class Trials:
                 running.ending = (TERMINATED, f"time_total_s >= {limit_s:,.10g}")
                 self._kill(running)
 
-    def _kill(self, running: Running) -> None:
+    def _kill(self, running: RunningTrial) -> None:
         doing, (status, reason) = running.doing, running.ending
         logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", running.trial, doing)
         running.ending = (status, reason and f"{reason}: it hung in {doing} and was killed")
@@ -275,7 +239,7 @@ class Trials:
             self._finish(trial, TERMINATED, reason)
         for running in list(self.running.values()):
             if running.ending is None:
-                self._end(running, TERMINATED, reason, self._saves_at_end and not running.calls)
+                self._end(running, TERMINATED, reason, self._checkpoints.at_end and not running.calls)
             elif running.ending[0] in (PENDING, PAUSED):
                 running.ending = (TERMINATED, reason)
             running.patience_s, running.deadline_s = GRACE_S, None
@@ -368,13 +332,13 @@ class Trials:
         for name, quantity in held.items():
             self.used[name] = self.used.get(name, 0.0) + quantity
         del self.waiting[trial.trial_id]
-        running = self.running[trial.trial_id] = Running(trial, held)
+        running = self.running[trial.trial_id] = RunningTrial(trial, held, self._do)
         if trial.status == PAUSED and self._is_function:
             self._do(instructions.RollBack(trial))
         else:
             self._launch(running)
 
-    def _launch(self, running: Running) -> None:
+    def _launch(self, running: RunningTrial) -> None:
         trial = running.trial
         restore = trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._spec.restore
         self._do(instructions.Start(trial, restore))
@@ -382,7 +346,7 @@ class Trials:
         trial.status = RUNNING
         self._record(status_record(trial))
         self.verdicts.goes_on(trial)
-        self._ask(running, "step")
+        running.ask("step")
         if restore:
             self._do(instructions.Tell("on_trial_restore", trial))
 
@@ -401,13 +365,6 @@ class Trials:
         else:
             self._stand_still(trial, PENDING)
 
-    def _ask(self, running: Running, what: str, *arguments) -> None:
-        running.calls.append(what)
-        self._do(instructions.Ask(running.trial, what, arguments))
-
-    def _ask_to_save(self, running: Running) -> None:
-        self._ask(running, "save", running.trial.next_checkpoint_path)
-
     def answered(self, trial: Trial, answer) -> None:
         """The oldest call of a trial has been answered."""
         running = self.running.get(trial.trial_id)
@@ -415,7 +372,7 @@ class Trials:
             return
         getattr(self, f"_on_{running.calls.popleft()}")(running, answer)
 
-    def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
+    def _on_start(self, running: RunningTrial, answer: Mapping[str, Any]) -> None:
         trial = running.trial
         trial.pid, trial.hostname = answer["pid"], answer["hostname"]
         if answer.get("seed") is not None and trial.config.get("seed") is None:
@@ -423,12 +380,12 @@ class Trials:
             self._do(instructions.WriteConfig(trial))
         self._do(instructions.Tell("on_trial_start", running.trial))
 
-    def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
+    def _on_step(self, running: RunningTrial, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial
         if result.get("no_report"):  # a function has returned nothing
             trial.is_done()
             if checkpoint:
-                self._take_checkpoint(trial, checkpoint)
+                self._checkpoints.take(trial, checkpoint)
             self._complete(running, None)
             return
         result["config"] = trial.config
@@ -438,7 +395,7 @@ class Trials:
         self._check_names(result)
         self.verdicts.see(result)
         if checkpoint:
-            self._take_checkpoint(trial, checkpoint)
+            self._checkpoints.take(trial, checkpoint)
         self._do(instructions.Tell("on_trial_result", trial, {"result": result}))
         if running.ending is not None:
             return
@@ -482,7 +439,7 @@ class Trials:
         self._record(result_record(trial, result["training_iteration"]))
         return self.verdicts.hear(self, trial, result)
 
-    def _follow(self, running: Running, decision: str) -> None:
+    def _follow(self, running: RunningTrial, decision: str) -> None:
         """Does what was decided after a result, unless the scheduler has commanded it already."""
         trial = running.trial
         if running.ending is not None or self.running.get(trial.trial_id) is not running:
@@ -492,47 +449,22 @@ class Trials:
         elif decision == "PAUSE":
             self.pause_trial(trial)
         elif not running.takeovers:
-            if self._is_due(trial) and "save" not in running.calls:
-                self._ask_to_save(running)
+            if self._checkpoints.is_due(trial) and not running.is_saving:
+                running.save()
             if "step" not in running.calls:
-                self._ask(running, "step")
+                running.ask("step")
 
-    @property
-    def _saves_at_end(self) -> bool:
-        return self._spec.checkpoints.checkpoint_at_end
-
-    def _is_due(self, trial: Trial) -> bool:
-        """Whether checkpoint_freq wants a checkpoint of the last result."""
-        frequency = self._spec.checkpoints.checkpoint_frequency
-        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
-
-    def _on_save(self, running: Running, path: str) -> None:
-        self._take_checkpoint(running.trial, path)
+    def _on_save(self, running: RunningTrial, path: str) -> None:
+        self._checkpoints.take(running.trial, path)
         self._do(instructions.Tell("on_trial_save", running.trial))
-        self._release_takeovers(running.trial)
+        self._takeovers.release(running.trial)
 
-    def _take_checkpoint(self, trial: Trial, path: str) -> None:
-        """A checkpoint of the trial's last result has been written."""
-        numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
-        iteration = trial.last_result.get("training_iteration", 0)
-        self._add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
-
-    def _add_checkpoint(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
-        """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
-        trial.checkpoints.append(checkpoint)
-        self._record(checkpoint_record(trial, checkpoint))
-        self._do(instructions.Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
-        for old in self._spec.checkpoints.superfluous(trial.checkpoints):
-            trial.checkpoints.remove(old)
-            self._record(removed_record(trial, old))
-            self._do(instructions.Remove(trial, old))
-
-    def _on_export(self, running: Running, written: Mapping[str, str]) -> None:
+    def _on_export(self, running: RunningTrial, written: Mapping[str, str]) -> None:
         logger.info("%s has exported %s", running.trial, ", ".join(written.values()))
 
     # ------------------------------------------------------------------ ending
 
-    def _complete(self, running: Running, reason: str | None) -> None:
+    def _complete(self, running: RunningTrial, reason: str | None) -> None:
         """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
         trial = running.trial
         trial.is_done()
@@ -540,9 +472,9 @@ class Trials:
             running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
             self._bury(running)
         else:
-            self._end(running, TERMINATED, reason, self._saves_at_end or self._is_due(trial))
+            self._end(running, TERMINATED, reason, self._checkpoints.at_end or self._checkpoints.is_due(trial))
 
-    def _end(self, running: Running, status: str, reason: str | None, save: bool = False) -> None:
+    def _end(self, running: RunningTrial, status: str, reason: str | None, save: bool = False) -> None:
         """Asks the process to close; the trial gets this status when it has, or when its time for that is over."""
         running.ending = (status, reason)
         trial = running.trial
@@ -551,19 +483,19 @@ class Trials:
             return
         has_news = "step" in running.calls or (bool(trial.last_result) and not trial.is_saved)
         if save and has_news and not self._is_function:
-            self._ask_to_save(running)
+            running.save()
         if status == TERMINATED and self._spec.export_formats and trial.last_result:
-            self._ask(running, "export", list(self._spec.export_formats))
-        self._ask(running, "rest" if self._spec.reuse_actors and status == TERMINATED else "close")
+            running.ask("export", list(self._spec.export_formats))
+        running.ask("rest" if self._spec.reuse_actors and status == TERMINATED else "close")
 
-    def _on_close(self, running: Running, problem: str | None) -> None:
+    def _on_close(self, running: RunningTrial, problem: str | None) -> None:
         if problem:
             logger.warning("%s could not end well:\n%s", running.trial, problem)
         self._bury(running)
 
     _on_rest = _on_close
 
-    def _bury(self, running: Running) -> None:
+    def _bury(self, running: RunningTrial) -> None:
         """The trial's process is ended, its resources are free, and it gets its status."""
         status, reason = running.ending
         self._leave(running, in_order=status == TERMINATED)
@@ -572,7 +504,7 @@ class Trials:
         else:
             self._finish(running.trial, status, reason)
 
-    def _leave(self, running: Running, in_order: bool = False) -> None:
+    def _leave(self, running: RunningTrial, in_order: bool = False) -> None:
         trial = running.trial
         del self.running[trial.trial_id]
         for name, quantity in running.held.items():
@@ -585,11 +517,11 @@ class Trials:
         trial.status = status
         self.waiting[trial.trial_id] = trial
         self._record(status_record(trial))
-        self._release_takeovers(trial)
+        self._takeovers.release(trial)
 
     def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
         self.record_end(trial, status, reason)
-        self._release_takeovers(trial)
+        self._takeovers.release(trial)
         self.verdicts.end(self, trial)
         self._do(instructions.Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
         if status != ERROR:
@@ -674,52 +606,15 @@ class Trials:
             self._end(running, TERMINATED, "the scheduler")
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
-        running = self.running.get(trial.trial_id)
-        if running and not self._is_function and (running.ending is None or running.ending[0] == PAUSED):
-            return None
-        if trial.checkpoint is None:
-            self._warn_once(f"state {trial}", f"{trial} has no checkpoint for another trial to go on from")
-            return {}
-        return trial.checkpoint.metrics
+        return self._takeovers.state_of(trial)
 
     def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
-        """Lets the trial go on from the newest state of another one, with another configuration."""
-        if running := self.running.get(trial.trial_id):
-            running.takeovers += 1
-        saves = self.running.get(source.trial_id)
-        if saves and saves.ending is None and not (source.is_saved or self._is_function or "save" in saves.calls):
-            self._ask_to_save(saves)
-        if self._is_saving(source) or self._is_saving(trial):
-            self._record(exploit_record(trial, source, config))
-        self._take_over(trial, source, config)
-
-    def _is_saving(self, trial: Trial) -> bool:
-        return trial.trial_id in self.running and "save" in self.running[trial.trial_id].calls
-
-    def _take_over(self, trial: Trial, source: Trial, config: dict) -> None:
-        """The second half of `exploit`, which waits until neither of the two is being saved."""
-        for blocking in (source, trial):
-            if self._is_saving(blocking):
-                self._takeovers.setdefault(blocking.trial_id, []).append((trial, source, config))
-                return
-        if trial.is_finished:
-            return
-        if source.checkpoint is not None:
-            self._do(instructions.Adopt(trial, source, config))
-            return
-        self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
-        if running := self.running.get(trial.trial_id):
-            running.takeovers -= 1
-            if running.ending is None and not running.calls:
-                self._ask(running, "step")
-
-    def _release_takeovers(self, trial: Trial) -> None:
-        for takeover in self._takeovers.pop(trial.trial_id, []):
-            self._take_over(*takeover)
+        """Lets the trial continue from the newest state of another one, with another configuration."""
+        self._takeovers.begin(Takeover(trial, source, config))
 
     def adopted(self, trial: Trial, checkpoint: TrialCheckpoint, config: dict) -> None:
         """A checkpoint of another trial has been copied into the trial's directory; the trial starts from it."""
-        self._add_checkpoint(trial, checkpoint)
+        self._checkpoints.add(trial, checkpoint)
         self._configure(trial, config, checkpoint.iteration)
         self.verdicts.goes_over(trial, checkpoint.iteration)
         if running := self.running.get(trial.trial_id):

@@ -165,12 +165,12 @@ class Result(ByAllNames):
         return self._learners() if dict.__contains__(self, "info") else None
 
     def _env_runners(self) -> dict:
-        told: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for new, old in _ENV_RUNNERS.items():
             if dict.__contains__(self, old):
                 kind, _, one = new.partition("/")
-                told.setdefault(kind, {})[one] = self[old]
-        return {kind: values.get("", values) for kind, values in told.items()}
+                found.setdefault(kind, {})[one] = self[old]
+        return {kind: values.get("", values) for kind, values in found.items()}
 
     def _learners(self) -> dict:
         learners = {}

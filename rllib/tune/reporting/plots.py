@@ -114,11 +114,13 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise ValueError(f"There is no directory {directory}")
-        found = sorted(directory.rglob("result.json"), key=_in_order)
+        found = sorted(directory.rglob("result.json"), key=_numeric_order)
         if not found:
             raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
         headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
-        runs += [_read_run(file, headers[file.parent.resolve().parent]) for file in found]
+        for place in (file.parent for file in found):
+            header = headers[place.resolve().parent]
+            runs.append(Run(place.name, read_results(place), read_params(place), read_goals(place), header))
     return runs
 
 
@@ -146,14 +148,9 @@ def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | N
     return next(iter(found), (None, None))
 
 
-def _in_order(file: Path) -> list:
-    """Trial 10 comes after trial 9."""
+def _numeric_order(file: Path) -> list:
+    """Sort key by which trial 10 comes after trial 9."""
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
-
-
-def _read_run(file: Path, experiment: Mapping[str, Any] | None) -> Run:
-    directory = file.parent
-    return Run(directory.name, read_results(directory), read_params(directory), read_goals(directory), experiment)
 
 
 def iqm(values: np.ndarray) -> np.ndarray:

@@ -230,7 +230,8 @@ class CLIReporter(TuneReporterBase):
                           ("episode_reward_mean", "rew"), ("mean_loss", "loss"), ("mean_accuracy", "acc")):  # fmt: skip
             value = result.get(key)
             if is_number(value):
-                parts.append(f"{value:.0f} {unit}" if key == "time_total_s" else f"{_three_digits(value)} {unit}")
+                is_short = key != "time_total_s" and isinstance(value, float) and abs(value) < 1000
+                parts.append(f"{value:.3g} {unit}" if is_short else f"{value:.0f} {unit}")
         if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
             own = [self._metric]
         parts += [f"{key}={text(lookup(result, key))}" for key in own if _has(trial, key)]
@@ -347,19 +348,19 @@ class TrialEndLines(Callback):
     """A line for each trial that ends, for verbose=2."""
 
     def on_trial_complete(self, iteration, trials, trial, **info) -> None:
-        self._tell(trial, trial.stopped_by or "done")
+        self._print(trial, trial.stopped_by or "done")
 
     def on_trial_error(self, iteration, trials, trial, **info) -> None:
-        self._tell(trial, trial.error.strip().splitlines()[-1])
+        self._print(trial, trial.error.strip().splitlines()[-1])
 
     @staticmethod
-    def _tell(trial: Trial, why: str) -> None:
+    def _print(trial: Trial, why: str) -> None:
         result = trial.last_result
         numbers = {key: result[key] for key in result if is_number(result[key])
                    and key not in AUTOMATIC_KEYS - {"training_iteration"}}  # fmt: skip
         shown = {key: numbers[key] for key in (*_QUALITIES, *numbers) if key in numbers}
-        said = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
-        print(f"{trial.name}: {trial.status} ({why})" + (f", {said}" if said else ""), flush=True)
+        listed = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
+        print(f"{trial.name}: {trial.status} ({why})" + (f", {listed}" if listed else ""), flush=True)
 
 
 def make_reporter(given, verbose: int | None, metric: str | None, mode: str | None) -> ProgressReporter | None:
@@ -367,16 +368,16 @@ def make_reporter(given, verbose: int | None, metric: str | None, mode: str | No
     if verbose == 0:
         return None
     if given is None:
-        given = JupyterNotebookReporter() if in_notebook() else LiveReporter() if _on_terminal() else CLIReporter()
-        if isinstance(given, CLIReporter):
+        if in_notebook():
+            given = JupyterNotebookReporter()
+        elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+            given = LiveReporter()
+        else:
+            given = CLIReporter()
             given.slow_down()
     if hasattr(given, "set_objective"):
         given.set_objective(metric, mode)
     return given
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def text(value) -> str:
@@ -436,10 +437,6 @@ def _folded(heading: str) -> str:
 def _short_name(trial: Trial) -> str:
     """Without the chosen parameters, which have their own columns."""
     return trial.custom_name or f"{trial.identifier}_{trial.index}"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
 
 
 def _states(trials: Sequence[Trial]) -> str:

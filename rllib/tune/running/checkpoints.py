@@ -36,7 +36,7 @@ class Checkpoints:
         """Adds a checkpoint that lies in the trial's directory, and removes those that it makes superfluous."""
         trial.checkpoints.append(checkpoint)
         self._do(instructions.Record(checkpoint_record(trial, checkpoint)))
-        self._do(instructions.Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
+        self._do(instructions.CallHook("on_checkpoint", trial, {"checkpoint": checkpoint}))
         for old in self._config.superfluous(trial.checkpoints):
             trial.checkpoints.remove(old)
             self._do(instructions.Record(removed_record(trial, old)))

@@ -1,7 +1,7 @@
-"""What becomes of the trials of an experiment, and nothing else: events in, instructions out.
+"""State machine of the trials of an experiment: events in, instructions out.
 
-No process, file or clock in here. Each event is a method; what is to be done about it is collected and handed over by
-`take()`, in the order in which it is to be done: the journal has a record before anything follows from it.
+It uses no process, file or clock. Each event is a method; the instructions that follow are collected, and handed over
+by `take()` in the order in which they are to be carried out: the journal has a record before anything follows from it.
 
 | event              | comes from                                                            |
 |--------------------|-----------------------------------------------------------------------|
@@ -14,8 +14,8 @@ No process, file or clock in here. Each event is a method; what is to be done ab
 A trial waits (PENDING, PAUSED), runs or has ended (TERMINATED, ERROR). A running trial has a queue of calls, which its
 process answers in order. Results go to the files and to searcher and scheduler, whose decision lets the trial continue,
 pause or end. To end a trial its `ending` is set and its process is asked to close; when it has closed, or has not in
-time, the process is ended and the trial gets its status. Schedulers command trials while they hear of an event
-(schedulers/base.py); a Trials is the `runner` that they see.
+time, the process is ended and the trial gets its status. Schedulers command trials while an event is reported to them
+(schedulers/base.py); a Trials is their `runner`.
 """
 
 import itertools
@@ -51,25 +51,25 @@ _NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
 
 
 class Trials:
-    """The trials of an experiment and what is decided about them.
+    """The trials of an experiment, and the decisions about them.
 
     Args:
         spec: the experiment's settings; `stop` is a Stopper, `time_budget_s` a number.
         searcher: suggests configurations.
-        scheduler: decides which trials go on.
+        scheduler: decides which trials continue.
         make_trial: (trial id, index, configuration) -> Trial.
         total: resource -> quantity of the session.
         experiment_id: the trials' ids begin with it.
         is_function: whether the trainable is a function, which saves its own checkpoints.
 
     Attributes:
-        trials: all so far, in the order of creation.
-        waiting: trial id -> trial, of those that are PENDING or PAUSED, in the order in which they came to be so.
-        running: trial id -> what is known of a trial that has a process.
+        trials: all trials, in the order of creation.
+        waiting: trial id -> trial that is PENDING or PAUSED, the one that has waited longest first.
+        running: trial id -> trial that has a process.
         used: resource -> quantity that running trials hold.
-        verdicts: of searcher and scheduler.
+        verdicts: decisions of searcher and scheduler.
         first_failed: the first trial that has failed for good.
-        is_over: whether nothing runs, and nothing is to come.
+        is_over: whether nothing runs, and no trial is to come.
     """
 
     def __init__(
@@ -120,21 +120,21 @@ class Trials:
     # ------------------------------------------------------------------ a resumed experiment
 
     def get_state(self) -> dict[str, Any]:
-        """All that searcher, scheduler and stopper know."""
+        """State of searcher, scheduler and stopper."""
         return {**self.verdicts.get_state(), "stopper": stoppers.saved(self._spec.stop)}
 
     def set_state(self, state: Mapping[str, Any], since_s: float = 0.0) -> None:
-        """Goes on where `get_state` was called, `since_s` seconds before the experiment was broken off."""
+        """Restores a state of `get_state`, taken `since_s` seconds before the experiment was interrupted."""
         self.verdicts.set_state(state)
         stoppers.restore(self._spec.stop, state.get("stopper"))
         self._spec.stop.add_time(since_s)
 
     def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
-        """Takes in a trial of the journal.
+        """Adds a trial of the journal.
 
         Args:
             trial: as it was when the experiment was interrupted.
-            left: results and checkpoints, as in `rolled_back`, of a trial that runs on; None: it does not.
+            left: its remaining results and checkpoints, as in `rolled_back`; None: the trial does not continue.
         """
         self._join(trial)
         if left is not None:
@@ -143,18 +143,18 @@ class Trials:
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
             trial.go_back(*left)
             self.waiting[trial.trial_id] = trial
-            self.verdicts.goes_back(trial)
+            self.verdicts.rolled_back(trial)
         if trial.last_result:
             self.verdicts.see(trial.last_result)
 
     def queue_up(self, trials: Sequence[Trial]) -> None:
-        """Those of them that wait do so in this order, after all others."""
+        """Puts the waiting ones of these trials behind all others, in this order."""
         for trial in trials:
             if trial.trial_id in self.waiting:
                 self.waiting[trial.trial_id] = self.waiting.pop(trial.trial_id)
 
     def begin(self) -> None:
-        """The experiment begins, or goes on: what follows from results that the last driver had no time for.
+        """Begins or continues the experiment: decides about results that an interrupted driver has left undecided.
 
         The stopper, which may be another one now, is asked again about these results, but does not count them twice.
         """
@@ -182,8 +182,8 @@ class Trials:
         """Ends trials that hang, and the experiment when its time is over; starts what fits.
 
         Args:
-            elapsed_s: since the experiment began.
-            unanswered_s: trial id -> for how long its process has been at a call that it has not answered.
+            elapsed_s: seconds since the experiment began.
+            unanswered_s: trial id -> seconds for which its process has been at an unanswered call.
         """
         for running in list(self.running.values()):
             self._end_if_it_hangs(running, elapsed_s, unanswered_s.get(running.trial.trial_id))
@@ -201,9 +201,9 @@ class Trials:
             self._warn_once("none", f"{name} suggested no configuration, so there are no trials")
 
     def _end_if_it_hangs(self, running: RunningTrial, elapsed_s: float, unanswered_s: float | None) -> None:
-        """Time counts as `time_total_s` does, by steps: setup has the trial's time once more.
+        """Counts time by steps, as `time_total_s` does: setup may take the trial's time once more.
 
-        The grace is as long as the last step at least, so that a step which ends a bit late has its result taken.
+        The grace is at least as long as the last step, so that the result of a step that ends a bit late is taken.
         """
         limit_s = self._spec.stop.time_limit_s
         if running.ending is not None:
@@ -220,7 +220,7 @@ class Trials:
 
     def _kill(self, running: RunningTrial) -> None:
         doing, (status, reason) = running.doing, running.ending
-        logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", running.trial, doing)
+        logger.warning("%s hangs in %s, and its process is killed; its results are kept", running.trial, doing)
         running.ending = (status, reason and f"{reason}: it hung in {doing} and was killed")
         self._bury(running)
 
@@ -233,7 +233,7 @@ class Trials:
         return str(spec.stop) if spec.stop.stop_all() else None
 
     def stop(self, reason: str) -> None:
-        """Ends all trials, those that wait included: those that answer in time as they like, the others by force."""
+        """Ends all trials, also waiting ones; the process of a trial that does not answer in time is killed."""
         self._is_closing = True
         for trial in list(self.waiting.values()):
             self._finish(trial, TERMINATED, reason)
@@ -245,7 +245,7 @@ class Trials:
             running.patience_s, running.deadline_s = GRACE_S, None
 
     def interrupt(self) -> None:
-        """Everything stops: trials are saved where that can be done in time, and remain unfinished."""
+        """Stops everything: trials are saved if that can be done in time, and remain unfinished."""
         self._is_closing = True
         for running in list(self.running.values()):
             if running.ending is None:
@@ -306,7 +306,7 @@ class Trials:
             self._add_trials()
 
     def _next_trial(self) -> Trial | None:
-        """The scheduler's choice, after those that an earlier driver left running."""
+        """The scheduler's choice, after the trials that an interrupted driver left running."""
         while self._interrupted:
             trial = self._interrupted.pop(0)
             if trial.status == PENDING and self.has_resources_for(trial):
@@ -314,19 +314,19 @@ class Trials:
         return self._scheduler.choose_trial_to_run(self)
 
     def _settle_deadlock(self) -> None:
-        """Nothing runs, something waits, and the scheduler starts none of it."""
+        """Ends waiting trials that the scheduler does not start although nothing runs."""
         before = len(self.waiting)
         chosen = self._scheduler.choose_trial_to_run(self)
         if chosen is None and len(self.waiting) == before and self._exhausted:
             for trial in list(self.waiting.values()):
-                self._finish(trial, TERMINATED, "the scheduler, which lets it go on no more")
+                self._finish(trial, TERMINATED, "the scheduler, which does not let it continue")
 
     # ------------------------------------------------------------------ running
 
     def _start(self, trial: Trial) -> None:
-        """A trial that waits gets its resources and a process.
+        """Gives a waiting trial its resources and a process.
 
-        A function could not be saved when it was paused: it does again what came after its own last checkpoint.
+        A function could not be saved when it was paused: it repeats what came after its own last checkpoint.
         """
         held = trial.resources.total()
         for name, quantity in held.items():
@@ -345,21 +345,21 @@ class Trials:
         running.calls.append("start")
         trial.status = RUNNING
         self._record(status_record(trial))
-        self.verdicts.goes_on(trial)
+        self.verdicts.started(trial)
         running.ask("step")
         if restore:
-            self._do(instructions.Tell("on_trial_restore", trial))
+            self._do(instructions.CallHook("on_trial_restore", trial))
 
     def rolled_back(self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint]) -> None:
         """A trial is at its last checkpoint, or at its beginning: a paused one that starts, or one that has failed.
 
         Args:
-            trial: which.
-            results: what is left of its results, the oldest first.
-            checkpoints: those that are there, the oldest first.
+            trial: the trial.
+            results: its remaining results, the oldest first.
+            checkpoints: its remaining checkpoints, the oldest first.
         """
         trial.go_back(results, checkpoints)
-        self.verdicts.goes_back(trial)
+        self.verdicts.rolled_back(trial)
         if running := self.running.get(trial.trial_id):
             self._launch(running)
         else:
@@ -378,7 +378,7 @@ class Trials:
         if answer.get("seed") is not None and trial.config.get("seed") is None:
             trial.seed = answer["seed"]
             self._do(instructions.WriteConfig(trial))
-        self._do(instructions.Tell("on_trial_start", running.trial))
+        self._do(instructions.CallHook("on_trial_start", running.trial))
 
     def _on_step(self, running: RunningTrial, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial
@@ -390,13 +390,13 @@ class Trials:
             return
         result["config"] = trial.config
         trial.take(result)
-        result = trial.last_result  # by all its names, whatever is asked of it from now on
+        result = trial.last_result  # answers to all names of its keys
         self._do(instructions.WriteResult(trial, result))
         self._check_names(result)
         self.verdicts.see(result)
         if checkpoint:
             self._checkpoints.take(trial, checkpoint)
-        self._do(instructions.Tell("on_trial_result", trial, {"result": result}))
+        self._do(instructions.CallHook("on_trial_result", trial, {"result": result}))
         if running.ending is not None:
             return
         try:
@@ -412,9 +412,9 @@ class Trials:
             self._follow(running, self._decision(trial, result))
 
     def _check_names(self, result: Result) -> None:
-        """With the first result: keys that no result has are a mistake, for which trials might run for ever.
+        """Refuses, with the first result, settings that name a key which no result has: trials might run for ever.
 
-        A key that an earlier driver has seen need not be in this one.
+        A key that an interrupted driver has seen need not be in this result.
         """
         if self._names_checked or (result.get("done") and not set(result) - AUTOMATIC_KEYS):
             return
@@ -427,20 +427,20 @@ class Trials:
                     continue
                 if os.environ.get(_NOT_STRICT, "0") == "0":
                     raise ValueError(
-                        f"{error} Report a key that comes later from the beginning on, as NaN, or set {_NOT_STRICT}=1."
+                        f"{error} Report a key that comes later as NaN from the beginning on, or set {_NOT_STRICT}=1."
                     ) from None
-                self._warn_once(key, f"{error} Trials go on until a result has it.")
+                self._warn_once(key, f"{error} Trials continue until a result has it.")
 
     def _decision(self, trial: Trial, result: dict, is_new: bool = True) -> str:
-        """What searcher and scheduler decide, or have decided; the journal has the result before they hear of it."""
+        """The decision of searcher and scheduler; the journal has the result before it is reported to them."""
         standing = self.verdicts.standing(trial, result, is_new)
         if standing is not None:
             return standing
         self._record(result_record(trial, result["training_iteration"]))
-        return self.verdicts.hear(self, trial, result)
+        return self.verdicts.report(self, trial, result)
 
     def _follow(self, running: RunningTrial, decision: str) -> None:
-        """Does what was decided after a result, unless the scheduler has commanded it already."""
+        """Carries out the decision about a result, unless the scheduler has commanded it already."""
         trial = running.trial
         if running.ending is not None or self.running.get(trial.trial_id) is not running:
             return
@@ -456,7 +456,7 @@ class Trials:
 
     def _on_save(self, running: RunningTrial, path: str) -> None:
         self._checkpoints.take(running.trial, path)
-        self._do(instructions.Tell("on_trial_save", running.trial))
+        self._do(instructions.CallHook("on_trial_save", running.trial))
         self._takeovers.release(running.trial)
 
     def _on_export(self, running: RunningTrial, written: Mapping[str, str]) -> None:
@@ -465,7 +465,7 @@ class Trials:
     # ------------------------------------------------------------------ ending
 
     def _complete(self, running: RunningTrial, reason: str | None) -> None:
-        """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
+        """Ends a trial that is done, has reached a stop criterion, or is stopped by the scheduler."""
         trial = running.trial
         trial.is_done()
         if self._is_function and reason is None:
@@ -496,7 +496,7 @@ class Trials:
     _on_rest = _on_close
 
     def _bury(self, running: RunningTrial) -> None:
-        """The trial's process is ended, its resources are free, and it gets its status."""
+        """Ends the trial's process, frees its resources and gives it its status."""
         status, reason = running.ending
         self._leave(running, in_order=status == TERMINATED)
         if status in (PENDING, PAUSED):
@@ -513,7 +513,7 @@ class Trials:
         self._do(instructions.Leave(trial, in_order))
 
     def _stand_still(self, trial: Trial, status: str) -> None:
-        """A trial waits, and is PENDING or PAUSED."""
+        """Lets a trial wait, PENDING or PAUSED."""
         trial.status = status
         self.waiting[trial.trial_id] = trial
         self._record(status_record(trial))
@@ -523,12 +523,12 @@ class Trials:
         self.record_end(trial, status, reason)
         self._takeovers.release(trial)
         self.verdicts.end(self, trial)
-        self._do(instructions.Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
+        self._do(instructions.CallHook("on_trial_error" if status == ERROR else "on_trial_complete", trial))
         if status != ERROR:
             self.verdicts.refuse_missing_metric(trial)
 
     def record_end(self, trial: Trial, status: str, reason: str | None) -> None:
-        """A trial has ended for good, as searcher and scheduler know already."""
+        """Records the end of a trial that has been reported to searcher and scheduler."""
         self.waiting.pop(trial.trial_id, None)
         trial.status, trial.stopped_by = status, reason
         trial.settle()
@@ -538,8 +538,8 @@ class Trials:
         """A trial has raised, or its process has died; it starts again from its last checkpoint if it may.
 
         Args:
-            trial: which.
-            exception: what it raised, or how its process died.
+            trial: the trial.
+            exception: the one that it raised, or the death of its process.
             text: the traceback, or the exception as text.
         """
         running = self.running.get(trial.trial_id)
@@ -558,7 +558,7 @@ class Trials:
         self._fail(trial, exception, text)
 
     def _fail(self, trial: Trial, exception: BaseException, text: str = "") -> None:
-        """A trial that has no process fails for good."""
+        """Lets a trial that has no process fail for good."""
         self._note_failure(trial, exception, text or f"{type(exception).__name__}: {exception}")
         self.first_failed = self.first_failed or trial
         self._finish(trial, ERROR, "an error")
@@ -567,10 +567,9 @@ class Trials:
         trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
         self._do(instructions.WriteError(trial))
 
-    # ------------------------------------------------------------------ what schedulers see
+    # ------------------------------------------------------------------ the runner of schedulers (schedulers/base.py)
 
     def has_resources_for(self, trial: Trial) -> bool:
-        """Whether the trial could start now."""
         limit = self._spec.max_concurrent_trials
         if limit and len(self.running) >= limit:
             return False
@@ -578,21 +577,17 @@ class Trials:
         return all(self.used.get(name, 0) + q <= self.total.get(name, 0) + 1e-6 for name, q in need.items())
 
     def waiting_trials(self) -> list[Trial]:
-        """Those that are PENDING or PAUSED, in the order in which they came to be so."""
         return list(self.waiting.values())
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
-        """Writes, or appends to, a file in the experiment's directory."""
         self._do(instructions.WriteText(name, text, append))
 
     def pause_trial(self, trial: Trial) -> None:
-        """Saves the trial and frees its resources; `choose_trial_to_run` may let it go on later."""
         running = self.running.get(trial.trial_id)
         if running and running.ending is None:
             self._end(running, PAUSED, None, save=True)
 
     def stop_trial(self, trial: Trial) -> None:
-        """Ends the trial, whatever it is doing."""
         running = self.running.get(trial.trial_id)
         if running is None:
             if not trial.is_finished:
@@ -609,14 +604,13 @@ class Trials:
         return self._takeovers.state_of(trial)
 
     def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
-        """Lets the trial continue from the newest state of another one, with another configuration."""
         self._takeovers.begin(Takeover(trial, source, config))
 
     def adopted(self, trial: Trial, checkpoint: TrialCheckpoint, config: dict) -> None:
-        """A checkpoint of another trial has been copied into the trial's directory; the trial starts from it."""
+        """A checkpoint of another trial has been copied into the trial's directory; the trial continues from it."""
         self._checkpoints.add(trial, checkpoint)
         self._configure(trial, config, checkpoint.iteration)
-        self.verdicts.goes_over(trial, checkpoint.iteration)
+        self.verdicts.adopted(trial, checkpoint.iteration)
         if running := self.running.get(trial.trial_id):
             running.takeovers -= 1
             if running.ending is None:

@@ -116,8 +116,9 @@ class HyperBandScheduler(TrialScheduler):
     def choose_trial_to_run(self, runner):
         waiting = runner.waiting_trials()
         free = [trial for trial in waiting if not self._is_held(trial)]
-        if not free and waiting and not self._anything_runs():
-            # Nobody is left to fill the bracket up.
+        is_any_on_its_way = any(len(bracket.scores) < len(bracket.live) for bracket in self._brackets)
+        if not free and waiting and not is_any_on_its_way:
+            # Nothing is left that could fill the bracket up.
             self._halve_what_waits(runner)
             free = [trial for trial in runner.waiting_trials() if not self._is_held(trial)]
         # Every promoted one that ends sets a checkpoint free.
@@ -127,10 +128,6 @@ class HyperBandScheduler(TrialScheduler):
     def _is_held(self, trial) -> bool:
         index = self._bracket_of.get(trial.trial_id)
         return index is not None and trial.trial_id in self._brackets[index].scores
-
-    def _anything_runs(self) -> bool:
-        """Whether some trial of a bracket is still on its way to the rung."""
-        return any(len(bracket.scores) < len(bracket.live) for bracket in self._brackets)
 
     def _is_ready(self, bracket: _Bracket) -> bool:
         return bracket.is_closed and bool(bracket.live) and len(bracket.scores) == len(bracket.live)

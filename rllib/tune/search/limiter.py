@@ -44,16 +44,15 @@ class ConcurrencyLimiter(Searcher):
             del self._live[trial_id]
             self.searcher.on_trial_complete(trial_id, result, error)
             return
-        kept = None if result is None or self.metric is None else {self.metric: self._metric_of(result)}
+        kept = None
+        if result is not None and self.metric is not None:
+            score = self.searcher.score(result)
+            kept = {self.metric: score if score is None or self.mode == "max" else -score}
         self._held[trial_id] = (kept, error)
         if len(self._held) == len(self._live):
             for held_id, (held, failed) in self._held.items():
                 self.searcher.on_trial_complete(held_id, held, failed)
             self._live, self._held = {}, {}
-
-    def _metric_of(self, result) -> float | None:
-        score = self.searcher.score(result)
-        return score if score is None or self.mode == "max" else -score
 
     def get_state(self):
         return {"live": list(self._live), "held": self._held, "searcher": self.searcher.get_state()}

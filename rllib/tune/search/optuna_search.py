@@ -191,7 +191,10 @@ def _asked(trial, node, path):
     """The node with what the sampler has drawn for its domains; functions are left to `resolve`."""
     if isinstance(node, Domain) and not isinstance(node, Function):
         value = _ask(trial, node, path)
-        return _asked(trial, value, (*path, _option(node, value))) if isinstance(node, Choice) else value
+        if not isinstance(node, Choice):
+            return value
+        index = next(i for i, option in enumerate(node.values) if option is value or option == value)
+        return _asked(trial, value, (*path, f"option {index}"))
     return rebuilt(node, path, lambda child, inner: _asked(trial, child, inner))
 
 
@@ -247,8 +250,3 @@ def _encoded(domain: Domain, value):
 def _is_plain(choice: Choice) -> bool:
     """Whether Optuna can store the options themselves."""
     return all(value is None or isinstance(value, (bool, int, float, str)) for value in choice.values)
-
-
-def _option(choice: Choice, value) -> str:
-    index = next(index for index, option in enumerate(choice.values) if option is value or option == value)
-    return f"option {index}"

@@ -141,7 +141,7 @@ class FunctionSession:
 
 _context: TrialContext | None = None
 _session: FunctionSession | None = None
-_told_outside = False
+_has_warned = False
 
 
 def activate(context: TrialContext | None, session: FunctionSession | None) -> None:
@@ -163,7 +163,7 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
     Raises:
         TypeError: if the metrics are no dict.
     """
-    global _told_outside
+    global _has_warned
     if isinstance(metrics, (int, float)):
         metrics = {"_metric": metrics}
     if metrics is not None and not isinstance(metrics, Mapping):
@@ -171,8 +171,8 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"report(checkpoint=...) takes a tune.Checkpoint, but got {checkpoint!r:.80}")
     if _session is None:
-        if not _told_outside:
-            _told_outside = True
+        if not _has_warned:
+            _has_warned = True
             logger.warning("tune.report was called outside an experiment, so the result is dropped")
         return
     kept = None

@@ -1,4 +1,4 @@
-"""How an experiment shows itself, on a terminal, in a file and in a notebook."""
+"""Reports of an experiment on a terminal, in a file and in a notebook."""
 
 import io
 import os

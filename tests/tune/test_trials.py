@@ -1,4 +1,4 @@
-"""What becomes of trials, decided without processes, files and clocks: random events, and what holds after each."""
+"""State machine of trials, without processes, files and clocks: random events, and invariants after each."""
 
 import random
 from decimal import Decimal
@@ -271,7 +271,7 @@ def first_result(names, **metrics):
 
 @pytest.mark.parametrize("names", NAMES)
 def test_a_key_that_no_result_has_is_an_error_with_the_first(names, monkeypatch, caplog):
-    with pytest.raises(ValueError, match=r"results have no scor\. Did you mean score\?.* as NaN from the beginning on, or set TUNE_DISABLE"):
+    with pytest.raises(ValueError, match=r"no scor\. Did you mean score\?.* as NaN from the beginning on, or set TUNE"):
         first_result(names)
     first_result(names, scor=float("nan"))
     first_result({key: "evaluation/scor" if isinstance(value, str) else {"evaluation/scor": 1, "info/x": 1}

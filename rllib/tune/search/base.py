@@ -1,6 +1,6 @@
 """Base of the searchers, which suggest the configurations of an experiment.
 
-A searcher is plain bookkeeping: it uses no clock, no process and no files but those of `save`.
+A searcher is plain bookkeeping: it uses no clock and no process, and files only in `save` and `restore`.
 """
 
 import inspect
@@ -27,9 +27,9 @@ class Searcher:
         mode: "max" or "min"; None: tune.run's.
 
     Attributes:
-        FINISHED: what `suggest` returns when there is nothing left to try.
+        FINISHED: returned by `suggest` when there is nothing left to try.
         needs_metric: whether it learns from results.
-        is_exhaustive: whether it says itself when there are enough trials, and suggests without waiting for results.
+        is_exhaustive: whether it decides itself when there are enough trials, and suggests without waiting for results.
     """
 
     FINISHED = "FINISHED"
@@ -40,7 +40,7 @@ class Searcher:
         self.metric, self.mode = metric, check_mode(mode)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec) -> bool:
-        """Sets what to optimise and where; called once, before the first `suggest`.
+        """Sets objective and search space; called once, before the first `suggest`.
 
         Args:
             metric, mode: tune.run's; may be None where the searcher has its own.
@@ -48,13 +48,13 @@ class Searcher:
             spec: `num_samples`, for searchers that must know it.
 
         Raises:
-            ValueError: if they are missing, contradict the searcher's own, or it cannot search the space.
+            ValueError: if metric or mode is missing or contradicts the searcher's own, or the space cannot be searched.
         """
         self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The configuration for a new trial; None: not now; FINISHED: there is nothing left."""
+        """The configuration for a new trial; None: not now; FINISHED: nothing is left to try."""
         raise NotImplementedError
 
     def on_trial_result(self, trial_id: str, result: Mapping) -> None:
@@ -64,11 +64,11 @@ class Searcher:
         """A trial has ended; nothing is learnt from it without a result, or with `error`."""
 
     def get_state(self) -> dict[str, Any]:
-        """All that `set_state` needs to continue exactly, as data that JSON can hold."""
+        """State from which `set_state` continues exactly, as data that JSON can hold."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continues where `get_state` was called; after set_search_properties."""
+        """Restores a state of `get_state`; called after set_search_properties."""
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the state to a file."""
@@ -79,10 +79,10 @@ class Searcher:
         self.set_state(json.loads(Path(path).read_bytes()))
 
     def score(self, result: Mapping | None) -> float | None:
-        """The metric of a result, higher is better; None where there is none or it is NaN.
+        """The metric of a result, higher is better; None if it is missing or NaN.
 
         Raises:
-            ValueError: if the results have no such metric, with those they have.
+            ValueError: if the results have no such metric, with the metrics that they have.
         """
         if not result or self.metric is None:
             return None
@@ -91,10 +91,10 @@ class Searcher:
 
 
 def made_by_name(kind: str, name: str, makers: Mapping[str, Callable], arguments: Mapping[str, Any]):
-    """The scheduler or searcher of this name.
+    """Makes the scheduler or searcher of this name.
 
     Raises:
-        ValueError: if there is none, with those there are.
+        ValueError: if the name is unknown, with the known ones.
     """
     if name not in makers:
         hint = did_you_mean(name, makers)
@@ -116,7 +116,7 @@ def announce_search(searcher, metric: str | None, mode: str | None, config: Mapp
 
 
 def joined_objective(part, metric: str | None, mode: str | None, needed: bool = True) -> tuple[str | None, str | None]:
-    """(metric, mode) of a searcher or scheduler and of tune.run, which may leave out what the other says.
+    """(metric, mode) of a searcher or scheduler and of tune.run, one of which may leave them out.
 
     Raises:
         ValueError: if they contradict each other, or are missing though needed.
@@ -136,10 +136,10 @@ def joined_objective(part, metric: str | None, mode: str | None, needed: bool = 
 
 
 def metric_value(result: Mapping, metric: str) -> float:
-    """The metric's number; NaN also where it is null.
+    """The metric's number; NaN if it is null.
 
     Raises:
-        ValueError: if the result has no such key, with the nearest and those it has; if it is no number.
+        ValueError: if the result has no such key, with the nearest and all of its keys; if the value is no number.
     """
     value = number_in(result, metric, f"The metric {metric!r}")
     if value is None:

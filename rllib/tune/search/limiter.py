@@ -1,4 +1,4 @@
-"""Keeps a searcher from suggesting too much at once."""
+"""Limits the number of suggestions under way."""
 
 from rllib.tune.checks import check_count
 from rllib.tune.search.base import Searcher, announce_search
@@ -8,7 +8,7 @@ class ConcurrencyLimiter(Searcher):
     """Limits the number of trials under way: the fewer, the more results each suggestion is based on.
 
     Args:
-        searcher: what suggests.
+        searcher: makes the suggestions.
         max_concurrent: the largest number of trials under way.
         batch: the next suggestions are made when all of the last have ended, and are reported to the searcher together.
     """
@@ -19,7 +19,7 @@ class ConcurrencyLimiter(Searcher):
         self.searcher, self.max_concurrent, self._batch = searcher, max_concurrent, batch
         self.needs_metric, self.is_exhaustive = searcher.needs_metric, searcher.is_exhaustive
         self._live: dict[str, None] = {}  # in order; the values mean nothing
-        self._held: dict[str, tuple] = {}  # of a batch: trial -> what will be reported to the searcher
+        self._held: dict[str, tuple] = {}  # trial of a batch -> report to come to the searcher
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         accepted = announce_search(self.searcher, metric, mode, config, **spec)

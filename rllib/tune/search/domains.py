@@ -92,10 +92,8 @@ class Float(_Range):
         self.low, self.high, self.log, self.q = low, high, log, q
         self._bounds = low, high
         if q is not None:
-            first, last = self._ends = _multiples(low, high, q, self._repr)
+            first, last = self._ends = _multiples(low, high, q, log, self._repr)
             self.low, self.high = _times(first, q), _times(last, q)
-            if log and self.low <= 0:
-                raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q:g} must be above 0")
 
     def quantized(self, q: float) -> "Float":
         """The multiples of q in the same range."""
@@ -117,10 +115,8 @@ class Integer(_Range):
         self._repr = f"{name}({low}, {high}{f', {q}' if inclusive else ''})"
         _check_range(low, high, log, self._repr)
         self._bounds = low, high
-        first, last = self._ends = _multiples(low, high if inclusive else high - 1, q, self._repr)
+        first, last = self._ends = _multiples(low, high if inclusive else high - 1, q, log, self._repr)
         self.low, self.high, self.log, self.q = first * q, last * q, log, q
-        if log and self.low <= 0:
-            raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q} must be above 0")
 
     def quantized(self, q: int) -> "Integer":
         """The multiples of q in the same range, upper end included, as in qrandint."""
@@ -296,13 +292,15 @@ def _check_range(low: float, high: float, log: bool, shown: str) -> None:
         raise ValueError(f"{shown} has a logarithm, so lower > 0 must hold, but got lower={low:g}")
 
 
-def _multiples(low: float, high: float, q: float, shown: str) -> tuple[int, int]:
+def _multiples(low: float, high: float, q: float, log: bool, shown: str) -> tuple[int, int]:
     """The first and last k with low <= k q <= high, up to a rounding error."""
     if q <= 0:
         raise ValueError(f"{shown}: q > 0 must hold, but got q={q:g}")
     first, last = math.ceil(low / q - 1e-9), math.floor(high / q + 1e-9)
     if first > last:
         raise ValueError(f"{shown} draws nothing: there is no multiple of q={q:g} in the range")
+    if log and first <= 0:
+        raise ValueError(f"{shown} has a logarithm, so its lowest multiple of {q:g} must be above 0")
     return first, last
 
 

@@ -1,7 +1,7 @@
-"""A result by all its names: those that it is stored under (Ray 2.6's), "a/b" paths, and the names of later versions.
+"""Results by all names of their keys: stored ones (Ray 2.6's), "a/b" paths, and the names of later versions.
 
-`env_runners/...`, `learners/...` and the `sampler_results/...` copies are not stored, but found on access.
-`stored_names` says where; whatever reads results, their numbers or their files goes through it.
+`env_runners/...`, `learners/...` and the `sampler_results/...` copies are not stored, but computed on access.
+`stored_names` maps them to stored keys, for all readers of results, of their numbers and of their files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _ENV_RUNNERS |= {
         (f"num_{kind_of}_steps_sampled_lifetime", "num_env_steps_sampled"),
     )
 }
-# The same for `learners/<policy>`; unlisted statistics keep their names.
+# Ray 2.10+ name -> ours, under `learners/<policy>`; unlisted statistics keep their names.
 _LEARNERS = {
     "mean_kl_loss": "kl",
     "curr_kl_coeff": "cur_kl_coeff",
@@ -50,7 +50,7 @@ _LEARNERS = {
     "qf_min": "min_q",
     "qf_max": "max_q",
 }
-# The same at the top.
+# Ray 2.10+ name -> ours, at the top.
 _TOP = {"num_env_steps_sampled_lifetime": "num_env_steps_sampled"}
 _SAMPLER_RESULTS = (
     "episode_reward_mean", "episode_reward_max", "episode_reward_min", "episode_len_mean", "episodes_this_iter",
@@ -78,7 +78,7 @@ LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
 
 
 def stored_names(name: str) -> list[str]:
-    """The "a/b" paths at which a number of another name may be stored; [] of a name that is stored itself."""
+    """The "a/b" paths at which a number of another name may be stored; [] for a stored name."""
     if name.startswith("evaluation/"):
         return [f"evaluation/{stored}" for stored in stored_names(name.removeprefix("evaluation/"))]
     section, _, rest = name.partition("/")
@@ -99,12 +99,12 @@ def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> No
     """Refuses a key that no result of an algorithm has, unless callbacks add it.
 
     Args:
-        key: or an "a/b" path, of which the first part is looked at.
-        what: the setting.
-        short_names: that it takes as well.
+        key: result key, or an "a/b" path, of which only the first part is checked.
+        what: name of the setting.
+        short_names: further names that the setting takes.
 
     Raises:
-        ValueError: with the nearest.
+        ValueError: with the nearest key.
     """
     root, known = str(key).partition("/")[0], sorted(RESULT_KEYS | LATER_RESULT_KEYS)
     if root not in known:
@@ -124,7 +124,7 @@ class ByAllNames(dict[str, Any]):
         raise KeyError(key)
 
     def get(self, key, default=None):
-        """As for a dict, other names included."""
+        """The value under any of its names, or the default."""
         try:
             return self[key]
         except (KeyError, TypeError):
@@ -136,10 +136,10 @@ class ByAllNames(dict[str, Any]):
 
 
 class Result(ByAllNames):
-    """The dict that `train()` returns; it also accepts "a/b" paths and the names of later Ray versions as keys."""
+    """Return value of `train()`: a dict that also takes "a/b" paths and the names of later Ray versions as keys."""
 
     def _repr_html_(self) -> str:
-        """In a notebook: what one looks at first; `print` shows all."""
+        """Table of the most important numbers, for notebooks."""
         return f"{result_table(self)}<div>{len(self)} keys; <code>print(result)</code> shows all</div>"
 
     def __missing__(self, key):
@@ -157,7 +157,7 @@ class Result(ByAllNames):
         raise KeyError(key)
 
     def _section(self, name: str) -> dict | None:
-        """A dict that later versions have; None where nothing of it is known."""
+        """A section of results of later versions; None if this result has nothing of it."""
         if name == "env_runners":
             return self._env_runners() or None
         if name == "sampler_results":
@@ -165,12 +165,12 @@ class Result(ByAllNames):
         return self._learners() if dict.__contains__(self, "info") else None
 
     def _env_runners(self) -> dict:
-        told: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for new, old in _ENV_RUNNERS.items():
             if dict.__contains__(self, old):
                 kind, _, one = new.partition("/")
-                told.setdefault(kind, {})[one] = self[old]
-        return {kind: values.get("", values) for kind, values in told.items()}
+                found.setdefault(kind, {})[one] = self[old]
+        return {kind: values.get("", values) for kind, values in found.items()}
 
     def _learners(self) -> dict:
         learners = {}
@@ -187,7 +187,7 @@ class Result(ByAllNames):
         return learners
 
     def by_all_names(self) -> Iterator[tuple[str, Any]]:
-        """Its items, and what it computes on access."""
+        """Its items, and the sections and keys that are computed on access."""
         for key, value in self.items():
             yield key, dict(value.by_all_names()) if key == "evaluation" and isinstance(value, Result) else value
         yield from ((key, self[key]) for key in sorted(LATER_RESULT_KEYS) if not dict.__contains__(self, key)
@@ -195,7 +195,7 @@ class Result(ByAllNames):
 
 
 def as_result(result: Mapping[str, Any]) -> Result:
-    """A result of any trainable, also one that was read from a file, by all its names."""
+    """A result of any trainable, or of a file, as a Result."""
     if isinstance(result, Result):
         return result
     evaluation = result.get("evaluation")

@@ -1,4 +1,4 @@
-"""Checks of what users give: each refuses a value with its name and the rule that it breaks."""
+"""Checks of user input: each refuses a value with its name and the rule that it breaks."""
 
 import math
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
 from rllib.runs.files import flatten, lookup
 
-# Parts of results that may come later than the first one, or with some only.
+# Parts of results that are missing in the first one, or in some.
 _NOT_ALWAYS = ("evaluation", "info", "custom_metrics")
 
 
 class NotANumberError(ValueError):
-    """A trial's result holds something else where a number is needed: the mistake of that trial alone."""
+    """A trial's result holds no number where one is needed, which is a mistake of that trial alone."""
 
 
 def check(name: str, value, holds: bool, rule: str) -> None:
@@ -35,7 +35,7 @@ def check_count(name: str, value) -> None:
 
 
 def seconds(given: float | timedelta, name: str) -> float:
-    """The seconds of a number or a timedelta; refuses anything that is not above 0, or infinite."""
+    """The seconds of a number or a timedelta; refuses anything that is not above 0 and finite."""
     value = given.total_seconds() if isinstance(given, timedelta) else given
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     check(name, given, is_number and 0 < value < math.inf, "a number of seconds > 0, or a timedelta")
@@ -43,10 +43,10 @@ def seconds(given: float | timedelta, name: str) -> float:
 
 
 def number_in(result: Mapping, key: str, name: str) -> float | None:
-    """The number under a result key, "a/b" path or later name; None where there is none.
+    """The number under a result key, "a/b" path or later name; None if it is missing.
 
     Raises:
-        NotANumberError: if something else is there, which it calls `name`.
+        NotANumberError: if the value, called `name` in the message, is no number.
     """
     value = lookup(result, key)
     if value is not None and not isinstance(value, (int, float)):
@@ -55,9 +55,9 @@ def number_in(result: Mapping, key: str, name: str) -> float | None:
 
 
 def check_key(result: Mapping, key: str, what: str) -> None:
-    """Refuses a key that results will never have, with the nearest that they have.
+    """Refuses a key that results will never have, with the nearest key that they have.
 
-    Of what may come later than the first result, like `evaluation`, only the first part is looked at.
+    Of keys that may be missing in the first result, like `evaluation/...`, only the first part is checked.
     """
     names = (key, *stored_names(key))
     if any(name in as_result(result) or name.partition("/")[0] in _NOT_ALWAYS for name in names):

@@ -1,4 +1,4 @@
-"""What tests of whole experiments share."""
+"""Helpers of the tests of whole experiments."""
 
 import pytest
 

@@ -167,14 +167,14 @@ def test_a_grid_of_one_trial_needs_no_metric():
     assert ExperimentAnalysis(trials=[Ended([])]).get_best_trial("loss").last_result == {}
     with pytest.raises(ValueError, match="Did you mean loss"):
         only.get_best_trial("los")
-    with pytest.raises(ValueError, match="say by what to compare the trials"):
+    with pytest.raises(ValueError, match="compared by a metric, but none is given"):
         ExperimentAnalysis(trials=[Ended([1.0]), Ended([2.0])]).get_best_trial()
 
 
 def test_a_mode_without_a_metric_compares_bare_numbers():
     trials = [Ended([value], metric="_metric") for value in (3.0, 1.0, 2.0)]
     assert ExperimentAnalysis(trials=trials, default_mode="min").best_trial is trials[1]
-    with pytest.raises(ValueError, match="say by what to compare the trials"):
+    with pytest.raises(ValueError, match="compared by a metric, but none is given"):
         ExperimentAnalysis(trials=[Ended([1.0]), Ended([2.0])], default_mode="min").best_trial  # noqa: B018
 
 

@@ -1,4 +1,4 @@
-"""What bad input gets: words that help, and the other trials' results."""
+"""Bad input: messages that help, and the results of the other trials."""
 
 import errno
 import os

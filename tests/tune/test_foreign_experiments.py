@@ -109,7 +109,7 @@ def test_code_in_a_journal_runs_on_request_alone(tmp_path):
         lambda **flag: prepare(make_spec({"trainable": Climber, "name": "e", "storage_path": tmp_path, "resume": True,
                                           "config": {"rate": 1.0}, **flag}, "a test")),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"holds code, which runs only when you ask for it: .*load_user_code=True"):
+        with pytest.raises(ValueError, match=r"holds code, which is loaded only on request: .*load_user_code=True"):
             read()
         assert not (tmp_path / "owned").exists()
     tune.ExperimentAnalysis(directory)

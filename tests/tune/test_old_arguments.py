@@ -134,7 +134,7 @@ def test_a_class_may_have_formats_of_its_own(run, cls, written):
     [
         ("PPO", ["onnx"], 'an algorithm is exported as "checkpoint" or "model", but not as \'onnx\''),
         ("PPO", ["pdf"], 'an algorithm is exported as "checkpoint" or "model", but not as \'pdf\''),
-        (reports, ["model"], "Functions write what they want to keep"),
+        (reports, ["model"], "Functions save their own state"),
         (tune.Trainable, ["model"], r"Trainable cannot be exported as model: it has no _export_model"),
     ],
 )

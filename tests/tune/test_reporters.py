@@ -1,4 +1,4 @@
-"""How an experiment shows itself, on a terminal, in a file and in a notebook."""
+"""Reports of an experiment on a terminal, in a file and in a notebook."""
 
 import io
 import os
@@ -198,7 +198,7 @@ def test_a_low_terminal_shows_fewer_trials():
 def test_plain_text_comes_ever_more_seldom(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(reporters.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(reporters, "_on_terminal", lambda: False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
     reporter, times = make_reporter(None, None, None, None), []
     assert type(reporter) is CLIReporter
     while now[0] < 3600:
@@ -211,7 +211,8 @@ def test_plain_text_comes_ever_more_seldom(monkeypatch):
 
 def test_where_it_runs_decides(monkeypatch):
     assert make_reporter(None, 0, None, None) is None
-    monkeypatch.setattr(reporters, "_on_terminal", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     assert type(make_reporter(None, None, None, None)) is LiveReporter
     monkeypatch.setattr(reporters, "in_notebook", lambda: True)
     assert type(make_reporter(None, None, None, None)) is JupyterNotebookReporter

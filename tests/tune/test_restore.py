@@ -1,4 +1,4 @@
-"""What `Tuner.restore` goes on with, and what resuming refuses."""
+"""Settings that `Tuner.restore` continues with, and resumed experiments that are refused."""
 
 import json
 import threading
@@ -239,9 +239,9 @@ def test_a_resumed_experiment_with_another_searcher_says_so(run):
     settings = {"name": "x", "config": {"rate": tune.uniform(0, 1)}, "stop": {"training_iteration": 1},
                 "metric": "height", "mode": "max"}  # fmt: skip
     run(Climber, search_alg="optuna", **settings)
-    with pytest.raises(ValueError, match="has a search_alg of kind OptunaSearch, and cannot go on with BasicVariant"):
+    with pytest.raises(ValueError, match="search_alg of kind OptunaSearch, and cannot continue with BasicVariant"):
         run(Climber, resume=True, **settings)
-    with pytest.raises(ValueError, match="has a scheduler of kind FIFOScheduler, and cannot go on with AsyncHyperBand"):
+    with pytest.raises(ValueError, match="scheduler of kind FIFOScheduler, and cannot continue with AsyncHyperBand"):
         run(Climber, resume=True, search_alg="optuna", scheduler="asha", **settings)
 
 

@@ -1,4 +1,4 @@
-"""What kill -9 of the driver leaves behind, at any moment, and what becomes of it."""
+"""Experiments that continue after kill -9 of the driver, at any moment."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `stop` may be, and when it ends a trial or the experiment."""
+"""Values of `stop`, and the trials and experiments that they end."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What is remembered of a trial, while it runs and when it has ended."""
+"""Data of a trial, while it runs and when it has ended."""
 
 import gc
 import math

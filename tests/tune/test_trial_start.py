@@ -1,4 +1,4 @@
-"""What a trial's process finds when it is born."""
+"""State of a trial's process at its start."""
 
 import json
 import subprocess

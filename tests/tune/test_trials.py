@@ -1,4 +1,4 @@
-"""What becomes of trials, decided without processes, files and clocks: random events, and what holds after each."""
+"""State machine of trials, without processes, files and clocks: random events, and invariants after each."""
 
 import random
 from decimal import Decimal
@@ -12,7 +12,8 @@ from rllib.tune.experiment.records import apply_record
 from rllib.tune.experiment.spec import CheckpointConfig, ExperimentSpec
 from rllib.tune.experiment.stoppers import TimeoutStopper, make_stopper
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
-from rllib.tune.running.trials import CLOSE_S, GRACE_S, Trials
+from rllib.tune.running.running_trial import CLOSE_S
+from rllib.tune.running.trials import GRACE_S, Trials
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
 from rllib.tune.search import Searcher
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
@@ -46,7 +47,7 @@ class World:
         files: trial id -> results that were written.
         saved: trial id -> {name of a checkpoint: iteration}.
         journal: records.
-        told: hooks of callbacks, with the trial's id.
+        hooks: hooks of callbacks, with the trial's id.
         asked: all calls so far, as (trial id, what).
     """
 
@@ -56,7 +57,7 @@ class World:
         self.trials = Trials(spec, self.searcher, scheduler or FIFOScheduler(), self.make_trial, {"CPU": cpus}, "x",
                              is_function)  # fmt: skip
         self.calls, self.iterations, self.files, self.saved = {}, {}, {}, {}
-        self.journal, self.told, self.asked, self.removed, self.texts = [], [], [], [], {}
+        self.journal, self.hooks, self.asked, self.removed, self.texts = [], [], [], [], {}
         self.elapsed_s = 0.0
         self.happened(self.trials.begin)
 
@@ -117,8 +118,8 @@ class World:
     def on_Remove(self, trial, checkpoint):
         self.removed.append((trial.trial_id, checkpoint.name))
 
-    def on_Tell(self, hook, trial, more):
-        self.told.append((hook, trial.trial_id))
+    def on_CallHook(self, hook, trial, more):
+        self.hooks.append((hook, trial.trial_id))
 
     # ---- what processes do
 
@@ -200,8 +201,8 @@ def test_a_trial_that_fails_goes_on_from_its_checkpoint_as_often_as_it_may(max_f
     world.fail(trial)
     world.run()
     assert (trial.status, world.iterations_of(trial), trial.num_failures) == (status, expected, 1)
-    assert ("on_trial_restore", trial.trial_id) in world.told or not max_failures
-    assert world.told[-1][0] == ("on_trial_error" if status == ERROR else "on_trial_complete")
+    assert ("on_trial_restore", trial.trial_id) in world.hooks or not max_failures
+    assert world.hooks[-1][0] == ("on_trial_error" if status == ERROR else "on_trial_complete")
 
 
 def test_fail_fast_ends_the_experiment():
@@ -270,7 +271,7 @@ def first_result(names, **metrics):
 
 @pytest.mark.parametrize("names", NAMES)
 def test_a_key_that_no_result_has_is_an_error_with_the_first(names, monkeypatch, caplog):
-    with pytest.raises(ValueError, match=r"results have no scor\. Did you mean score\?.* as NaN, or set TUNE_DISABLE"):
+    with pytest.raises(ValueError, match=r"no scor\. Did you mean score\?.* as NaN from the beginning on, or set TUNE"):
         first_result(names)
     first_result(names, scor=float("nan"))
     first_result({key: "evaluation/scor" if isinstance(value, str) else {"evaluation/scor": 1, "info/x": 1}
@@ -278,7 +279,7 @@ def test_a_key_that_no_result_has_is_an_error_with_the_first(names, monkeypatch,
     assert not caplog.records
     monkeypatch.setenv("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
     first_result(names)
-    assert "Did you mean score?" in caplog.text and "Trials go on until a result has it" in caplog.text
+    assert "Did you mean score?" in caplog.text and "Trials continue until a result has it" in caplog.text
 
 
 def test_a_key_that_results_have_at_times_may_be_absent_after_a_resume():
@@ -519,7 +520,7 @@ def test_whatever_happens_nothing_is_lost_and_all_ends(seed):
     assert world.trials.is_over, f"seed {seed}: the experiment does not end"
     finished = [trial.trial_id for trial in world.trials.trials if trial.is_finished]
     assert sorted(scheduler.ended) == sorted(world.searcher.ended) == sorted(finished)
-    ends = sorted(trial_id for hook, trial_id in world.told if hook in ("on_trial_complete", "on_trial_error"))
+    ends = sorted(trial_id for hook, trial_id in world.hooks if hook in ("on_trial_complete", "on_trial_error"))
     assert ends == sorted(finished) and (ended or len(finished) == 6)
 
 

@@ -1,4 +1,4 @@
-"""Hooks into an experiment, which run in the driver, and the object that calls them."""
+"""Hooks of an experiment, which run in the driver, and the object that calls them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,19 +7,19 @@ from rllib.tune.experiment.trial import Trial
 
 
 class Callback:
-    """Derive from it and write the hooks you want; `info` has further keys in later versions.
+    """Base of callbacks: a subclass defines the hooks it needs; `info` has further keys in later versions.
 
-    Hooks get `iteration` (of the runner's loop), `trials` (all so far) and mostly `trial`.
+    Hooks get `iteration` (of the runner's loop), `trials` (all trials) and mostly `trial`.
     """
 
     def setup(self, stop=None, num_samples=None, total_num_samples=None, **info) -> None:
-        """Once, before the first trial."""
+        """Called once, before the first trial."""
 
     def on_step_begin(self, iteration: int, trials: list, **info) -> None:
-        """Before the runner waits for answers of trials."""
+        """The runner is about to wait for answers of trials."""
 
     def on_step_end(self, iteration: int, trials: list, **info) -> None:
-        """After it has processed them."""
+        """The runner has processed the answers."""
 
     def on_trial_start(self, iteration: int, trials: list, trial, **info) -> None:
         """A trial's process has started."""
@@ -43,7 +43,7 @@ class Callback:
         """A trial has a new checkpoint."""
 
     def on_experiment_end(self, trials: list, **info) -> None:
-        """No trial runs any more."""
+        """The experiment has ended: no trial runs any more."""
 
 
 class LoggerCallback(Callback):
@@ -56,13 +56,13 @@ class LoggerCallback(Callback):
         """The trial continues from a checkpoint."""
 
     def log_trial_result(self, iteration: int, trial, result: Mapping[str, Any]) -> None:
-        """It has a result."""
+        """The trial has a result."""
 
     def log_trial_save(self, trial) -> None:
-        """It has been saved."""
+        """The trial has been saved."""
 
     def log_trial_end(self, trial, failed: bool = False) -> None:
-        """It has ended."""
+        """The trial has ended."""
 
     def on_trial_start(self, iteration, trials, trial, **info) -> None:
         self.log_trial_start(trial)
@@ -88,8 +88,8 @@ class Callbacks:
 
     Args:
         callbacks: Callback objects.
-        reporter: shows how it goes; None: nothing is shown.
-        trials: all so far; the experiment's own list.
+        reporter: shows the progress; None: nothing is shown.
+        trials: the experiment's own list, to which it adds.
 
     Attributes:
         round: of the experiment's loop, from 1 on.
@@ -99,12 +99,15 @@ class Callbacks:
         self.round = 0
         self._callbacks, self._reporter, self._trials = list(callbacks), reporter, trials
 
-    def tell(self, hook: str, **more) -> None:
-        """Calls this hook of all callbacks with the round, all trials and `more`."""
-        self.call(hook, iteration=self.round, trials=self._trials, **more)
+    def setup(self, num_samples: int) -> None:
+        """Calls the hook before the first trial."""
+        self._call("setup", num_samples=num_samples, total_num_samples=num_samples)
 
-    def call(self, hook: str, **arguments) -> None:
-        """Calls this hook of all callbacks; what it raises is marked by a note."""
+    def call(self, hook: str, **more) -> None:
+        """Calls this hook of all callbacks with the round, all trials and `more`; errors get a note with its name."""
+        self._call(hook, iteration=self.round, trials=self._trials, **more)
+
+    def _call(self, hook: str, **arguments) -> None:
         for callback in self._callbacks:
             try:
                 getattr(callback, hook)(**arguments)
@@ -113,6 +116,6 @@ class Callbacks:
                 raise
 
     def report(self, status: Callable[[], dict[str, Any]], done: bool = False) -> None:
-        """Shows the trials, if it is time to."""
+        """Shows the trials, if a report is due."""
         if self._reporter is not None and self._reporter.should_report(self._trials, done=done):
             self._reporter.report(self._trials, done, status())

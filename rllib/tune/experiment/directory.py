@@ -1,11 +1,11 @@
 """The directory of an experiment and its journal, from which the experiment continues after any end.
 
-The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial
-when it is made, each checkpoint, each result, and each change of a trial's state with its last result
+The journal, experiment_state-DATE.json, has one JSON object a line and only grows: a header that describes the
+experiment, then every new trial, checkpoint and result, and every change of a trial's state with its last result
 (experiment/records.py). A line is written by one system call, so that a killed driver leaves whole lines and at most
 half a last one. The file is synchronised to the disk once a second and at the end. The state of searcher and scheduler
-is in search_state.json, which is replaced in one step at intervals; it has the number of journal records that they
-know, and later records are replayed (resume.py).
+is in search_state.json, which is replaced in one step at intervals; it has the number of journal records that the state
+covers, and later records are replayed (resume.py).
 """
 
 import fcntl
@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 _JOURNALS = "experiment_state-*.json"
 _SYNC_INTERVAL_S = 1.0
-# Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
+# Time between two writes of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
-# A range of numbers as a search space describes it (domains.py).
+# Description of a range of numbers in a search space (domains.py).
 _RANGE = re.compile(r"q?(?P<log>log)?(uniform|randint)\(")
 
 
@@ -48,11 +48,11 @@ class Journal:
     """Appends records to a file that belongs to one driver at a time.
 
     Args:
-        path: of the file; made if it is not there. Half a line at its end is cut off.
+        path: of the file, which is made if necessary. Half a line at its end is cut off.
 
     Attributes:
-        num_records: in the file.
-        written_at: time.time() at which it was last written before it was opened.
+        num_records: number of records in the file.
+        written_at: time.time() of the last write before it was opened.
 
     Raises:
         ValueError: if another process is writing it.
@@ -74,14 +74,14 @@ class Journal:
         """Writes one record.
 
         Raises:
-            OSError: if it cannot be written, on a full disk for instance; half a record is taken back.
+            OSError: if it cannot be written, on a full disk for instance; half a record is removed again.
         """
         self._file.append(encode(record) + b"\n")
         self.num_records += 1
         self._dirty = True
 
     def sync(self, now: bool = False) -> None:
-        """Synchronises the file to the disk, if the last time is long enough ago."""
+        """Synchronises the file to the disk, at most once in a second unless `now`."""
         if self._dirty and (now or time.monotonic() - self._synced_at >= _SYNC_INTERVAL_S):
             os.fsync(self._file.fileno())
             self._synced_at, self._dirty = time.monotonic(), False
@@ -99,9 +99,9 @@ class ExperimentDirectory:
 
     Attributes:
         path: of the directory.
-        journal: closed by the driver when it ends, so that another may take over.
-        header: what the experiment is.
-        past: records of the journal as it was found, without the header; [] of a new one.
+        journal: closed by the driver when it ends, so that another process may open it.
+        header: first record of the journal, which describes the experiment.
+        past: records that the journal had when it was opened, without the header; [] for a new one.
     """
 
     def __init__(self, path: Path, journal: Journal, header: dict[str, Any], past: list[dict]):
@@ -110,7 +110,7 @@ class ExperimentDirectory:
 
     @classmethod
     def create(cls, path: Path, header: Mapping[str, Any]) -> "ExperimentDirectory":
-        """A new experiment in a directory that has none."""
+        """Makes a new experiment in a directory without one."""
         path.mkdir(parents=True, exist_ok=True)
         journal = Journal(path / f"experiment_state-{datetime.now():%Y-%m-%d_%H-%M-%S}.json")
         header = {"type": "experiment", "format": FORMAT, "created": time.time(), **header}
@@ -121,10 +121,10 @@ class ExperimentDirectory:
 
     @classmethod
     def reopen(cls, path: Path) -> "ExperimentDirectory":
-        """An experiment to continue.
+        """Opens an experiment to continue it.
 
         Raises:
-            ValueError: if there is none, it is damaged, or another process runs it.
+            ValueError: if there is no experiment, it is damaged, or another process runs it.
         """
         file = journal_file(path)
         refuse_links(path)
@@ -145,9 +145,9 @@ class ExperimentDirectory:
             file.write(text)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
-        """Writes the state of searcher and scheduler, unless the last writing is too recent for its cost.
+        """Writes the state of searcher and scheduler, unless the last write is too recent for its cost.
 
-        They must know all that is in the journal.
+        All records of the journal must have been reported to them.
         """
         began = time.monotonic()
         if not now and began < self._snapshot_due:
@@ -157,7 +157,7 @@ class ExperimentDirectory:
         self._snapshot_due = began + _SNAPSHOT_SHARE * (time.monotonic() - began)
 
     def read_snapshot(self) -> dict[str, Any]:
-        """What `snapshot` wrote; {} if it did not."""
+        """The state that `snapshot` has written; {} without one."""
         try:
             return json_object(read_inside(self.path, "search_state.json"))
         except FileNotFoundError:
@@ -170,9 +170,9 @@ class ExperimentDirectory:
 
 
 def lock_held(path: Path) -> bool | None:
-    """Whether a process holds the lock of a journal, or of the directory of a run; None if that cannot be known.
+    """Whether a process holds the lock of a journal, or of the directory of a run; None if that is unknown.
 
-    Finding out takes the lock for some microseconds, if it is free: ask only when something has changed.
+    The test takes a free lock for some microseconds: call it only when something has changed.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -202,7 +202,7 @@ def journal_file(path: Path) -> Path:
 
 
 def read_journal(file: Path) -> tuple[dict[str, Any], list[Trial]]:
-    """Header and trials, whose configurations are as people read them: no code is run.
+    """Header and trials, with their configurations as people read them: no code is run.
 
     Raises:
         ValueError: if it is not a journal, damaged, or of a newer format.
@@ -231,10 +231,10 @@ def read_records(file: Path) -> list[dict[str, Any]]:
 
 
 def _trials_of(records: list[dict[str, Any]], file: Path) -> list[Trial]:
-    """The trials that the records of a journal tell of.
+    """The trials in the records of a journal.
 
     Raises:
-        DamagedFileError: naming the first record of another form than is written, or of a trial that there is not.
+        DamagedFileError: naming the first record that has a wrong form, or names an unknown trial.
     """
     trials: dict[str, Trial] = {}
     for number, record in enumerate(records, 2):
@@ -247,25 +247,18 @@ def _trials_of(records: list[dict[str, Any]], file: Path) -> list[Trial]:
 
 
 def for_header(value) -> dict[str, Any] | None:
-    """A value as the header holds it; None if it cannot be pickled."""
+    """A value in the form of the header; None if it cannot be pickled."""
     try:
         return written(value)
-    except Exception:  # whatever a user's object does when it is pickled
+    except Exception:  # any error of a user's object
         return None
 
 
 # ---------------------------------------------------------------------- names
 
 
-def _new_path(results: Path, name: str) -> Path:
-    """RESULTS/NAME, or RESULTS/NAME_2, ... if there are experiments of that name."""
-    return next(
-        path for path in numbered(results / name) if not path.exists() or (path.is_dir() and not any(path.iterdir()))
-    )
-
-
 def _latest_path(results: Path, name: str) -> Path | None:
-    """The last experiment of that name; None if there is none."""
+    """The last experiment of this name; None without one."""
     found = {}
     for path in _experiments(results, f"{glob.escape(name)}*"):
         if match := re.fullmatch(re.escape(name) + r"(?:_(\d+))?", path.name):
@@ -277,28 +270,32 @@ def _experiments(results: Path, pattern: str) -> list[Path]:
     return [path for path in results.glob(pattern) if any(path.glob(_JOURNALS))]
 
 
-# ---------------------------------------------------------------------- a new experiment, or one to go on with
+# ---------------------------------------------------------------------- opening
 
 
 def open_directory(
     spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, dict | None]
 ) -> ExperimentDirectory:
-    """The experiment's directory, opened: a new one, or the one to continue.
+    """Opens the experiment's directory: a new one, or the one to continue.
 
     Args:
         spec: the experiment's settings.
-        trainable: name of what it runs.
+        trainable: name of the trainable.
         space: the search space.
-        settings: name -> value as `for_header` gives it, for `Tuner.restore`; written into a new directory.
+        settings: name -> value as `for_header` returns it, for `Tuner.restore`; written into a new directory.
 
     Raises:
-        ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.
+        ValueError: if there is no experiment to resume, it is another one, or the name leads out of the results.
     """
     results = Path(spec.results_dir or os.environ.get("RLLIB_RESULTS_DIR", "results")).expanduser().absolute()
     if spec.name:
         inside(results, spec.name, "the experiment's directory")
     if spec.resume:
-        found = _latest_path(results, spec.name) if spec.name else _newest_path(results, trainable)
+        if spec.name:
+            found = _latest_path(results, spec.name)
+        else:  # the newest with this trainable's default name
+            paths = _experiments(results, f"{glob.escape(trainable)}_*")
+            found = max(paths, key=lambda path: path.stat().st_mtime, default=None)
         if found:
             return _reopened(found, trainable, space)
         if "AUTO" not in str(spec.resume):
@@ -311,7 +308,8 @@ def open_directory(
 
 def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, settings) -> ExperimentDirectory:
     name = spec.name or f"{trainable}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    path = _new_path(results, name)
+    numbers = numbered(results / name)  # NAME, NAME_2, ...
+    path = next(path for path in numbers if not path.exists() or (path.is_dir() and not any(path.iterdir())))
     if spec.name and path.name != name:
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
@@ -329,12 +327,6 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
     return ExperimentDirectory.create(path, header)
 
 
-def _newest_path(results: Path, trainable: str) -> Path | None:
-    """The newest experiment with this trainable's default name."""
-    paths = _experiments(results, f"{glob.escape(trainable)}_*")
-    return max(paths, key=lambda path: path.stat().st_mtime, default=None)
-
-
 def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:
     directory = ExperimentDirectory.reopen(path)
     header = directory.header
@@ -346,17 +338,17 @@ def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:
     if differs:
         directory.journal.close()
         raise ValueError(
-            f"{path} is the directory of another experiment: {differs}. Give this one another name, or go on with the "
-            "same configuration; only num_samples may grow"
+            f"{path} is the directory of another experiment: {differs}. Give this one another name, or continue with "
+            "the same configuration; only num_samples may grow"
         )
     return directory
 
 
-# ---------------------------------------------------------------------- whether two search spaces are the same
+# ---------------------------------------------------------------------- descriptions of search spaces
 
 
 def described(node) -> Any:
-    """A search space as JSON that is equal for equal spaces: domains as they are written, functions by their names."""
+    """A search space as JSON that is equal for equal spaces: domains by their repr, functions by their names."""
     if isinstance(node, Mapping):
         return {str(key): described(value) for key, value in node.items()}
     if isinstance(node, (list, tuple)):
@@ -373,7 +365,7 @@ def described(node) -> Any:
 
 
 def logarithmic(header: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether the logarithm was uniform, by "a/b" path, of the settings that an experiment drew from a range."""
+    """Maps the "a/b" path of each setting that was drawn from a range to whether its logarithm was uniform."""
     space = header.get("described")
     texts = settings_by_path(space if isinstance(space, Mapping) else {})
     found = {path: _RANGE.match(text) for path, text in texts if isinstance(text, str)}
@@ -381,7 +373,7 @@ def logarithmic(header: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def difference(before, now, path: str = "") -> str | None:
-    """The first difference between two described search spaces, as words; None if they are the same."""
+    """The first difference between two descriptions of search spaces, in words; None if they are equal."""
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
         return None if before == now else f"its {path} was {before!r:.100}, and is {now!r:.100} now"
     if before.keys() != now.keys():

@@ -1,4 +1,4 @@
-"""The files of a trial that the experiment writes: params.*, result.json, progress.csv, error.*, copied checkpoints."""
+"""Files that the experiment writes for a trial: params.*, result.json, progress.csv, error.*, copied checkpoints."""
 
 import pickle
 import shutil
@@ -12,7 +12,7 @@ from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_tem
 
 
 def write_config(trial: Trial) -> None:
-    """params.json for people and other programs, params.pkl with what JSON cannot hold."""
+    """Writes params.json for people and other programs, and params.pkl with all that JSON cannot hold."""
     directory = Path(trial.logdir)
     directory.mkdir(parents=True, exist_ok=True)
     write_params(directory, trial.config if trial.seed is None else {**trial.config, "seed": trial.seed})
@@ -20,7 +20,7 @@ def write_config(trial: Trial) -> None:
 
 
 def write_error(trial: Trial) -> None:
-    """error.txt gets the newest traceback at its end; error.pkl holds the exception, if it can be pickled."""
+    """Appends the newest traceback to error.txt; writes the exception to error.pkl, if it can be pickled."""
     directory = Path(trial.logdir)
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "error.txt", "a") as file:
@@ -28,18 +28,18 @@ def write_error(trial: Trial) -> None:
     if trial.exception is not None:
         try:
             (directory / "error.pkl").write_bytes(cloudpickle.dumps(trial.exception))
-        except Exception:  # whatever a user's exception holds
+        except Exception:  # any error of a user's exception
             (directory / "error.pkl").write_bytes(pickle.dumps(RuntimeError(trial.error)))
 
 
 def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
-    """Takes what came after the newest checkpoint whose result was written out of the trial's files.
+    """Rolls the trial's files back to the newest checkpoint whose result was written, from which the trial continues.
 
-    What came after it is done again. Such results are taken out of result.json and progress.csv, such checkpoints
-    removed; without a checkpoint nothing is left.
+    Later results are removed from result.json and progress.csv, later checkpoints deleted; without a checkpoint,
+    everything is removed.
 
     Returns:
-        the results and the checkpoints that are left, the oldest first.
+        the remaining results and checkpoints, the oldest first.
     """
     directory = Path(trial.logdir)
     results = read_results(directory)
@@ -50,13 +50,13 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
 
 
 def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:
-    """Those that are there and whole, the oldest first."""
+    """Complete checkpoints in the trial's directory, the oldest first; deletes the others."""
     known = {checkpoint.name: checkpoint for checkpoint in trial.checkpoints}
     remove_temporaries(directory)
     found = []
     for path in directory.glob("checkpoint_*"):
         iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None
-        # One that was taken over from another trial may be ahead of the trial's own results.
+        # A checkpoint that was taken over from another trial may be ahead of the trial's own results.
         if iteration is None or (iteration > last_iteration and path.name not in known):
             shutil.rmtree(path, ignore_errors=True)
         else:

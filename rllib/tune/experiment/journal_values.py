@@ -1,10 +1,10 @@
-"""Values of a journal: data as JSON, and code apart from it, which is loaded on request alone.
+"""Values of a journal: data as JSON, and code beside it, which is loaded on request only.
 
-| record                                          | of                                                          |
+| record                                          | value                                                       |
 |-------------------------------------------------|-------------------------------------------------------------|
-| {"config": ...}                                 | plain values, which JSON gives back                         |
-| {"config": ..., "exact": ..., "pickle": {...}}  | all else: as people read it, as encoding.py writes it, and  |
-|                                                 | {place: {"name", "data"}} of what had to be pickled         |
+| {"config": ...}                                 | plain, as JSON gives it back                                |
+| {"config": ..., "exact": ..., "pickle": {...}}  | other: as people read it, as encoding.py writes it, and     |
+|                                                 | {place: {"name", "data"}} of each object that was pickled   |
 
 The library's own domains, schedulers, searchers and stoppers are data: their class's name and attributes.
 """
@@ -31,9 +31,9 @@ from rllib.tune.search.space import is_grid
 
 _PLAIN = (str, int, float, bool, type(None))
 _OWN, _STATE = "rllib.tune", "attributes"
-# Collections in their attributes, and what gives the items.
+# Collections in their attributes, and functions that give their items.
 _COLLECTIONS = {set: iter, Counter: Counter.items}
-# By the names under which they are written; nothing else is made of what a journal says.
+# Written name -> class; a journal can make no other objects.
 _CLASSES = {
     cls.__name__: cls
     for cls in (
@@ -49,13 +49,16 @@ def written(value) -> dict[str, Any]:
     """A value as items of a record.
 
     Raises:
-        an error of any kind: if it holds something that cannot be pickled.
+        any error: if it holds something that cannot be pickled.
     """
     if is_plain(value):
         return {"config": value}
     code: dict[str, Any] = {}
     exact = encode(_as_data(value), "", code)
-    entries = {place: {"name": _name(each), "data": _pickled(each)} for place, each in code.items()}
+    entries = {
+        place: {"name": _name(each), "data": base64.b64encode(cloudpickle.dumps(each)).decode()}
+        for place, each in code.items()
+    }
     return {"config": value, "exact": exact, **({"pickle": entries} if entries else {})}
 
 
@@ -63,16 +66,16 @@ class ValueReader:
     """Reads the values of records; called with a record.
 
     Args:
-        load_user_code: import what they name, and unpickle what they hold: it runs code.
-        given: a search space whose objects take the place of code, by their place in it or by their name: those of the
-            program that goes on with its experiment.
+        load_user_code: import and unpickle the code that records hold: it is run.
+        given: search space of the program that continues its experiment. Its objects replace code in the records, by
+            their place in the space or by their name.
 
     Attributes:
-        load_user_code: the same.
+        load_user_code: see above.
 
     Raises:
         ValueError: (by a call) if a record holds code that is neither given nor to be loaded.
-        DamagedFileError: (by a call) if `written` cannot have returned it.
+        DamagedFileError: (by a call) if `written` cannot have returned the record.
     """
 
     def __init__(self, load_user_code: bool = False, given=None):
@@ -110,7 +113,7 @@ class ValueReader:
             raise DamagedFileError(f"a value cannot be read ({type(error).__name__}: {error})") from error
 
     def _own(self, place: str, name: str):
-        """The given object at this place, or of this name, if there is one alone; else None."""
+        """The given object at this place, or of this name; None if there is none, or more than one."""
         here = self._by_place.get(place, [])
         named = [value for value in here or self._by_name.get(name, []) if _name(value) == name]
         for found in (here, named):
@@ -120,13 +123,13 @@ class ValueReader:
 
 
 class _CodeNotLoadedError(ValueError):
-    """A record holds code of the user's."""
+    """A record holds the user's code."""
 
 
 def code_not_loaded(place: str, name: str) -> ValueError:
-    """The error for code of the user's at some place in an experiment, which is not loaded."""
+    """The error for the user's code at some place in an experiment, which is not loaded."""
     return _CodeNotLoadedError(
-        f"the experiment holds code, which runs only when you ask for it: {printable(f'{place} ({name})'.strip())}. If "
+        f"the experiment holds code, which is loaded only on request: {printable(f'{place} ({name})'.strip())}. If "
         "you trust where it comes from, use load_user_code=True (in tune.run or Tuner.restore), or rllib tune "
         "--load-user-code; or give it again, in config, param_space, tune_config or run_config."
     )
@@ -139,10 +142,6 @@ def is_plain(value) -> bool:
     if type(value) is list:
         return all(map(is_plain, value))
     return type(value) in _PLAIN and value == value and value not in (float("inf"), float("-inf"))
-
-
-def _pickled(value) -> str:
-    return base64.b64encode(cloudpickle.dumps(value)).decode()
 
 
 def _name(value) -> str:
@@ -167,7 +166,7 @@ def _is_own(value) -> bool:
 
 
 def _is_exact(value) -> bool:
-    """Whether an attribute is the same after it was written and read: a random generator, say, is not."""
+    """Whether an attribute is the same after it was written and read; a random generator is not, for instance."""
     if type(value) is dict:
         return all(map(_is_exact, (*value.keys(), *value.values())))
     if type(value) in (list, tuple, *_COLLECTIONS):
@@ -192,7 +191,7 @@ def _from_data(value):
 
 
 def _code_in(node, place: str) -> Iterator[tuple[str, Any]]:
-    """(place, object) of what a space holds that is no data; a domain's options have the place of the domain."""
+    """(place, object) of everything in a space that is no data; a domain's options have the place of the domain."""
     if is_grid(node) or isinstance(node, Choice):
         for option in node["grid_search"] if is_grid(node) else node.values:
             yield from _code_in(option, place)

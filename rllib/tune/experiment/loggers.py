@@ -1,4 +1,4 @@
-"""Callbacks and loggers that write a trial's results to files, under the names that they have in Ray."""
+"""Callbacks and loggers that write a trial's results to files and trackers, under their names in Ray."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ class FileLoggerCallback(LoggerCallback):
     """Base of the callbacks below.
 
     An experiment writes result.json and progress.csv of every trial, and event files unless tensorboard=False is given.
-    There these callbacks write nothing themselves, and only what a subclass adds takes effect.
+    These callbacks write nothing then; only methods that a subclass adds take effect.
 
     Attributes:
         experiment_writes: whether the experiment writes the file; `tune.run` sets it.
@@ -28,7 +28,7 @@ class FileLoggerCallback(LoggerCallback):
         self._loggers: dict[str, Any] = {}
 
     def log_trial_start(self, trial) -> None:
-        """Opens the file, at whose end later results go."""
+        """Opens the file, to which later results are appended."""
         self.log_trial_end(trial)
         if not self.experiment_writes:
             Path(trial.logdir).mkdir(parents=True, exist_ok=True)
@@ -79,10 +79,10 @@ class TBXLoggerCallback(FileLoggerCallback):
 
 
 class _TrackerCallback(LoggerCallback):
-    """Base of the callbacks below: a run of the tracker for each trial, which goes on when the trial does.
+    """Base of the callbacks below: one run of the tracker for each trial, continued when the trial continues.
 
     Args:
-        options: of the run.
+        options: options of the run.
 
     Raises:
         ImportError: if the tracker's package is not installed.
@@ -152,8 +152,8 @@ class Logger:
     gets its results. New code writes a LoggerCallback.
 
     Args:
-        config: of the trial.
-        logdir: its directory.
+        config: the trial's configuration.
+        logdir: the trial's directory.
         trial: the trial.
     """
 
@@ -191,18 +191,18 @@ class LoggersCallback(Callback):
         self._loggers: dict[str, list] = {}
 
     def on_trial_start(self, iteration, trials, trial, **info) -> None:
-        """Also when it starts again after a failure or a pause, maybe with another configuration."""
+        """Makes the loggers; for a trial that starts again, reports its configuration, which may have changed."""
         if trial.trial_id not in self._loggers:
             self._loggers[trial.trial_id] = [_made(cls, trial) for cls in self._classes]
         else:
-            self._tell(trial, "update_config", trial.config)
+            self._call(trial, "update_config", trial.config)
 
     def on_trial_result(self, iteration, trials, trial, result, **info) -> None:
-        self._tell(trial, "on_result", result)
-        self._tell(trial, "flush")
+        self._call(trial, "on_result", result)
+        self._call(trial, "flush")
 
     def on_trial_complete(self, iteration, trials, trial, **info) -> None:
-        self._tell(trial, "close")
+        self._call(trial, "close")
         self._loggers.pop(trial.trial_id, None)
 
     on_trial_error = on_trial_complete
@@ -211,7 +211,7 @@ class LoggersCallback(Callback):
         for trial in trials:
             self.on_trial_complete(0, trials, trial)
 
-    def _tell(self, trial: Trial, method: str, *arguments) -> None:
+    def _call(self, trial: Trial, method: str, *arguments) -> None:
         for logger in self._loggers.get(trial.trial_id, ()):
             if hasattr(logger, method):
                 getattr(logger, method)(*arguments)
@@ -241,6 +241,6 @@ def _made(cls, trial: Trial):
     arguments = (trial.config, trial.logdir, trial)
     try:
         inspect.signature(cls).bind(*arguments)
-    except (TypeError, ValueError):  # takes no trial, or says nothing of what it takes
+    except (TypeError, ValueError):  # takes no trial, or has no signature
         return cls(*arguments[:2])
     return cls(*arguments)

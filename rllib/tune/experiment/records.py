@@ -1,4 +1,4 @@
-"""Trials as records of the journal: what is written of them, and the trials that a journal tells of."""
+"""Records of trials in the journal: written from trials, and applied to restore them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,18 +32,18 @@ def trial_record(trial: Trial) -> dict[str, Any]:
 
 
 def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
-    """A trial has another configuration; with the iteration of the checkpoint that it has taken over, if it has."""
+    """A trial has another configuration, and the iteration of the checkpoint that it has taken over, if any."""
     record = {"type": "config", "id": trial.trial_id, **written(trial.config)}
     return record if iteration is None else {**record, "iteration": iteration}
 
 
 def result_record(trial: Trial, iteration: int) -> dict[str, Any]:
-    """Searcher and scheduler are about to hear of a trial's result, which is in its files."""
+    """A trial's result, which is in its files, is about to be reported to searcher and scheduler."""
     return {"type": "result", "id": trial.trial_id, "iteration": iteration}
 
 
 def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> dict[str, Any]:
-    """A trial is to go on from another one's next checkpoint, with this configuration."""
+    """A trial is to continue from the next checkpoint of another one, with this configuration."""
     return {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **written(config)}
 
 
@@ -66,7 +66,7 @@ def status_record(trial: Trial) -> dict[str, Any]:
     return record
 
 
-# What the records of each kind hold at least.
+# Required fields of each kind of record, and optional ones (NotRequired).
 _FIELDS: dict[str, dict[str, Any]] = {
     "trial": {
         "index": int, "trainable": str, "config": Any, "params": dict[str, Any], "name": str | None, "dir": str,
@@ -87,10 +87,10 @@ _SCHEMAS = {kind: TypedDict(f"{kind} record", {"id": str, **fields}) for kind, f
 
 
 def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None:
-    """Checks the form of a record, and that it is of a trial that there is.
+    """Checks the form of a record, and that its trial exists.
 
     Raises:
-        ValueError: saying what is wrong.
+        ValueError: with the mistake.
     """
     kind = record.get("type")
     if kind not in _SCHEMAS:  # of a newer version
@@ -102,7 +102,7 @@ def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None
 
 
 def shown_config(record: Mapping[str, Any]):
-    """The configuration in a record as people read it: what JSON cannot hold by its name."""
+    """The configuration in a record as people read it: with names in place of all that JSON cannot hold."""
     return record["config"]
 
 
@@ -112,13 +112,13 @@ def apply_record(
     directory: Path,
     config_of: Callable[[Mapping[str, Any]], Any] = shown_config,
 ) -> None:
-    """Brings the trials, by id, to where they were after this record.
+    """Brings the trials to their state after this record.
 
     Args:
-        record: of the journal.
-        trials: by id; a new one is added.
-        directory: of the experiment. No name that a record gives leads out of it.
-        config_of: the configuration in a record (journal_values.py).
+        record: a record of the journal.
+        trials: trial id -> trial; a new one is added.
+        directory: the experiment's directory, out of which no name in a record may lead.
+        config_of: reads the configuration in a record (journal_values.py).
 
     Raises:
         ValueError: for a name that leads out of its directory.

@@ -32,20 +32,20 @@ OF_OTHER_ERAS = {
     "trial_executor": "there is one",
     "server_port": "there is no server",
     "with_server": "there is no server",
-    "global_checkpoint_period": "the journal is written as things happen",
+    "global_checkpoint_period": "the journal is written at every change",
     "max_retries": "there is nothing to upload",
 }
-# Users who give these expect something that does not happen.
+# Users who give these expect an effect.
 _MISSED = ("upload_dir", "sync_config")
 
 
 @dataclass
 class CheckpointConfig:
-    """When trials are saved, and which checkpoints are kept.
+    """Settings of checkpoints: when trials are saved, and which checkpoints are kept.
 
     Attributes:
         num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is kept beside the best, since the
-            trial goes on from it.
+            trial continues from it.
         checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: iterations between checkpoints; 0: none.
@@ -70,7 +70,7 @@ class CheckpointConfig:
         return key and key.removeprefix("min-")
 
     def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
-        """Which checkpoints of a trial, given the oldest first, are to be removed."""
+        """Checkpoints of a trial, given the oldest first, that are to be removed."""
         if self.num_to_keep is None or len(checkpoints) <= self.num_to_keep:
             return []
         ranked = list(checkpoints)
@@ -88,10 +88,10 @@ class CheckpointConfig:
 
 @dataclass
 class FailureConfig:
-    """What happens when a trial fails.
+    """Settings of failures of trials.
 
     Attributes:
-        max_failures: how often a trial may fail and start again from its last checkpoint; -1: always.
+        max_failures: number of times that a trial may fail and start again from its last checkpoint; -1: any number.
         fail_fast: the first trial that fails for good ends the experiment; "raise": with its own exception.
     """
 
@@ -101,20 +101,20 @@ class FailureConfig:
 
 @dataclass
 class RunConfig:
-    """Where and how an experiment runs.
+    """Settings of an experiment beside its search: directory, stop criteria, checkpoints, failures, output.
 
     Attributes:
-        name: of the experiment's directory; made of trainable and date by default. If it is taken, the new one gets a
-            number, unless `resume` is given.
+        name: of the experiment's directory; trainable and date by default. If it exists, the new one gets a number,
+            unless `resume` is given.
         storage_path, local_dir: the experiment's directory is made in it; ./results by default.
         stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}
             also ends a trial that hangs: its process is killed soon after, and its results are kept.
         checkpoint_config: when trials are saved, and which checkpoints are kept.
-        failure_config: what happens when a trial fails.
+        failure_config: how often a trial may fail.
         callbacks: Callback objects.
         verbose: 0 silent, 1 status, 2 and a line for each trial that ends.
-        progress_reporter: shows how the experiment goes; by default a live table on terminals, else lines.
-        log_to_file: True: trials print to files stdout and stderr in their directories; or one name, or two.
+        progress_reporter: shows the progress; by default a live table on terminals, else lines.
+        log_to_file: True: trials print to the files stdout and stderr in their directories; or one name, or two.
     """
 
     name: str | None = None
@@ -131,11 +131,11 @@ class RunConfig:
 
 @dataclass
 class TuneConfig:
-    """What is searched.
+    """Settings of the search: metric, number of samples, searcher, scheduler, limits.
 
     Attributes:
-        metric, mode: by what trials are compared, and whether "max" or "min" is better.
-        num_samples: how often the space is sampled (each time the whole grid); -1: without end.
+        metric, mode: result key by which trials are compared, and whether "max" or "min" is better.
+        num_samples: number of samples of the space (each with the whole grid); -1: without end.
         search_alg, scheduler: names or objects.
         max_concurrent_trials: number of trials that run at once; by default as many as fit.
         time_budget_s: seconds, or a timedelta, for the whole experiment. Then all unfinished trials are ended, by force
@@ -143,7 +143,7 @@ class TuneConfig:
         reuse_actors: trials take over the processes of ended ones, where the trainable has `reset_config`.
         trial_name_creator, trial_dirname_creator: functions of the Trial.
         chdir_to_trial_dir: each trial's process works in the trial's directory, so that trials do not overwrite one
-            another's files; False: it stays where the session was started.
+            another's files; False: in the directory in which the session was started.
     """
 
     metric: str | None = None
@@ -161,26 +161,26 @@ class TuneConfig:
 
 @dataclass(kw_only=True)
 class ExperimentSpec(RunConfig, TuneConfig):
-    """Settings of `tune.run` beside those of RunConfig and TuneConfig.
+    """Settings of `tune.run`: the fields of RunConfig and TuneConfig, and the following.
 
     Attributes:
-        trainable: what is run.
+        trainable: name of an algorithm, class, config or function.
         config: settings and search space.
-        resources_per_trial: {"cpu": 1, "gpu": 0, "extra_cpu": 2}; by default what the trainable asks for.
-        checkpoint_freq, checkpoint_at_end, keep_checkpoints_num, checkpoint_score_attr, checkpoint_score_order: those
+        resources_per_trial: {"cpu": 1, "gpu": 0, "extra_cpu": 2}; by default the trainable's own request.
+        checkpoint_freq, checkpoint_at_end, keep_checkpoints_num, checkpoint_score_attr, checkpoint_score_order: fields
             of a CheckpointConfig; without effect where one is given.
-        max_failures, fail_fast: those of a FailureConfig; without effect where one is given.
+        max_failures, fail_fast: fields of a FailureConfig; without effect where one is given.
         restore: checkpoint directory, or a file in it, that every trial starts from.
-        resume: True or "LOCAL": go on with the experiment of this name; "AUTO": if there is one; "ERRORED_ONLY": only
-            with its failed trials.
-        load_user_code: unpickle what a resumed experiment holds beside plain values. That runs code: only for
-            experiments whose origin you trust. Without, values of `config` take the place of what was pickled.
+        resume: True or "LOCAL": continue the experiment of this name; "AUTO": if it exists; "ERRORED_ONLY": only its
+            failed trials.
+        load_user_code: unpickle the objects that a resumed experiment holds beside plain values. That runs code: only
+            for experiments whose origin you trust. Without it, values of `config` replace pickled ones.
         raise_on_failed_trial: raise TuneError at the end if a trial has failed.
         return_trials: return the trials instead of the analysis.
         tensorboard: write event files.
         loggers: classes of Ray 0.8, made for each trial as Class(config, logdir), with on_result(result) and close().
-        export_formats: what a trial that ends well leaves in its directory: of algorithms "model" (the policy) and
-            "checkpoint"; of classes what their export_model(formats, directory) knows.
+        export_formats: exported into the directory of a trial that ends well: "model" (the policy) and "checkpoint" for
+            algorithms; the formats of export_model(formats, directory) for classes.
     """
 
     trainable: Any = None
@@ -209,12 +209,12 @@ class ExperimentSpec(RunConfig, TuneConfig):
 
     @property
     def results_dir(self) -> str | Path | None:
-        """Where the experiment's directory is made; None: by default."""
+        """Directory in which the experiment's directory is made; None: the default."""
         return self.storage_path or self.local_dir
 
     @property
     def checkpoints(self) -> CheckpointConfig:
-        """When trials are saved, however it was given."""
+        """The checkpoint_config, or one of the separate settings."""
         return self.checkpoint_config or CheckpointConfig(
             self.keep_checkpoints_num,
             self.checkpoint_score_attr,
@@ -225,12 +225,12 @@ class ExperimentSpec(RunConfig, TuneConfig):
 
     @property
     def failures(self) -> FailureConfig:
-        """What happens when a trial fails, however it was given."""
+        """The failure_config, or one of the separate settings."""
         return self.failure_config or FailureConfig(self.max_failures, self.fail_fast)
 
     @property
     def all_callbacks(self) -> list[Callback]:
-        """Callbacks, those for `loggers` included."""
+        """Callbacks, with the ones for `loggers`."""
         return [*(self.callbacks or []), *callbacks_of(self.loggers)]
 
 
@@ -242,7 +242,7 @@ _NOT_SAVED = {
 
 
 def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
-    """What an experiment is restored with: the settings that are not the defaults."""
+    """Settings that differ from their defaults, with which an experiment is restored."""
     settings = {one.name: (getattr(spec, one.name), one.default) for one in fields(spec) if one.name not in _NOT_SAVED}
     return {name: value for name, (value, default) in settings.items() if value not in (default, [])}
 
@@ -250,7 +250,7 @@ def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
 def takes_settings(
     spec: Callable[P, ExperimentSpec],
 ) -> Callable[[Callable[..., R]], Callable[Concatenate[Any, P], R]]:
-    """For help() and type checkers: the keyword arguments of a function are the fields of ExperimentSpec."""
+    """Decorates a function so that help() and type checkers see the fields of ExperimentSpec as its arguments."""
 
     def decorate(function):
         first, *_ = inspect.signature(function).parameters.values()
@@ -274,7 +274,7 @@ _OLD_KEYS = {
 
 
 def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None = None) -> ExperimentSpec:
-    """The settings in `given`, which may have names of other versions, over those of `spec`.
+    """A spec with the settings in `given`, which may have names of other versions, in place of those of `spec`.
 
     Raises:
         TypeError: for an unknown name, with the nearest; it begins with `where`.
@@ -299,8 +299,8 @@ class Experiment:
     """One experiment for `run_experiments`.
 
     Args:
-        name: of its directory.
-        run: what `tune.run` takes first.
+        name: name of its directory.
+        run: first argument of `tune.run`.
         settings: as for `tune.run`, or the keys of Ray's experiment dicts; `env` is put into the config.
 
     Raises:
@@ -316,7 +316,7 @@ class Experiment:
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> "Experiment":
-        """Of an experiment dict."""
+        """The experiment of an experiment dict."""
         given = dict(spec)
         if "run" not in given:
             raise ValueError(f"experiment {name!r} does not say what to run: it has {', '.join(given) or 'nothing'}")

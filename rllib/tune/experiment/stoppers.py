@@ -1,4 +1,4 @@
-"""When a trial, or the whole experiment, ends: what `stop` may be.
+"""Stoppers, which end a trial or the whole experiment: the values of `stop`.
 
 tune.run(..., stop={"training_iteration": 50})                     thresholds, as in `rllib train`
 tune.run(..., stop=lambda trial_id, result: result["loss"] > 9)    a function
@@ -20,28 +20,28 @@ from rllib.tune.search.base import metric_value
 
 
 class Stopper:
-    """Decides after every result whether the trial ends; one object for all trials of an experiment."""
+    """Decides after every result whether the trial ends; one object serves all trials of an experiment."""
 
     def __call__(self, trial_id: str, result: Mapping) -> bool:
         """Whether the trial ends."""
         raise NotImplementedError
 
     def stop_all(self) -> bool:
-        """Whether the experiment ends; called several times a second."""
+        """Whether the whole experiment ends; called several times a second."""
         return False
 
     def reached(self, trial_id: str, result: Mapping) -> str | None:
-        """Why the trial ends, for people; None: it continues."""
+        """Reason for which the trial ends, in words; None: it continues."""
         return str(self) if self(trial_id, result) else None
 
     @property
     def result_keys(self) -> list[str]:
-        """Keys that it asks of results."""
+        """Result keys that the stopper reads."""
         return []
 
     @property
     def time_limit_s(self) -> float | None:
-        """The time_total_s at which a trial ends, also one that does not answer; None: there is none."""
+        """The time_total_s at which a trial ends, even if it does not answer; None: no limit."""
         return None
 
     def get_state(self) -> Any:
@@ -49,20 +49,20 @@ class Stopper:
         return None
 
     def set_state(self, state: Any) -> None:
-        """Continues where `get_state` was called; None: from the beginning."""
+        """Restores a state of `get_state`; None: that of the beginning."""
 
     def add_time(self, seconds: float) -> None:
-        """The experiment went on for this time after `get_state`, until it was broken off."""
+        """Counts time for which the experiment ran after `get_state`, until it was interrupted."""
 
     def __str__(self):
         return type(self).__name__
 
 
 def threshold_reached(thresholds: Mapping[str, float], result: Mapping) -> str | None:
-    """Which threshold a result has reached, as a sentence; None if it has none. NaN reaches nothing.
+    """A sentence with the threshold that a result has reached; None without one. NaN reaches nothing.
 
     Raises:
-        NotANumberError: if the result has something else than a number there.
+        NotANumberError: if the value in the result is no number.
     """
     for key, threshold in thresholds.items():
         value = number_in(result, key, f"stop: {key}")
@@ -100,10 +100,10 @@ class ThresholdStopper(Stopper):
         return list(self.thresholds)
 
     def check_keys(self, result: Mapping) -> None:
-        """Refuses keys that results like this, the first one, will never have, and what is no number there.
+        """Refuses keys that results like this first one will never have, and values that are no numbers.
 
         Raises:
-            ValueError: naming the nearest key there is.
+            ValueError: naming the nearest key of the result.
         """
         for key in self.thresholds:
             check_key(result, key, "stop")
@@ -113,13 +113,12 @@ class ThresholdStopper(Stopper):
         return self.reached(trial_id, result) is not None
 
     def reached(self, trial_id: str, result: Mapping) -> str | None:
-        """Which threshold was reached, as a sentence; None if none was. NaN reaches nothing."""
         return threshold_reached(self.thresholds, result)
 
     def progress(self, result: Mapping) -> float:
-        """How far the run has come towards the nearest threshold, in [0, 1].
+        """Fraction, in [0, 1], of the way to the nearest threshold.
 
-        Returns are measured from the first that was seen, all else (steps, iterations, seconds) from 0.
+        Returns are measured from the first return, all else (steps, iterations, seconds) from 0.
         """
         return max((self._fraction(result, *item) for item in self.thresholds.items()), default=0.0)
 
@@ -167,16 +166,16 @@ class MaximumIterationStopper(Stopper):
 
 
 class TimeoutStopper(Stopper):
-    """Ends the experiment after a time, counted from the first question.
+    """Ends the experiment after a time, counted from the first call.
 
-    The time that an experiment has used before it is resumed counts.
+    The time that a resumed experiment has used before counts.
 
     Args:
         timeout: seconds, or a timedelta.
-        clock: another than time.monotonic.
+        clock: in place of time.monotonic.
     """
 
-    _clock = staticmethod(time.monotonic)  # not an attribute of each, since those are written into a journal
+    _clock = staticmethod(time.monotonic)  # not an attribute of objects, which would be written into a journal
 
     def __init__(self, timeout: float | timedelta, clock: Callable[[], float] | None = None):
         self._timeout_s = seconds(timeout, "timeout")
@@ -264,14 +263,14 @@ class TrialPlateauStopper(Stopper):
 
 
 class ExperimentPlateauStopper(Stopper):
-    """Ends the experiment when its best values no longer move.
+    """Ends the experiment when its best values no longer change.
 
     Args:
         metric: result key or "a/b" path.
-        std: the standard deviation of the best values below which they count as level.
-        top: how many best values.
+        std: standard deviation of the best values below which they count as level.
+        top: number of best values.
         mode: "min" or "max".
-        patience: how many results the plateau must last.
+        patience: number of results that the plateau must last.
     """
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0):
@@ -316,7 +315,7 @@ class CombinedStopper(Stopper):
         return self.reached(trial_id, result) is not None
 
     def reached(self, trial_id, result) -> str | None:
-        # All are asked, since they remember results.
+        # All of them are called, since they remember results.
         reasons = [stopper.reached(trial_id, result) for stopper in self._stoppers]
         return next(filter(None, reasons), None)
 
@@ -352,16 +351,16 @@ def saved(stopper: Stopper) -> list:
 
 
 def restore(stopper: Stopper, saved: list | None) -> None:
-    """Continues where `saved` was called; a stopper of another class, which the user has given since, begins anew."""
+    """Restores a state of `saved`; a stopper of another class, which the user has given since, begins anew."""
     if saved and saved[0] == type(stopper).__name__:
         stopper.set_state(saved[1])
 
 
 def make_stopper(stop) -> Stopper:
-    """A stopper of a dict of thresholds, a function of (trial_id, result), a list of such, a Stopper or None (never).
+    """Makes a stopper of a dict of thresholds, a function of (trial_id, result), a list of both, a Stopper, or None.
 
     Raises:
-        TypeError, ValueError: if it is none of these.
+        TypeError, ValueError: for anything else.
     """
     if isinstance(stop, Stopper):
         return stop

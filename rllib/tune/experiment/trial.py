@@ -1,4 +1,4 @@
-"""One trial of an experiment: its configuration, state and results, and where its files are."""
+"""One trial of an experiment: its configuration, state, results and checkpoints, and the paths of its files."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from rllib.runs.files import flatten
 from rllib.tune.states import FINISHED, PENDING
 from rllib.tune.trainables.resources import Resources
 
-# Of a directory's name; file systems take 255 bytes, and paths of 4096 hold a few levels more.
+# Characters of a directory's name; file systems take 255 bytes, and paths of 4096 hold a few levels more.
 _LONGEST_NAME = 120
 _LONGEST_VALUE = 24
 
@@ -25,9 +25,9 @@ class TrialCheckpoint:
     """A checkpoint directory of a trial.
 
     Attributes:
-        name: of the directory, inside the trial's.
+        name: name of the directory inside the trial's.
         iteration: training_iteration at which it was made.
-        metrics: the numbers of the trial's last result then, by "a/b" path or a name of later versions.
+        metrics: numbers of the trial's last result then, by "a/b" path or a name of later versions.
     """
 
     name: str
@@ -41,8 +41,8 @@ class TrialCheckpoint:
 class MetricAnalysis:
     """Statistics of every number that a trial has reported: max, min, avg, last, last-5-avg, last-10-avg.
 
-    NaN counts as no report, except that `last` is what came last. An experiment keeps this of thousands of trials: what
-    is settled is packed into one array of doubles, under keys that trials with the same metrics share.
+    NaN counts as no report, except in `last`. An experiment keeps this for thousands of trials: settled statistics are
+    packed into one array of doubles, under keys that trials with the same metrics share.
     """
 
     STATISTICS = ("max", "min", "avg", "last", "last-5-avg", "last-10-avg")
@@ -78,7 +78,7 @@ class MetricAnalysis:
             stats["last-5-avg"] = sum(last[-5:]) / len(last[-5:])
 
     def settle(self) -> None:
-        """Frees what only further results would need."""
+        """Packs the statistics, after the last result."""
         self._recent, self._counts = {}, {}
         if self._stats:
             keys = tuple(self._stats)
@@ -98,12 +98,12 @@ class MetricAnalysis:
         }
 
 
-# The metrics of trials that have been settled; as many entries as there are kinds of results.
+# Metrics of settled trials; one entry for each kind of results.
 _shared_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 def _number(value: float) -> float | int:
-    """A count as the whole number that it was."""
+    """A whole number as an int again."""
     return int(value) if value.is_integer() else value
 
 
@@ -114,20 +114,20 @@ class Trial:
     Attributes:
         trial_id: unique in the experiment, and in the order of creation.
         index: 0, 1, ... in the order of creation.
-        trainable_name: of what is run.
-        config: resolved.
-        evaluated_params: "a/b" path -> value of what the search chose.
-        experiment_dir: the trial's directory lies in it.
-        resources: what it needs to run.
-        custom_name: in place of the name that is made of the parameters.
+        trainable_name: name of the trainable.
+        config: resolved configuration.
+        evaluated_params: "a/b" path -> value that the search has chosen.
+        experiment_dir: directory of the experiment, in which the trial's directory lies.
+        resources: resources that it needs to run.
+        custom_name: replaces the name that is made of the parameters.
         status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         last_result: the newest result; {} before the first.
         checkpoints: the oldest first.
-        error: traceback of the failure that ended it (or the last one), None if there was none.
-        num_failures: how often it has failed.
-        stopped_by: why it ended, for people; None while it runs, and if the trainable itself was done.
+        error: traceback of the last failure; None without one.
+        num_failures: number of failures.
+        stopped_by: reason for its end, in words; None while it runs, and if the trainable itself was done.
         pid: of its process, while it runs.
-        seed: that an algorithm has drawn, since the configuration has none; params.json has it.
+        seed: drawn by an algorithm whose configuration has none; params.json has it.
     """
 
     trial_id: str
@@ -151,8 +151,11 @@ class Trial:
     seed: int | None = None
 
     def __post_init__(self):
-        self.experiment_tag = _tag(self.index, self.evaluated_params)
-        self.dirname = _file_name(f"{self.identifier}_{self.experiment_tag}")
+        # "3_lr=0.01,layers=2": the number, and the last part of each path with its value.
+        chosen = ",".join(f"{key.rsplit('/', 1)[-1]}={short(value)}" for key, value in self.evaluated_params.items())
+        self.experiment_tag = f"{self.index}_{chosen}" if chosen else str(self.index)
+        portable = re.sub(r"[^A-Za-z0-9.,=+-]+", "_", f"{self.identifier}_{self.experiment_tag}")
+        self.dirname = portable[:_LONGEST_NAME].rstrip("._") or "trial"
 
     @property
     def identifier(self) -> str:
@@ -186,7 +189,7 @@ class Trial:
 
     @property
     def checkpoint(self) -> TrialCheckpoint | None:
-        """The newest."""
+        """The newest checkpoint."""
         return self.checkpoints[-1] if self.checkpoints else None
 
     def has_checkpoint(self) -> bool:
@@ -217,7 +220,7 @@ class Trial:
         return str(Path(self.logdir) / f"checkpoint_{self.last_result.get('training_iteration', 0):06d}")
 
     def take(self, result: dict[str, Any]) -> None:
-        """Adds a result: it is the last one now, and its numbers, by "a/b" path, are in the statistics."""
+        """Makes a result the last one, and adds its numbers, by "a/b" path, to the statistics."""
         self.last_result = as_result(result)
         numbers = {
             key: value
@@ -227,18 +230,18 @@ class Trial:
         self.analysis.add(numbers)
 
     def go_back(self, results: Sequence[Mapping[str, Any]], checkpoints: list[TrialCheckpoint]) -> None:
-        """Only these results and checkpoints are left."""
+        """Replaces all results and checkpoints by the remaining ones."""
         self.checkpoints = checkpoints
         self.last_result, self.analysis = {}, MetricAnalysis()
         for result in results:
             self.take({**result, "config": self.config})
 
     def is_done(self) -> None:
-        """No result comes after its last one."""
+        """Marks the last result as the final one."""
         self.last_result = Result({**self.last_result, "done": True})
 
     def settle(self) -> None:
-        """Packs what stays in memory of a trial that has ended. Equal keys of results become one string."""
+        """Packs statistics and last result of a trial that has ended. Equal keys of results become one string."""
         self.analysis.settle()
         self.last_result = Result(
             {sys.intern(key) if type(key) is str else key: value for key, value in self.last_result.items()}
@@ -251,18 +254,7 @@ class Trial:
         return f"Trial({self.name}, {self.status})"
 
 
-def _tag(index: int, params: Mapping[str, Any]) -> str:
-    """ "3_lr=0.01,layers=2": the number, and the last part of each path with its value."""
-    chosen = ",".join(f"{key.rsplit('/', 1)[-1]}={short(value)}" for key, value in params.items())
-    return f"{index}_{chosen}" if chosen else str(index)
-
-
 def short(value) -> str:
     """A value in at most 24 characters."""
     text = f"{value:.4g}" if isinstance(value, float) else getattr(value, "__name__", None) or str(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
-
-
-def _file_name(name: str) -> str:
-    """A name that every file system takes."""
-    return re.sub(r"[^A-Za-z0-9.,=+-]+", "_", name)[:_LONGEST_NAME].rstrip("._") or "trial"

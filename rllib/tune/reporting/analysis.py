@@ -23,12 +23,12 @@ _SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
 
 class ExperimentAnalysis:
-    """The trials of an experiment, compared.
+    """The trials of an experiment, to be compared.
 
     Args:
-        experiment_path: its directory (or its journal); read without running anything that lies in it. None: `trials`.
-        trials: of an experiment that was just run.
-        default_metric, default_mode: for methods that are called without; the mode is "max" by default.
+        experiment_path: its directory (or its journal), which is read without running code. None: `trials` are given.
+        trials: trials of an experiment that was just run.
+        default_metric, default_mode: for methods that are called without them; the mode is "max" by default.
 
     Raises:
         ValueError: if there is no experiment in the directory.
@@ -53,7 +53,7 @@ class ExperimentAnalysis:
 
     @property
     def experiment_path(self) -> str | None:
-        """Its directory."""
+        """The experiment's directory."""
         return str(self._path) if self._path else None
 
     @property
@@ -62,7 +62,7 @@ class ExperimentAnalysis:
         return {trial.trial_id: trial.last_result for trial in self.trials}
 
     def stats(self) -> dict[str, Any]:
-        """Where it is, and how many trials have which status."""
+        """Directory, number of trials, and number of trials by status."""
         counts = dict(Counter(trial.status for trial in self.trials))
         return {"experiment_path": self.experiment_path, "num_trials": len(self.trials), "status": counts}
 
@@ -88,7 +88,7 @@ class ExperimentAnalysis:
 
     @property
     def best_checkpoint(self) -> Checkpoint | None:
-        """The best of the best trial; None if it has none."""
+        """The best checkpoint of the best trial; None without checkpoints."""
         return self.get_best_checkpoint(self.get_best_trial())
 
     @property
@@ -108,7 +108,7 @@ class ExperimentAnalysis:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Trial:
-        """The trial that is best by this metric. The only trial of an experiment is the best without one.
+        """The trial that is best by this metric. An experiment's only trial is the best even without a metric.
 
         Args:
             metric: "a/b" path; the experiment's own by default.
@@ -118,9 +118,9 @@ class ExperimentAnalysis:
                 and a trial with NaN is chosen only if all have NaN.
 
         Raises:
-            ValueError: if no metric is known, or mode or scope is none of those above.
-            NoBestTrialError: if no trial has the metric (the message lists those there are), or none has a finite
-                value; also a ValueError and a RuntimeError.
+            ValueError: if no metric is known, or mode or scope is invalid.
+            NoBestTrialError: if no trial has the metric (the message lists the existing ones), or a finite value of it;
+                also a ValueError and a RuntimeError.
         """
         if scope not in _SCOPES:
             raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
@@ -150,10 +150,10 @@ class ExperimentAnalysis:
     def get_best_checkpoint(
         self, trial: Trial | str | None = None, metric: str | None = None, mode: str | None = None
     ) -> Checkpoint | None:
-        """The checkpoint of a trial at which the metric was best; the newest, where no checkpoint knows it.
+        """The checkpoint of a trial at which the metric was best; the newest, if no checkpoint has the metric.
 
         Args:
-            trial: or its directory; the best one by default.
+            trial: the trial, its directory, id or name; the best one by default.
         """
         trial = self._trial(trial) if trial is not None else self.get_best_trial(metric, mode)
         if not trial.checkpoints:
@@ -172,7 +172,7 @@ class ExperimentAnalysis:
         return Checkpoint(trial.checkpoint_path(trial.checkpoint)) if trial.checkpoint else None
 
     def get_trial_checkpoints_paths(self, trial: Trial | str, metric: str | None = None) -> list[tuple[str, Any]]:
-        """(path, metric at that time) of every checkpoint; training_iteration without a metric."""
+        """(path, metric at that time) of every checkpoint; the training_iteration if no metric is known."""
         trial, metric = self._trial(trial), metric or self.default_metric or "training_iteration"
         return [
             (trial.checkpoint_path(c), lookup({"training_iteration": c.iteration, **c.metrics}, metric))
@@ -215,11 +215,11 @@ class ExperimentAnalysis:
         return {trial.logdir: _frame_of(trial.logdir) for trial in self.trials}
 
     def fetch_trial_dataframes(self) -> dict[str, Any]:
-        """The same, as a method: its name before Ray 2.0."""
+        """`trial_dataframes` under its name before Ray 2.0."""
         return self.trial_dataframes
 
     def plot(self, path: str | Path | None = None, metric: str | None = None, mode: str | None = None, **more) -> Path:
-        """Draws learning curves, parallel coordinates and the best so far.
+        """Draws learning curves, parallel coordinates and the best value over trials.
 
         Args:
             path: .png or .html; experiment.html in the experiment's directory by default.
@@ -227,7 +227,7 @@ class ExperimentAnalysis:
             more: see plots.plot.
 
         Returns:
-            where it is.
+            the path of the file.
         """
         metric, mode = self._objective(metric, mode)
         return plot(read_runs(self.experiment_path), path or self._path / "experiment.html", metric, mode, **more)
@@ -237,10 +237,11 @@ class ExperimentAnalysis:
     def _objective(self, metric: str | None, mode: str | None) -> tuple[str, str]:
         metric, mode = metric or self.default_metric, mode or self.default_mode
         if metric is None and mode is not None and any("_metric" in trial.metric_analysis for trial in self.trials):
-            metric = "_metric"  # what trials report as a bare number
+            metric = "_metric"  # a bare number that trials report
         if metric is None:
             raise ValueError(
-                "say by what to compare the trials: tune.run(..., metric='loss', mode='min'), or give metric here"
+                "trials are compared by a metric, but none is given: use tune.run(..., metric='loss', mode='min'), or "
+                "give metric here"
             )
         return metric, check_mode(mode) or "max"
 
@@ -271,12 +272,12 @@ class ExperimentAnalysis:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial as ResultGrid has it.
+    """Result of one trial in a ResultGrid.
 
     Attributes:
-        metrics: the last result; None if there was none.
+        metrics: the last result; None without results.
         config: the trial's configuration.
-        checkpoint: the newest; None if there is none.
+        checkpoint: the newest checkpoint; None without checkpoints.
         path: the trial's directory.
         error: the exception that ended it; None if it ended well.
         best_checkpoints: (checkpoint, its metrics), the oldest first.
@@ -297,7 +298,7 @@ class TrialResult:
 
     @property
     def metrics_dataframe(self):
-        """All results, as a pandas data frame."""
+        """All results of the trial, as a pandas data frame."""
         return _frame_of(self.path)
 
 
@@ -313,7 +314,7 @@ class ResultGrid:
 
     @property
     def experiment_path(self) -> str | None:
-        """Its directory."""
+        """The experiment's directory."""
         return self._analysis.experiment_path
 
     def get_best_result(
@@ -323,22 +324,22 @@ class ResultGrid:
         return _result_of(self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf))
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None):
-        """See ExperimentAnalysis.dataframe."""
+        """The data frame of `ExperimentAnalysis.dataframe`."""
         return self._analysis.dataframe(filter_metric, filter_mode)
 
     @property
     def errors(self) -> list[Exception]:
-        """Of the trials that failed."""
+        """Exceptions of the trials that failed."""
         return [result.error for result in self if result.error is not None]
 
     @property
     def num_errors(self) -> int:
-        """How many trials failed."""
+        """Number of trials that failed."""
         return sum(trial.status == ERROR for trial in self._analysis.trials)
 
     @property
     def num_terminated(self) -> int:
-        """How many trials ended well."""
+        """Number of trials that ended well."""
         return sum(trial.status == TERMINATED for trial in self._analysis.trials)
 
     def __len__(self) -> int:
@@ -358,7 +359,7 @@ def _result_of(trial: Trial) -> TrialResult:
     checkpoints = [(Checkpoint(trial.checkpoint_path(c)), c.metrics) for c in trial.checkpoints]
     newest = checkpoints[-1][0] if checkpoints else None
     error = None
-    if trial.status == ERROR:  # of an experiment that was read only the text is known
+    if trial.status == ERROR:  # without an exception in experiments that were read from files
         error = trial.exception if isinstance(trial.exception, Exception) else RuntimeError(trial.error)
     return TrialResult(trial.last_result or None, trial.config, newest, trial.logdir, error, checkpoints, trial)
 
@@ -379,7 +380,7 @@ def _frame_of(logdir: str):
 
 
 def _columns(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a data frame has of a result: "a/b" path -> value, those of later versions included."""
+    """Columns of a result in a data frame: "a/b" path -> value, with the names of later versions."""
     return dict(flatten(dict(as_result(result).by_all_names())))
 
 

@@ -1,7 +1,7 @@
-"""Pictures of runs and experiments: learning curves over seeds, parallel coordinates, best so far.
+"""Pictures of runs and experiments: learning curves over seeds, parallel coordinates, best value over trials.
 
-Runs with equal settings but the seed form a group. A group's curve is the interquartile mean (IQM) of its runs, with
-the 95 % percentile bootstrap interval over runs: the definitions of Agarwal et al., arXiv:2108.13264 (rliable).
+Runs whose settings differ only in the seed form a group. A group's curve is the interquartile mean (IQM) of its runs,
+with the 95 % percentile bootstrap interval over runs: the definitions of Agarwal et al., arXiv:2108.13264 (rliable).
 """
 
 import json
@@ -39,9 +39,9 @@ _RESAMPLES = 2000
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "log_dir", "profile", "__trial_index__"}
-# Number of other reported numbers that are drawn of a single run.
+# Number of further curves that are drawn for a single run.
 _MOST_DETAILS = 6
-# Of a learner's statistics these come first, in this order.
+# Statistics of learners that are drawn first, in this order.
 _FIRST_DETAILS = ("vf_explained_var", "entropy", "policy_entropy", "kl", "mean_q", "mean_td_error")
 _MOST_DECADES = 4
 
@@ -51,11 +51,11 @@ class Run:
     """A run: its results and settings.
 
     Attributes:
-        name: for the legend.
-        results: oldest first.
-        params: its settings, "a/b" path -> value.
-        goals: the thresholds at which it stops, by result key.
-        experiment: header of the journal, if it is a trial of an experiment; None if it is a run of its own.
+        name: name in the legend.
+        results: the oldest first.
+        params: "a/b" path -> value of its settings.
+        goals: result key -> threshold at which it stops.
+        experiment: header of the journal, if it is a trial of an experiment; else None.
     """
 
     name: str
@@ -78,17 +78,17 @@ def plot(
 
     Args:
         runs: see `read_runs`.
-        path: of the file; its ending decides.
+        path: path of the file, whose suffix decides.
         metric: result key or "a/b" path.
         mode: whether "max" or "min" of it is best.
-        x: result key of the horizontal axis; where a run has none, training_iteration.
-        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all of trials of
-            experiments that differ in settings, else the curves. Of a single run these are the metric and what else it
-            reported.
-        title: above everything.
+        x: result key of the horizontal axis; training_iteration for runs without it.
+        kinds: "curves", "parallel" (of the first ten settings that differ) or "best", or several of them; None: all
+            for trials of experiments that differ in settings, else the curves. Curves of a single run are the metric
+            and other numbers that it reported.
+        title: title of the page.
 
     Raises:
-        ValueError: if there is nothing to draw, or no such kind or ending, or no result has the metric.
+        ValueError: if there is nothing to draw, a kind or the suffix is unknown, or no result has the metric.
         ImportError: if matplotlib is not installed.
     """
     path = Path(path)
@@ -105,7 +105,7 @@ def plot(
 
 
 def read_runs(*directories: str | os.PathLike) -> list[Run]:
-    """The runs below the directories: those of `rllib train`, and the trials of experiments.
+    """Reads the runs below the directories: runs of `rllib train`, and trials of experiments.
 
     Raises:
         ValueError: if there is no directory, or no result.json in it.
@@ -114,21 +114,23 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise ValueError(f"There is no directory {directory}")
-        found = sorted(directory.rglob("result.json"), key=_in_order)
+        found = sorted(directory.rglob("result.json"), key=_numeric_order)
         if not found:
             raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
         headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
-        runs += [_read_run(file, headers[file.parent.resolve().parent]) for file in found]
+        for place in (file.parent for file in found):
+            header = headers[place.resolve().parent]
+            runs.append(Run(place.name, read_results(place), read_params(place), read_goals(place), header))
     return runs
 
 
 def _header(directory: Path) -> dict[str, Any] | None:
-    """Of the journal of the experiment in a directory; None if there is none."""
+    """Header of the journal of the experiment in a directory; None without one."""
     return read_records(journal_file(directory))[0] if any(directory.glob("experiment_state-*")) else None
 
 
 def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | None]:
-    """(metric, mode) by which the experiments in these directories compared their trials; None where there is none.
+    """(metric, mode) by which the experiments in these directories compared their trials; None without a metric.
 
     A directory may be an experiment's or one of its trials'.
 
@@ -146,14 +148,9 @@ def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | N
     return next(iter(found), (None, None))
 
 
-def _in_order(file: Path) -> list:
-    """Trial 10 comes after trial 9."""
+def _numeric_order(file: Path) -> list:
+    """Sort key by which trial 10 comes after trial 9."""
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
-
-
-def _read_run(file: Path, experiment: Mapping[str, Any] | None) -> Run:
-    directory = file.parent
-    return Run(directory.name, read_results(directory), read_params(directory), read_goals(directory), experiment)
 
 
 def iqm(values: np.ndarray) -> np.ndarray:
@@ -188,7 +185,7 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     points = {index: _points(run, metric, x) for index, run in enumerate(runs)}
     drawn = [index for index, (_, ys) in points.items() if len(ys)]  # the others have no number
     if not drawn:
-        metric_value(runs[0].results[-1], metric)  # says which metrics there are
+        metric_value(runs[0].results[-1], metric)  # raises, with the metrics of the run
         raise ValueError(f"There is nothing to draw: the metric {metric!r} is NaN in all results")
     runs, points = [runs[index] for index in drawn], [points[index] for index in drawn]
     figures = Figures(title, metric, x)
@@ -226,14 +223,14 @@ def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _place(result: Mapping, x: str, number: int) -> float:
-    """Where on the horizontal axis a result is, the `number`-th of its run."""
+    """Place on the horizontal axis of a result, the `number`-th of its run."""
     place = lookup(result, x)
     place = result.get("training_iteration", number) if place is None else place
     return float(place) if is_number(place) else math.nan
 
 
 def _finite(result: Mapping, metric: str) -> float:
-    """The metric; NaN where it is missing (as the return is before the first episode has ended) or infinite."""
+    """The metric; NaN where it is infinite or missing, as the return is before the first episode has ended."""
     try:
         value = metric_value(result, metric)
     except ValueError:
@@ -242,7 +239,7 @@ def _finite(result: Mapping, metric: str) -> float:
 
 
 def _details(run: Run, metric: str, x: str) -> list[Curve]:
-    """Curves of other numbers of the run: of an algorithm the episode length and its learner's statistics, else all."""
+    """Curves of further numbers: episode length and learner statistics of an algorithm, all numbers of other runs."""
     names = list(dict.fromkeys(key for result in run.results for key, value in flatten(result)
                                if not isinstance(value, (str, bool))))  # fmt: skip
     if "episode_len_mean" in names:
@@ -276,7 +273,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
 def _curve(name: str, members: Sequence) -> Curve:
     if len(members) == 1:
         return replace(smoothed(Curve(name, *members[0])), raw=None)
-    # Only as far as all runs have come: beyond, the curve would be that of the runs that are left.
+    # Only the part that all runs have reached: beyond it, the curve would be that of the longest runs.
     start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
     x = np.linspace(min(start, end), end, _POINTS)
     is_count = all(float(place).is_integer() for xs, _ in members for place in xs)
@@ -299,7 +296,7 @@ def _varying(runs: Sequence[Run]) -> list[str]:
 
 
 def _text(value) -> str:
-    """The same for equal values: a run that was resumed says 1.0 where it said 1 before."""
+    """Text that is the same for equal values: a resumed run has 1.0 where it had 1 before."""
     return json.dumps(json.loads(json.dumps(value, default=repr), parse_int=float))
 
 
@@ -313,7 +310,7 @@ def parallel(
         tops: each run's best value of the metric.
         metric: its name.
         mode: whether "max" or "min" of it is best.
-        scales: path of a setting -> whether it was searched by its logarithm, and is drawn so; None: none is known.
+        scales: path of a setting -> whether it was searched, and is drawn, by its logarithm; None: unknown.
 
     Returns:
         the axes, that of the metric last, and each run's place in [0, 1] by the metric, 1 the best.
@@ -327,12 +324,12 @@ def parallel(
 
 
 def _axis(name: str, values: list, is_log: bool | None = None) -> Axis:
-    """Numbers by size, all else in order of appearance.
+    """An axis with numbers by size, other values in order of appearance.
 
     Args:
-        name: of the axis.
-        values: of the runs.
-        is_log: whether numbers go by their logarithm; None: if they span more than two decades.
+        name: name of the axis.
+        values: values of the runs.
+        is_log: whether numbers are drawn by their logarithm; None: if they span more than two decades.
     """
     if all(map(is_number, values)):
         low, high = min(values), max(values)

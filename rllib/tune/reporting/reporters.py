@@ -1,6 +1,6 @@
 """Reports of an experiment: a live table on a terminal, plain lines elsewhere, an HTML table in Jupyter.
 
-The plain text is that of Ray in 2018 (`== Status ==`, a line for each trial) while there are few trials; of many
+Plain text looks like that of Ray in 2018 (`== Status ==`, a line for each trial) while there are few trials; with many
 trials it shows the running ones and the best. Reporters look at trials only when they report, at most every few
 seconds. The intervals of plain text grow, so that a day's log stays readable.
 """
@@ -29,7 +29,7 @@ _DEFAULT_COLUMNS = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-# Every result has these; they do not say how well a trial does.
+# Keys of every result, which do not say how good a trial is.
 AUTOMATIC_KEYS = frozenset((
     "training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
     "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total", "episodes_this_iter", "done",
@@ -39,18 +39,18 @@ _QUALITIES = ("mean_accuracy", "mean_loss", "episode_reward_mean")
 _MOST_OWN_METRICS = 3
 _FEW = 20
 _LONGEST_INTERVAL_S = 60.0
-# Numbers wider apart than this are not written with the same number of decimals.
+# Largest ratio of numbers that are written with the same number of decimals.
 _WIDEST_RATIO = 1e4
-# What a narrow terminal shows last; parameters go from the right.
+# Columns that a narrow terminal leaves out first; then parameters, from the right.
 _DISPENSABLE = ("loc", "ts", "total time (s)", "iter")
 _COLOURS = {RUNNING: "cyan", TERMINATED: "green", ERROR: "bold red", PAUSED: "yellow", PENDING: "dim"}
 
 
 class ProgressReporter:
-    """Base of reporters: write `should_report` and `report`."""
+    """Base of reporters: a subclass defines `should_report` and `report`."""
 
     def should_report(self, trials: Sequence[Trial], done: bool = False) -> bool:
-        """Whether it is time; `done`: the experiment has ended."""
+        """Whether a report is due; `done`: the experiment has ended."""
         return True
 
     def report(self, trials: Sequence[Trial], done: bool, *system: Any) -> None:
@@ -64,11 +64,11 @@ class TuneReporterBase(ProgressReporter):
     Args:
         metric_columns: result keys to show, or {key: heading}.
         parameter_columns: parameters to show, or {path: heading}; all by default.
-        max_progress_rows: of the table.
-        max_error_rows: how many failures are named.
+        max_progress_rows: largest number of rows of the table.
+        max_error_rows: largest number of failures that are named.
         max_report_frequency: seconds between reports.
-        sort_by_metric: the best trials first.
-        metric, mode: by which they are the best.
+        sort_by_metric: whether the best trials come first.
+        metric, mode: by which trials are compared.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TuneReporterBase(ProgressReporter):
         self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
 
     def slow_down(self, growth: float = 0.1) -> None:
-        """From now on two reports are at least this share of the elapsed time apart, but at most a minute."""
+        """Makes the time between two reports grow: to this share of the elapsed time, at most a minute."""
         self._growth = growth
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
@@ -118,7 +118,7 @@ class TuneReporterBase(ProgressReporter):
         return True
 
     def rows(self, trials: Sequence[Trial], most: int | None = None) -> tuple[list[str], list[list[str]], int]:
-        """Headings, rows of the most interesting trials (at most `most`), and the number of the others."""
+        """Headings, rows of the most interesting trials (at most `most`), and the number of other trials."""
         shown = self._chosen(trials, min(self._max_rows, most or self._max_rows))
         parameters = self._parameter_columns or {key: key for trial in shown for key in trial.evaluated_params}
         metrics = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
@@ -161,7 +161,7 @@ class TuneReporterBase(ProgressReporter):
         return [*running, *others][:most]
 
     def _rank(self, trial: Trial) -> float:
-        """The best has the lowest; infinite without a result."""
+        """Lowest for the best trial; infinite without a result."""
         value = lookup(trial.last_result, self._metric)
         if not is_number(value):
             return math.inf
@@ -179,7 +179,7 @@ class TuneReporterBase(ProgressReporter):
         ]
 
     def best(self, trials: Sequence[Trial]) -> str | None:
-        """The best so far, with what was chosen for it; None without a metric or a result."""
+        """The best trial, with its parameters, as text; None without a metric or a result."""
         if not self._metric:
             return None
         having = [trial for trial in trials if math.isfinite(self._rank(trial))]
@@ -230,7 +230,8 @@ class CLIReporter(TuneReporterBase):
                           ("episode_reward_mean", "rew"), ("mean_loss", "loss"), ("mean_accuracy", "acc")):  # fmt: skip
             value = result.get(key)
             if is_number(value):
-                parts.append(f"{value:.0f} {unit}" if key == "time_total_s" else f"{_three_digits(value)} {unit}")
+                is_short = key != "time_total_s" and isinstance(value, float) and abs(value) < 1000
+                parts.append(f"{value:.3g} {unit}" if is_short else f"{value:.0f} {unit}")
         if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
             own = [self._metric]
         parts += [f"{key}={text(lookup(result, key))}" for key in own if _has(trial, key)]
@@ -261,7 +262,7 @@ class LiveReporter(TuneReporterBase):
             self._live = None
 
     def render(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool = False):
-        """What the screen shows: a line about the experiment, the table, the best so far, failures."""
+        """Content of the screen: a line about the experiment, the table, the best trial, failures."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -298,7 +299,7 @@ class LiveReporter(TuneReporterBase):
 
 
 class JupyterNotebookReporter(TuneReporterBase):
-    """An HTML table that replaces the one before; what else the cell prints stays.
+    """An HTML table that replaces the previous one; other output of the cell stays.
 
     Args:
         overwrite: False: each table is added below the others.
@@ -347,36 +348,36 @@ class TrialEndLines(Callback):
     """A line for each trial that ends, for verbose=2."""
 
     def on_trial_complete(self, iteration, trials, trial, **info) -> None:
-        self._tell(trial, trial.stopped_by or "done")
+        self._print(trial, trial.stopped_by or "done")
 
     def on_trial_error(self, iteration, trials, trial, **info) -> None:
-        self._tell(trial, trial.error.strip().splitlines()[-1])
+        self._print(trial, trial.error.strip().splitlines()[-1])
 
     @staticmethod
-    def _tell(trial: Trial, why: str) -> None:
+    def _print(trial: Trial, why: str) -> None:
         result = trial.last_result
         numbers = {key: result[key] for key in result if is_number(result[key])
                    and key not in AUTOMATIC_KEYS - {"training_iteration"}}  # fmt: skip
         shown = {key: numbers[key] for key in (*_QUALITIES, *numbers) if key in numbers}
-        said = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
-        print(f"{trial.name}: {trial.status} ({why})" + (f", {said}" if said else ""), flush=True)
+        listed = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
+        print(f"{trial.name}: {trial.status} ({why})" + (f", {listed}" if listed else ""), flush=True)
 
 
 def make_reporter(given, verbose: int | None, metric: str | None, mode: str | None) -> ProgressReporter | None:
-    """The reporter that was given, or the right one for where this runs; None for verbose=0."""
+    """The given reporter, or one for notebook, terminal or file; None for verbose=0."""
     if verbose == 0:
         return None
     if given is None:
-        given = JupyterNotebookReporter() if in_notebook() else LiveReporter() if _on_terminal() else CLIReporter()
-        if isinstance(given, CLIReporter):
+        if in_notebook():
+            given = JupyterNotebookReporter()
+        elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+            given = LiveReporter()
+        else:
+            given = CLIReporter()
             given.slow_down()
     if hasattr(given, "set_objective"):
         given.set_objective(metric, mode)
     return given
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def text(value) -> str:
@@ -389,7 +390,7 @@ def text(value) -> str:
 
 
 def _aligned(values: Sequence) -> list[str]:
-    """A column's values as cells, floats with equally many decimals where their sizes allow it."""
+    """A column's values as cells, floats with the same number of decimals if their sizes allow it."""
     floats = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v]
     if not floats or max(floats) / min(floats) > _WIDEST_RATIO or not 1e-2 < max(floats) < 1e9:
         return [text(value) for value in values]
@@ -398,7 +399,7 @@ def _aligned(values: Sequence) -> list[str]:
 
 
 def _is_column_of_numbers(cells: Sequence[str]) -> bool:
-    """Whether all that is there reads as a number."""
+    """Whether all cells with content are numbers."""
     try:
         return bool([float(cell) for cell in cells if cell])
     except ValueError:
@@ -416,7 +417,7 @@ def _plain_table(headings: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _fitting(headings: list[str], rows: list[list[str]], width: int) -> tuple[list[int], list[str]]:
-    """Indices of the columns that fit side by side, and the headings of those that do not."""
+    """Indices of the columns that fit side by side, and the headings of the other ones."""
     widths = [max(len(part) for cell in column for part in _folded(cell).split("\n"))
               for column in zip(headings, *rows)]  # fmt: skip
     shown, lost = list(range(len(headings))), []
@@ -434,12 +435,8 @@ def _folded(heading: str) -> str:
 
 
 def _short_name(trial: Trial) -> str:
-    """Without the chosen parameters, which have their own columns."""
+    """A trial's name without the chosen parameters, which have their own columns."""
     return trial.custom_name or f"{trial.identifier}_{trial.index}"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
 
 
 def _states(trials: Sequence[Trial]) -> str:

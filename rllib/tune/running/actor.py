@@ -17,11 +17,11 @@ from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 @dataclass(frozen=True)
 class Definition:
-    """What all trials of an experiment share; sent once.
+    """Settings that all trials of an experiment share; sent once.
 
     Attributes:
-        trainable_class: what they run.
-        registered: the environments and models that were registered in the driver, which `register` registers anew.
+        trainable_class: class that they run.
+        registered: environments and models that were registered in the driver; `register` registers them here.
         chdir_to_trial_dir: whether a trial's process works in the trial's directory.
     """
 
@@ -31,10 +31,10 @@ class Definition:
 
 
 def _unless_it_failed(method):
-    """The call, unless an earlier one of the trial has raised: then None, as the driver asks no more for answers.
+    """Makes a method return None after an earlier call of the trial has raised; the driver ignores its answer then.
 
-    Calls are sent ahead of answers: a step of what was not made would raise an error of its own, and a checkpoint of
-    what has failed would be wrong.
+    Calls are sent before earlier ones are answered: a step of a trainable that could not be made would raise a second
+    error, and a checkpoint of a failed one would be wrong.
     """
 
     @functools.wraps(method)
@@ -51,7 +51,7 @@ def _unless_it_failed(method):
 
 
 class TrialActor:
-    """Runs one trial; with `reset`, one after the other. When a call has raised, later ones but `close` do nothing."""
+    """Runs one trial, and after `reset` another one. After a call has raised, all but `close` do nothing."""
 
     def __init__(self, driver_pid: int):
         self._shares_process = os.getpid() == driver_pid  # the runtime's local engine
@@ -77,7 +77,7 @@ class TrialActor:
 
     @_unless_it_failed
     def step(self) -> tuple[dict, str | None]:
-        """One result, and the path of a checkpoint that came with it."""
+        """Runs one step; returns its result, and the path of a checkpoint that came with it."""
         if self._shares_process:  # between two steps it is the user's script again
             session.activate(self._trainable._context, None)
         try:
@@ -90,7 +90,7 @@ class TrialActor:
 
     @_unless_it_failed
     def save(self, path: str) -> str:
-        """Writes a checkpoint; returns where it is."""
+        """Writes a checkpoint; returns its path."""
         return self._trainable.save(path)
 
     @_unless_it_failed
@@ -114,19 +114,19 @@ class TrialActor:
         return self._identity()
 
     def _identity(self) -> dict:
-        """Process and host, and the seed of an algorithm."""
+        """Process id, host, and the seed of an algorithm."""
         seed = self._trainable.seed if isinstance(self._trainable, AlgorithmTrainable) else None
         return {"pid": os.getpid(), "hostname": socket.gethostname(), "seed": seed}
 
     def _move(self, directory: str) -> None:
-        """Makes the trial's directory the working directory; what could be imported still can be."""
+        """Makes the trial's directory the working directory, and keeps the import path valid."""
         if self._moves:
             os.environ.setdefault("TUNE_ORIG_WORKING_DIR", os.getcwd())  # of Ray, for scripts that read files there
             sys.path[:] = map(os.path.abspath, sys.path)
             os.chdir(directory)
 
     def rest(self) -> None:
-        """Its trial has ended; without effect, but answered after all earlier calls."""
+        """Has no effect, but is answered after all earlier calls: the trial has ended."""
 
     def close(self) -> str | None:
         """Ends the trainable; returns the traceback if it could not end well."""
@@ -139,7 +139,7 @@ class TrialActor:
 
 
 def _redirect(log_to_file, directory: str) -> None:
-    """From now on the process prints to files: True for stdout and stderr, one name for both, or two names."""
+    """Redirects output to files: True for stdout and stderr, one name for both, or two names."""
     names = ("stdout", "stderr") if log_to_file is True else log_to_file
     names = (names, names) if isinstance(names, str) else names
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""From an ExperimentSpec to the runner of the experiment: everything checked, made and put together."""
+"""Checks an ExperimentSpec and builds the experiment's runner from it."""
 
 import logging
 from collections.abc import Mapping
@@ -37,23 +37,23 @@ logger = logging.getLogger(__name__)
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 _LIGHT_PRELOAD = ("numpy", "rllib.tune.running.actor", "rllib.tune.trainables.resolve")
-# What schedulers and searchers compare trials by where no metric is given: what algorithms report, and what a function
-# reports or returns as a bare number.
+# Metrics by which trials are compared where none is given: the return of algorithms, and the bare number that a
+# function reports or returns.
 _METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric"
 
 
 def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
-    """The runner of an experiment, with its directory, new or old; and the spec that it follows.
+    """Builds the runner of an experiment, with a new directory or an old one; returns it with the completed spec.
 
     Raises:
-        ValueError, TypeError: for settings that cannot be; nothing has been started or written then.
+        ValueError, TypeError: for invalid settings; nothing has been started or written then.
     """
     resolved = resolve_trainable(spec.trainable)
     if spec.resources_per_trial is not None:
         resolved = replace(resolved, resources=spec.resources_per_trial)
     check_spec(spec, resolved)
     space = merged_config(resolved, spec.config)
-    # As they were given: searcher and scheduler take on the experiment's metric and space next.
+    # Written before searcher and scheduler take over the experiment's metric and space.
     saved = saved_settings(replace(spec, resources_per_trial=resolved.resources))
     pickled = {name: for_header(value) for name, value in saved.items()}
     is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
@@ -65,7 +65,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     directory = open_directory(spec, resolved.name, space, pickled)
     try:
         make_trial = _trial_maker(spec, resolved, space, directory.path)
-        # Of memory there is no bound: it is not counted.
+        # Memory is not counted, so it has no bound.
         total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
         decided = Trials(
             spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function
@@ -95,14 +95,14 @@ def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any,
 
 
 def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[str | None, str | None]:
-    """(metric, mode) for a scheduler or searcher: what it has itself goes before what the other one brought along."""
+    """(metric, mode) for a scheduler or searcher: its own go before those of the other one."""
     return tuple(
         getattr(given, name) or getattr(part, name, None) or getattr(spec, name) for name in ("metric", "mode")
     )
 
 
 def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> ExperimentSpec:
-    """The spec with the metric and mode that scheduler or searcher brought along, or that are the default."""
+    """The spec with the metric and mode of scheduler or searcher, or the default ones."""
     metric, mode = (
         next(filter(None, [getattr(spec, name), *(getattr(part, name, None) for part in parts)]), None)
         for name in ("metric", "mode")
@@ -116,7 +116,7 @@ def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> Experime
 
 
 def _completed(spec: ExperimentSpec, searcher) -> ExperimentSpec:
-    """The spec in the one form that running trials takes: a Stopper, seconds, an absolute path."""
+    """The spec in the form that running trials needs: a Stopper, seconds, an absolute path."""
     return replace(
         spec,
         stop=make_stopper(spec.stop),
@@ -158,10 +158,10 @@ def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Pa
 
 
 def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
-    """Refuses settings that cannot be.
+    """Refuses invalid settings.
 
     Raises:
-        ValueError, TypeError: naming what was given and the rule.
+        ValueError, TypeError: with the given value and the rule.
     """
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     check_mode(spec.mode)
@@ -193,7 +193,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
 
 
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
-    """Refuses settings that are the same in all trials and that none can have, and keys that no result will have."""
+    """Refuses settings that are invalid in every trial, and keys that no result will have."""
     trainable.check_settings(space)
     config = trainable.algorithm_class.config_class()
     drawn = {name: value for name, value in space.items() if holds_domains(value)}
@@ -205,7 +205,7 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
         elif isinstance(value, Mapping) and not is_grid(value):  # a section
             undecided |= config.keys()
         else:
-            config.update_from_dict({name: None})  # says which name is the nearest
+            config.update_from_dict({name: None})  # raises, with the nearest name
     if drawn:
         ConfigObject.validate(config, undecided)
     else:

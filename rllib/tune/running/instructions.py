@@ -1,4 +1,4 @@
-"""What is to be done about the trials of an experiment: trials.py decides, running/runner.py carries out."""
+"""Instructions about the trials of an experiment: given by trials.py, carried out by runner.py."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -62,13 +62,13 @@ class WriteText(NamedTuple):
 
 
 class RollBack(NamedTuple):
-    """Take what came after the trial's newest checkpoint out of its files; `rolled_back` says what is left."""
+    """Remove everything after the trial's newest checkpoint from its files; then report `rolled_back`."""
 
     trial: Trial
 
 
 class Adopt(NamedTuple):
-    """Copy the newest checkpoint of `source` into the trial's directory; then comes `adopted`."""
+    """Copy the newest checkpoint of `source` into the trial's directory; then report `adopted`."""
 
     trial: Trial
     source: Trial
@@ -82,7 +82,7 @@ class Remove(NamedTuple):
     checkpoint: TrialCheckpoint
 
 
-class Tell(NamedTuple):
+class CallHook(NamedTuple):
     """Call a hook of all callbacks (experiment/callbacks.py)."""
 
     hook: str

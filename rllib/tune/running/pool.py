@@ -1,4 +1,4 @@
-"""The processes of trials: actors that are started, called and ended by the instructions of trials.py."""
+"""Processes of trials: actors that are started, called and ended by the instructions of trials.py."""
 
 import os
 import time
@@ -26,8 +26,8 @@ class _Process:
     """The actor of a trial.
 
     Attributes:
-        calls: (method, arguments, reference) of what it was asked and has not answered, the oldest first.
-        busy_since: time.monotonic at which it came to the oldest call.
+        calls: (method, arguments, reference) of the unanswered calls, the oldest first.
+        busy_since: time.monotonic at which it began with the oldest call.
     """
 
     trial: Trial
@@ -51,10 +51,9 @@ class TrialPool:
     """The actors of the running trials; calls of one actor are answered in order.
 
     Args:
-        trainable_class: what the trials run, derived from Trainable.
-        experiment_name: for their context.
-        spec: the experiment's settings: what trials print goes to files, actors are used again, trials have working
-            directories of their own.
+        trainable_class: class that the trials run, derived from Trainable.
+        experiment_name: for the trials' context.
+        spec: the experiment's settings; read are log_to_file, reuse_actors and chdir_to_trial_dir.
     """
 
     def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec):
@@ -66,7 +65,7 @@ class TrialPool:
         self._idle: list[tuple[Any, Resources]] = []
 
     def start(self, trial: Trial, restore: str | None) -> None:
-        """Gives the trial an actor, an idle one if there is one with the same resources.
+        """Gives the trial an actor: an idle one with the same resources, or a new one.
 
         Raises:
             TypeError: if the configuration cannot be pickled.
@@ -110,7 +109,7 @@ class TrialPool:
     def answers(self, timeout_s: float) -> Iterator[tuple[Trial, Any, RuntimeFailure | None]]:
         """(trial, answer, None), or (trial, None, failure), of the oldest calls that have been answered.
 
-        Waits for the first one; a trial that leaves meanwhile is passed over.
+        Waits for the first one; trials that leave meanwhile are skipped.
         """
         awaited = {process.awaited: process for process in self._processes.values() if process.calls}
         if not awaited:
@@ -135,7 +134,7 @@ class TrialPool:
                 yield process.trial, answer, None
 
     def _start_instead(self, process: _Process) -> None:
-        """An idle actor could not start over: a new one takes its calls."""
+        """Replaces an idle actor that could not start over by a new one, which gets its calls."""
         calls = list(process.calls)
         process.calls.clear()
         runtime.kill(process.actor)
@@ -144,7 +143,7 @@ class TrialPool:
             process.ask(what, *arguments)
 
     def unanswered_s(self) -> dict[str, float]:
-        """Trial id -> seconds for which an actor has been at its oldest call, if that is not answered."""
+        """Trial id -> seconds for which its actor has been at an unanswered call."""
         awaited = {process.awaited: process for process in self._processes.values() if process.calls}
         if not awaited:
             return {}
@@ -153,7 +152,7 @@ class TrialPool:
         return {awaited[ref].trial.trial_id: now - awaited[ref].busy_since for ref in pending}
 
     def leave(self, trial: Trial, in_order: bool = False) -> None:
-        """Ends the trial's actor; where actors are used again, one that has closed properly is kept."""
+        """Ends the trial's actor; with reuse_actors, one that has closed properly is kept."""
         process = self._processes.pop(trial.trial_id, None)
         if process is None or process.actor is None:
             return

@@ -1,8 +1,8 @@
 """Continues an experiment: restores the state of searcher, scheduler and trials from the journal.
 
-The state of searcher and scheduler was written at some record of the journal. Later records are replayed to them in
-their order, so that they know, and decide, what they would have without the interruption. Departure: a trial that was
-to take over the weights of one that had not been saved yet takes those of that trial's last checkpoint.
+The state of searcher and scheduler was saved at some record of the journal. Later records are replayed to them in
+order, so that their state and decisions are the same as without the interruption. Departure: a takeover from a trial
+that had not been saved yet takes the weights of that trial's last checkpoint.
 """
 
 import math
@@ -39,7 +39,7 @@ def take_up(
     snapshot = directory.read_snapshot()
     try:
         if snapshot:
-            # The state may be older than the end of the driver that wrote it, as long as its writing is slow.
+            # The driver may have run on for a while after it wrote this state.
             trials.set_state(snapshot, max(0.0, directory.journal.written_at - snapshot.get("time", math.inf)))
         known = snapshot.get("position", 1) - 1
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
@@ -50,7 +50,7 @@ def take_up(
     replay.run(known)
     directory.past = []
 
-    def runs_on(trial: Trial) -> bool:
+    def may_continue(trial: Trial) -> bool:
         if trial.trial_id in replay.stopped:
             return False
         if trial.status == ERROR:
@@ -58,17 +58,17 @@ def take_up(
         return trial.status != TERMINATED and resume != "ERRORED_ONLY"
 
     # Looked at before any file changes.
-    going_on = {trial.trial_id for trial in replay.by_id.values() if runs_on(trial)}
-    if going_on and not config_of.load_user_code:
+    continuing = {trial.trial_id for trial in replay.by_id.values() if may_continue(trial)}
+    if continuing and not config_of.load_user_code:
         for trial in replay.by_id.values():
             for checkpoint in filter(holds_pickle, Path(trial.logdir).glob("checkpoint_*")):
                 raise code_not_loaded(f"the checkpoint {checkpoint}", "pickled")
     queue = replay.queue()
     for trial in replay.by_id.values():
-        goes_on = trial.trial_id in going_on
-        if goes_on and trial.status == ERROR and resume == "RESTART_ERRORED":
+        continues = trial.trial_id in continuing
+        if continues and trial.status == ERROR and resume == "RESTART_ERRORED":
             start_over(trial)
-        trials.take_up(trial, roll_back(trial) if goes_on else None)
+        trials.take_up(trial, roll_back(trial) if continues else None)
     trials.queue_up(queue)
     for trial in replay.stopped.values():
         trials.record_end(trial, TERMINATED, "the scheduler")
@@ -78,7 +78,7 @@ def take_up(
 
 
 class Replay:
-    """Replays a journal to searcher and scheduler, whose runner it is meanwhile (schedulers/base.py).
+    """Replays a journal to searcher and scheduler, as their runner (schedulers/base.py).
 
     A command of the scheduler has been carried out already if a later record says so; the others are kept.
 
@@ -86,8 +86,8 @@ class Replay:
         verdicts: of searcher and scheduler.
         path: of the experiment.
         records: of its journal, without the header.
-        is_function: whether the trainable is a function, which saves itself.
-        config_of: the configuration in a record.
+        is_function: whether the trainable is a function, which saves its own checkpoints.
+        config_of: reads the configuration in a record.
 
     Attributes:
         by_id: the trials as they were at the current record.
@@ -104,27 +104,27 @@ class Replay:
         self._verdicts, self._path, self._records, self._is_function = verdicts, path, records, is_function
         self._config_of = config_of
         self._waiting: dict[str, Trial] = {}
-        self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
+        self._adopting: dict[str, Trial] = {}  # have another trial's checkpoint; their process is to end
 
     @property
     def trials(self) -> list[Trial]:
-        """All trials so far, in the order of creation."""
+        """All trials up to the current record, in the order of creation."""
         return list(self.by_id.values())
 
     def queue(self) -> list[Trial]:
         """The trials that wait (PENDING or PAUSED), in their order."""
-        going_over = {**self._going_over, **{trial_id: self.by_id[trial_id] for trial_id in self.exploits}}
-        for trial_id, trial in going_over.items():
+        adopting = {**self._adopting, **{trial_id: self.by_id[trial_id] for trial_id in self.exploits}}
+        for trial_id, trial in adopting.items():
             if trial.status == RUNNING:
                 trial.status = PENDING
                 self._waiting[trial_id] = trial
         return list(self._waiting.values())
 
     def run(self, known: int) -> None:
-        """Goes through the journal.
+        """Replays the journal.
 
         Args:
-            known: number of records at its beginning that searcher and scheduler know already.
+            known: number of records at its beginning that the state of searcher and scheduler covers.
         """
         for record in self._records[:known]:
             self._apply(record)
@@ -133,7 +133,7 @@ class Replay:
             getattr(self, f"_replay_{record['type']}", self._apply)(record, results.get(number))
 
     def _apply(self, record: dict, result: None = None) -> None:
-        """Brings the trials to where they were after a record, and notes what it says of takeovers and of waiting."""
+        """Brings the trials to their state after a record, and notes takeovers and waiting trials."""
         apply_record(record, self.by_id, self._path, self._config_of)
         trial = self.by_id.get(record.get("id"))
         kind = record["type"]
@@ -141,10 +141,10 @@ class Replay:
             self.exploits[trial.trial_id] = (record["source"], self._config_of(record))
         elif kind == "config" and "iteration" in record:
             self.exploits.pop(trial.trial_id, None)
-            self._going_over[trial.trial_id] = trial
+            self._adopting[trial.trial_id] = trial
         elif kind in ("trial", "status"):
             self._waiting.pop(trial.trial_id, None)
-            self._going_over.pop(trial.trial_id, None)
+            self._adopting.pop(trial.trial_id, None)
             if trial.status != RUNNING and not trial.is_finished:
                 self._waiting[trial.trial_id] = trial
             self.stopped.pop(trial.trial_id, None)
@@ -163,42 +163,41 @@ class Replay:
         trial = self.by_id[record["id"]]
         if result is not None:
             trial.last_result = as_result({**result, "config": trial.config})
-            self._verdicts.hear(self, trial, trial.last_result)
+            self._verdicts.report(self, trial, trial.last_result)
 
     def _replay_config(self, record: dict, result: None) -> None:
         self._apply(record)
         if "iteration" in record:
-            self._verdicts.goes_over(self.by_id[record["id"]], record["iteration"])
+            self._verdicts.adopted(self.by_id[record["id"]], record["iteration"])
 
     def _replay_status(self, record: dict, result: None) -> None:
         trial = self.by_id[record["id"]]
         is_known = trial.trial_id in self.stopped
         by_scheduler = (record.get("stopped_by") or "").startswith("the scheduler")
         if trial.trial_id in self._waiting and (record["status"] == RUNNING or by_scheduler):
-            # The scheduler was asked which trial to run, and may have ended other trials as well.
+            # The scheduler chose this trial to run, and may have ended other trials with that.
             self._verdicts.scheduler.choose_trial_to_run(self)
             is_known = is_known or trial.trial_id in self.stopped
         self._apply(record)
         if trial.status == RUNNING:
-            self._verdicts.goes_on(trial)
+            self._verdicts.started(trial)
         elif trial.is_finished and not is_known:
             self._verdicts.end(self, trial)
 
-    # ------------------------------------------------------------------ what schedulers see
+    # ------------------------------------------------------------------ the runner of schedulers
 
     def waiting_trials(self) -> list[Trial]:
-        """Those that were PENDING or PAUSED."""
         return list(self._waiting.values())
 
     def has_resources_for(self, trial: Trial) -> bool:
-        """A trial that was chosen had them."""
+        """True: a trial that was chosen had them."""
         return True
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
         """Without effect: the file was written when the experiment ran."""
 
     def pause_trial(self, trial: Trial) -> None:
-        """Without effect: a later record says so, or the trial continues."""
+        """Without effect: if the trial was paused, a later record says so."""
 
     def stop_trial(self, trial: Trial) -> None:
         if trial.is_finished:
@@ -214,12 +213,12 @@ class Replay:
         return trial.checkpoint.metrics if trial.checkpoint else {}
 
     def exploit(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
-        """The takeover is still to be done, unless a later record says that it was."""
+        """Notes a takeover, which is still to be done unless a later record says otherwise."""
         self.exploits[trial.trial_id] = (source.trial_id, config)
 
 
 def _results(path: Path, records: list[dict], known: int) -> dict[int, dict]:
-    """Number of a "result" record -> that result, for records that are not known yet.
+    """Number of a "result" record -> its result, for records from number `known` on.
 
     Records and the lines of result.json have the same order, but lines may have been taken out and written again; so
     they are matched by iteration, from the end.

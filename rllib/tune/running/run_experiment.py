@@ -28,7 +28,7 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
 
     Raises:
         TuneError: if a trial has failed; ends with its traceback.
-        ValueError, TypeError: for arguments that cannot be; before anything starts, where that is possible.
+        ValueError, TypeError: for invalid arguments; before anything starts, where that is possible.
         UnschedulableError: if a trial can never fit.
         KeyboardInterrupt: after Ctrl-C; the experiment can be resumed.
     """
@@ -38,7 +38,7 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
 
 
 def run_experiments(experiments, **settings) -> list[Trial]:
-    """Runs experiments one after the other; returns all their trials.
+    """Runs experiments in sequence; returns all their trials.
 
     Args:
         experiments: {"name": {"run": ..., "env": ..., "stop": ..., "config": ...}}, an Experiment, or a list of them.
@@ -70,7 +70,7 @@ def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
     except KeyboardInterrupt:
         if runner.interrupted:
             logger.warning(
-                "interrupted; go on with tune.run(..., name=%r, resume=True), or look at it with "
+                "interrupted; continue with tune.run(..., name=%r, resume=True), or look at it with "
                 "tune.ExperimentAnalysis(%r)", runner.directory.path.name, str(runner.directory.path)
             )  # fmt: skip
         raise

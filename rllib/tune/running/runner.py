@@ -1,7 +1,7 @@
-"""The event loop of an experiment: waits for what happens, has trials.py decide, and carries its instructions out.
+"""Event loop of an experiment: waits for answers, reports them to trials.py, and carries its instructions out.
 
-One thread, one wait. All that has to survive the driver is in the journal (experiment/directory.py) before anything
-follows from it.
+One thread, one wait. Everything that must survive the driver is in the journal (experiment/directory.py) before
+anything follows from it.
 """
 
 import errno
@@ -26,7 +26,7 @@ from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.trials import Trials
 from runtime.errors import RuntimeFailure
 
-# The loop looks at clocks (reports, time limits, Ctrl-C) at least this often.
+# Longest time in seconds between two looks at clocks (reports, time limits, Ctrl-C).
 _TICK_S = 0.2
 
 
@@ -36,12 +36,12 @@ class TrialRunner:
     Args:
         directory: of the experiment, open.
         pool: of processes.
-        decided: the trials, and what is decided about them.
-        callbacks: hear how it goes.
+        decided: the trials, and the decisions about them.
+        callbacks: hooks of the user, and the reporter.
         spec: the experiment's settings.
 
     Attributes:
-        trials: all so far, in the order of creation.
+        trials: all trials, in the order of creation.
         interrupted: whether Ctrl-C ended it.
     """
 
@@ -71,19 +71,19 @@ class TrialRunner:
                 trial, trial_files.adopt(trial, source), config
             ),
             instructions.Remove: trial_files.remove_checkpoint,
-            instructions.Tell: lambda hook, trial, more: callbacks.tell(hook, trial=trial, **more),
+            instructions.CallHook: lambda hook, trial, more: callbacks.call(hook, trial=trial, **more),
         }
 
     def run(self) -> None:
-        """Runs everything.
+        """Runs the experiment to its end.
 
         Raises:
-            KeyboardInterrupt: after Ctrl-C, when all files are whole.
+            KeyboardInterrupt: after Ctrl-C, when all files are complete.
             TuneError: if the experiment cannot write its files, for instance on a full disk.
             the trial's own exception: with fail_fast="raise".
             whatever a callback, stop function, searcher or scheduler raises.
         """
-        self._callbacks.call("setup", num_samples=self._spec.num_samples, total_num_samples=self._spec.num_samples)
+        self._callbacks.setup(self._spec.num_samples)
         try:
             self._happened()  # instructions of a resumed experiment
             self.directory.snapshot(self._decided.get_state, now=True)
@@ -95,7 +95,7 @@ class TrialRunner:
                         self._happened(self._decided.interrupt)
                     self._step()
                 self.interrupted = interrupts.seen is not None
-            # Not after an error, which may have come between what is in the journal and what follows from it.
+            # Not after an error, which may have come between a record of the journal and its consequences.
             self.directory.snapshot(self._decided.get_state, now=True)
         except OSError as error:
             self._pool.close()
@@ -107,7 +107,7 @@ class TrialRunner:
             raise
         finally:
             try:
-                self._callbacks.tell("on_experiment_end")
+                self._callbacks.call("on_experiment_end")
                 self._callbacks.report(self.status, done=True)
             finally:
                 self._pool.close()
@@ -116,14 +116,14 @@ class TrialRunner:
             raise KeyboardInterrupt
 
     def _step(self) -> None:
-        """One round: starts what fits, takes in what was answered."""
+        """One round: starts trials that fit, and takes in answers."""
         decided = self._decided
         self._callbacks.round += 1
         unanswered_s = {} if self._spec.stop.time_limit_s is None else self._pool.unanswered_s()
         self._happened(decided.tick, time.monotonic() - self._began, unanswered_s)
         if not decided.running:
             return
-        self._callbacks.tell("on_step_begin")
+        self._callbacks.call("on_step_begin")
         for trial, answer, failure in self._pool.answers(_TICK_S):
             if failure is None:
                 self._happened(decided.answered, trial, answer)
@@ -131,11 +131,11 @@ class TrialRunner:
                 self._happened(self._failed, trial, failure)
         self.directory.journal.sync()
         self.directory.snapshot(decided.get_state)
-        self._callbacks.tell("on_step_end")
+        self._callbacks.call("on_step_end")
         self._callbacks.report(self.status)
 
     def _happened(self, event: Callable[..., None] | None = None, *arguments) -> None:
-        """Reports an event, and carries out what follows, also when the event has raised an error."""
+        """Reports an event to the trials, and carries out their instructions, even if the event has raised an error."""
         try:
             if event is not None:
                 event(*arguments)
@@ -171,7 +171,7 @@ class TrialRunner:
         self._pool.leave(trial, in_order)
 
     def status(self) -> dict[str, Any]:
-        """What a reporter shows beside the trials."""
+        """State of the experiment for reporters, beside the trials."""
         return {
             "scheduler": self._decided.verdicts.scheduler.debug_string(),
             "used": dict(self._decided.used),
@@ -182,14 +182,14 @@ class TrialRunner:
 
 
 class Interrupts:
-    """Inside it the first Ctrl-C sets `seen`, and only the second raises KeyboardInterrupt.
+    """Context in which the first Ctrl-C sets `seen`, and only the second raises KeyboardInterrupt.
 
-    Only in the main thread, where Python handles signals, and for signals that are not ignored (as SIGINT is for
+    It works in the main thread, where Python handles signals, and for signals that are not ignored (as SIGINT is for
     background jobs of scripts).
 
     Args:
-        signals: that count.
-        on_first: called by the first one.
+        signals: signals that count; SIGINT by default.
+        on_first: called at the first signal.
 
     Attributes:
         seen: number of the first signal; None: there was none.
@@ -218,9 +218,9 @@ class Interrupts:
 
 
 def _is_of_files(error: OSError, path: Path) -> bool:
-    """Whether the experiment's own files in `path` could not be written.
+    """Whether the error comes from the experiment's own files in `path`.
 
-    Notes mark what a user's callback raised. A write to an open file fails without a name, but with a number; errors
+    Notes mark errors of a user's callback. A write to an open file fails without a name, but with a number; errors
     of network libraries have neither.
     """
     is_the_systems = error.errno is not None and not isinstance(error, (ConnectionError, TimeoutError))

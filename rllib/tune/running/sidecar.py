@@ -17,11 +17,11 @@ class TensorBoardCallback(Callback):
     """Starts the process with an experiment's first result, and ends it with the experiment.
 
     Args:
-        directory: of the experiment.
+        directory: the experiment's directory.
     """
 
     def __init__(self, directory: Path):
-        # What a resumed experiment had written is there already.
+        # Events of a resumed experiment's earlier records have been written.
         before = journal_file(directory).stat().st_size if directory.exists() else 0
         self._sidecar = Sidecar(__name__, [str(directory), str(before)], "TensorBoard events")
 

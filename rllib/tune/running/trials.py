@@ -1,7 +1,7 @@
-"""What becomes of the trials of an experiment, and nothing else: events in, instructions out.
+"""State machine of the trials of an experiment: events in, instructions out.
 
-No process, file or clock in here. Each event is a method; what is to be done about it is collected and handed over by
-`take()`, in the order in which it is to be done: the journal has a record before anything follows from it.
+It uses no process, file or clock. Each event is a method; the instructions that follow are collected, and handed over
+by `take()` in the order in which they are to be carried out: the journal has a record before anything follows from it.
 
 | event              | comes from                                                            |
 |--------------------|-----------------------------------------------------------------------|
@@ -14,99 +14,62 @@ No process, file or clock in here. Each event is a method; what is to be done ab
 A trial waits (PENDING, PAUSED), runs or has ended (TERMINATED, ERROR). A running trial has a queue of calls, which its
 process answers in order. Results go to the files and to searcher and scheduler, whose decision lets the trial continue,
 pause or end. To end a trial its `ending` is set and its process is asked to close; when it has closed, or has not in
-time, the process is ended and the trial gets its status. Schedulers command trials while they hear of an event
-(schedulers/base.py); a Trials is the `runner` that they see.
+time, the process is ended and the trial gets its status. Schedulers command trials while an event is reported to them
+(schedulers/base.py); a Trials is their `runner`.
 """
 
 import itertools
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rllib.result import Result
 from rllib.tune.checks import NotANumberError, check_key
 from rllib.tune.experiment import stoppers
-from rllib.tune.experiment.records import (
-    checkpoint_record,
-    config_record,
-    exploit_record,
-    removed_record,
-    result_record,
-    status_record,
-    trial_record,
-)
+from rllib.tune.experiment.records import config_record, result_record, status_record, trial_record
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
 from rllib.tune.running import instructions
+from rllib.tune.running.checkpoints import Checkpoints
+from rllib.tune.running.running_trial import RunningTrial
+from rllib.tune.running.takeovers import Takeover, Takeovers
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 
 logger = logging.getLogger(__name__)
 
-# Seconds that a trial has to end, by what ends it.
-CLOSE_S = 20.0
+# Seconds that a trial has to end after Ctrl-C.
 INTERRUPTED_CLOSE_S = 2.5
-# The end of the experiment; also how long a step may last beyond the trial's time.
+# Seconds that it has when the experiment ends, and by which a step may exceed the trial's time.
 GRACE_S = 5.0
 # Number of trials that are made before they can start, so that tables show what is to come.
 _PENDING_AHEAD = 8
 # As in Ray: with 1, keys that the first result lacks are waited for.
 _NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"
-_DOING = {"start": "its setup", "step": "a step", "save": "saving", "close": "its cleanup"}
-
-
-@dataclass
-class Running:
-    """A trial that has a process.
-
-    Attributes:
-        held: resource -> quantity that the trial holds.
-        calls: what its process was asked and has not answered, the oldest first.
-        ending: the status and the reason with which it is about to end; None: it goes on.
-        patience_s: for how long it may be about to end.
-        deadline_s: when that is over, in seconds since the experiment began; None: not known yet.
-        takeovers: number of takeovers of other trials' checkpoints that are to come.
-    """
-
-    trial: Trial
-    held: dict[str, float]
-    calls: deque[str] = field(default_factory=deque)
-    ending: tuple[str, str | None] | None = None
-    patience_s: float = CLOSE_S
-    deadline_s: float | None = None
-    takeovers: int = 0
-
-    @property
-    def doing(self) -> str:
-        """Its oldest call, as words."""
-        return _DOING.get(self.calls[0], "its end") if self.calls else "its end"
 
 
 class Trials:
-    """The trials of an experiment and what is decided about them.
+    """The trials of an experiment, and the decisions about them.
 
     Args:
         spec: the experiment's settings; `stop` is a Stopper, `time_budget_s` a number.
         searcher: suggests configurations.
-        scheduler: decides which trials go on.
+        scheduler: decides which trials continue.
         make_trial: (trial id, index, configuration) -> Trial.
         total: resource -> quantity of the session.
         experiment_id: the trials' ids begin with it.
         is_function: whether the trainable is a function, which saves its own checkpoints.
 
     Attributes:
-        trials: all so far, in the order of creation.
-        waiting: trial id -> trial, of those that are PENDING or PAUSED, in the order in which they came to be so.
-        running: trial id -> what is known of a trial that has a process.
+        trials: all trials, in the order of creation.
+        waiting: trial id -> trial that is PENDING or PAUSED, the one that has waited longest first.
+        running: trial id -> trial that has a process.
         used: resource -> quantity that running trials hold.
-        verdicts: of searcher and scheduler.
+        verdicts: decisions of searcher and scheduler.
         first_failed: the first trial that has failed for good.
-        is_over: whether nothing runs, and nothing is to come.
+        is_over: whether nothing runs, and no trial is to come.
     """
 
     def __init__(
@@ -121,7 +84,7 @@ class Trials:
     ):
         self.trials: list[Trial] = []
         self.waiting: dict[str, Trial] = {}
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningTrial] = {}
         self.total, self.used = dict(total), dict.fromkeys(total, 0.0)
         self.first_failed: Trial | None = None
         self.is_over = False
@@ -131,7 +94,8 @@ class Trials:
         self._instructions: list = []
         self._dirnames: set[str] = set()
         self._interrupted: list[Trial] = []  # by the end of an earlier driver; they start before all others
-        self._takeovers: dict[str, list[tuple[Trial, Trial, dict]]] = {}  # who saves itself -> what waits for that
+        self._checkpoints = Checkpoints(spec.checkpoints, self._do)
+        self._takeovers = Takeovers(self.running, is_function, self._do, self._warn_once)
         self._exhausted = False  # the searcher suggests no more
         self._is_closing = False  # nothing starts any more
         self._names_checked = False  # of what stop, metric and checkpoints ask of results
@@ -156,21 +120,21 @@ class Trials:
     # ------------------------------------------------------------------ a resumed experiment
 
     def get_state(self) -> dict[str, Any]:
-        """All that searcher, scheduler and stopper know."""
+        """State of searcher, scheduler and stopper."""
         return {**self.verdicts.get_state(), "stopper": stoppers.saved(self._spec.stop)}
 
     def set_state(self, state: Mapping[str, Any], since_s: float = 0.0) -> None:
-        """Goes on where `get_state` was called, `since_s` seconds before the experiment was broken off."""
+        """Restores a state of `get_state`, taken `since_s` seconds before the experiment was interrupted."""
         self.verdicts.set_state(state)
         stoppers.restore(self._spec.stop, state.get("stopper"))
         self._spec.stop.add_time(since_s)
 
     def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
-        """Takes in a trial of the journal.
+        """Adds a trial of the journal.
 
         Args:
             trial: as it was when the experiment was interrupted.
-            left: results and checkpoints, as in `rolled_back`, of a trial that runs on; None: it does not.
+            left: its remaining results and checkpoints, as in `rolled_back`; None: the trial does not continue.
         """
         self._join(trial)
         if left is not None:
@@ -179,18 +143,18 @@ class Trials:
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
             trial.go_back(*left)
             self.waiting[trial.trial_id] = trial
-            self.verdicts.goes_back(trial)
+            self.verdicts.rolled_back(trial)
         if trial.last_result:
             self.verdicts.see(trial.last_result)
 
     def queue_up(self, trials: Sequence[Trial]) -> None:
-        """Those of them that wait do so in this order, after all others."""
+        """Puts the waiting ones of these trials behind all others, in this order."""
         for trial in trials:
             if trial.trial_id in self.waiting:
                 self.waiting[trial.trial_id] = self.waiting.pop(trial.trial_id)
 
     def begin(self) -> None:
-        """The experiment begins, or goes on: what follows from results that the last driver had no time for.
+        """Begins or continues the experiment: decides about results that an interrupted driver has left undecided.
 
         The stopper, which may be another one now, is asked again about these results, but does not count them twice.
         """
@@ -218,8 +182,8 @@ class Trials:
         """Ends trials that hang, and the experiment when its time is over; starts what fits.
 
         Args:
-            elapsed_s: since the experiment began.
-            unanswered_s: trial id -> for how long its process has been at a call that it has not answered.
+            elapsed_s: seconds since the experiment began.
+            unanswered_s: trial id -> seconds for which its process has been at an unanswered call.
         """
         for running in list(self.running.values()):
             self._end_if_it_hangs(running, elapsed_s, unanswered_s.get(running.trial.trial_id))
@@ -236,10 +200,10 @@ class Trials:
             name = type(self._searcher).__name__
             self._warn_once("none", f"{name} suggested no configuration, so there are no trials")
 
-    def _end_if_it_hangs(self, running: Running, elapsed_s: float, unanswered_s: float | None) -> None:
-        """Time counts as `time_total_s` does, by steps: setup has the trial's time once more.
+    def _end_if_it_hangs(self, running: RunningTrial, elapsed_s: float, unanswered_s: float | None) -> None:
+        """Counts time by steps, as `time_total_s` does: setup may take the trial's time once more.
 
-        The grace is as long as the last step at least, so that a step which ends a bit late has its result taken.
+        The grace is at least as long as the last step, so that the result of a step that ends a bit late is taken.
         """
         limit_s = self._spec.stop.time_limit_s
         if running.ending is not None:
@@ -254,9 +218,9 @@ class Trials:
                 running.ending = (TERMINATED, f"time_total_s >= {limit_s:,.10g}")
                 self._kill(running)
 
-    def _kill(self, running: Running) -> None:
+    def _kill(self, running: RunningTrial) -> None:
         doing, (status, reason) = running.doing, running.ending
-        logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", running.trial, doing)
+        logger.warning("%s hangs in %s, and its process is killed; its results are kept", running.trial, doing)
         running.ending = (status, reason and f"{reason}: it hung in {doing} and was killed")
         self._bury(running)
 
@@ -269,19 +233,19 @@ class Trials:
         return str(spec.stop) if spec.stop.stop_all() else None
 
     def stop(self, reason: str) -> None:
-        """Ends all trials, those that wait included: those that answer in time as they like, the others by force."""
+        """Ends all trials, also waiting ones; the process of a trial that does not answer in time is killed."""
         self._is_closing = True
         for trial in list(self.waiting.values()):
             self._finish(trial, TERMINATED, reason)
         for running in list(self.running.values()):
             if running.ending is None:
-                self._end(running, TERMINATED, reason, self._saves_at_end and not running.calls)
+                self._end(running, TERMINATED, reason, self._checkpoints.at_end and not running.calls)
             elif running.ending[0] in (PENDING, PAUSED):
                 running.ending = (TERMINATED, reason)
             running.patience_s, running.deadline_s = GRACE_S, None
 
     def interrupt(self) -> None:
-        """Everything stops: trials are saved where that can be done in time, and remain unfinished."""
+        """Stops everything: trials are saved if that can be done in time, and remain unfinished."""
         self._is_closing = True
         for running in list(self.running.values()):
             if running.ending is None:
@@ -342,7 +306,7 @@ class Trials:
             self._add_trials()
 
     def _next_trial(self) -> Trial | None:
-        """The scheduler's choice, after those that an earlier driver left running."""
+        """The scheduler's choice, after the trials that an interrupted driver left running."""
         while self._interrupted:
             trial = self._interrupted.pop(0)
             if trial.status == PENDING and self.has_resources_for(trial):
@@ -350,63 +314,56 @@ class Trials:
         return self._scheduler.choose_trial_to_run(self)
 
     def _settle_deadlock(self) -> None:
-        """Nothing runs, something waits, and the scheduler starts none of it."""
+        """Ends waiting trials that the scheduler does not start although nothing runs."""
         before = len(self.waiting)
         chosen = self._scheduler.choose_trial_to_run(self)
         if chosen is None and len(self.waiting) == before and self._exhausted:
             for trial in list(self.waiting.values()):
-                self._finish(trial, TERMINATED, "the scheduler, which lets it go on no more")
+                self._finish(trial, TERMINATED, "the scheduler, which does not let it continue")
 
     # ------------------------------------------------------------------ running
 
     def _start(self, trial: Trial) -> None:
-        """A trial that waits gets its resources and a process.
+        """Gives a waiting trial its resources and a process.
 
-        A function could not be saved when it was paused: it does again what came after its own last checkpoint.
+        A function could not be saved when it was paused: it repeats what came after its own last checkpoint.
         """
         held = trial.resources.total()
         for name, quantity in held.items():
             self.used[name] = self.used.get(name, 0.0) + quantity
         del self.waiting[trial.trial_id]
-        running = self.running[trial.trial_id] = Running(trial, held)
+        running = self.running[trial.trial_id] = RunningTrial(trial, held, self._do)
         if trial.status == PAUSED and self._is_function:
             self._do(instructions.RollBack(trial))
         else:
             self._launch(running)
 
-    def _launch(self, running: Running) -> None:
+    def _launch(self, running: RunningTrial) -> None:
         trial = running.trial
         restore = trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._spec.restore
         self._do(instructions.Start(trial, restore))
         running.calls.append("start")
         trial.status = RUNNING
         self._record(status_record(trial))
-        self.verdicts.goes_on(trial)
-        self._ask(running, "step")
+        self.verdicts.started(trial)
+        running.ask("step")
         if restore:
-            self._do(instructions.Tell("on_trial_restore", trial))
+            self._do(instructions.CallHook("on_trial_restore", trial))
 
     def rolled_back(self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint]) -> None:
         """A trial is at its last checkpoint, or at its beginning: a paused one that starts, or one that has failed.
 
         Args:
-            trial: which.
-            results: what is left of its results, the oldest first.
-            checkpoints: those that are there, the oldest first.
+            trial: the trial.
+            results: its remaining results, the oldest first.
+            checkpoints: its remaining checkpoints, the oldest first.
         """
         trial.go_back(results, checkpoints)
-        self.verdicts.goes_back(trial)
+        self.verdicts.rolled_back(trial)
         if running := self.running.get(trial.trial_id):
             self._launch(running)
         else:
             self._stand_still(trial, PENDING)
-
-    def _ask(self, running: Running, what: str, *arguments) -> None:
-        running.calls.append(what)
-        self._do(instructions.Ask(running.trial, what, arguments))
-
-    def _ask_to_save(self, running: Running) -> None:
-        self._ask(running, "save", running.trial.next_checkpoint_path)
 
     def answered(self, trial: Trial, answer) -> None:
         """The oldest call of a trial has been answered."""
@@ -415,31 +372,31 @@ class Trials:
             return
         getattr(self, f"_on_{running.calls.popleft()}")(running, answer)
 
-    def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
+    def _on_start(self, running: RunningTrial, answer: Mapping[str, Any]) -> None:
         trial = running.trial
         trial.pid, trial.hostname = answer["pid"], answer["hostname"]
         if answer.get("seed") is not None and trial.config.get("seed") is None:
             trial.seed = answer["seed"]
             self._do(instructions.WriteConfig(trial))
-        self._do(instructions.Tell("on_trial_start", running.trial))
+        self._do(instructions.CallHook("on_trial_start", running.trial))
 
-    def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
+    def _on_step(self, running: RunningTrial, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial
         if result.get("no_report"):  # a function has returned nothing
             trial.is_done()
             if checkpoint:
-                self._take_checkpoint(trial, checkpoint)
+                self._checkpoints.take(trial, checkpoint)
             self._complete(running, None)
             return
         result["config"] = trial.config
         trial.take(result)
-        result = trial.last_result  # by all its names, whatever is asked of it from now on
+        result = trial.last_result  # answers to all names of its keys
         self._do(instructions.WriteResult(trial, result))
         self._check_names(result)
         self.verdicts.see(result)
         if checkpoint:
-            self._take_checkpoint(trial, checkpoint)
-        self._do(instructions.Tell("on_trial_result", trial, {"result": result}))
+            self._checkpoints.take(trial, checkpoint)
+        self._do(instructions.CallHook("on_trial_result", trial, {"result": result}))
         if running.ending is not None:
             return
         try:
@@ -455,9 +412,9 @@ class Trials:
             self._follow(running, self._decision(trial, result))
 
     def _check_names(self, result: Result) -> None:
-        """With the first result: keys that no result has are a mistake, for which trials might run for ever.
+        """Refuses, with the first result, settings that name a key which no result has: trials might run for ever.
 
-        A key that an earlier driver has seen need not be in this one.
+        A key that an interrupted driver has seen need not be in this result.
         """
         if self._names_checked or (result.get("done") and not set(result) - AUTOMATIC_KEYS):
             return
@@ -470,20 +427,20 @@ class Trials:
                     continue
                 if os.environ.get(_NOT_STRICT, "0") == "0":
                     raise ValueError(
-                        f"{error} Report a key that comes later from the beginning on, as NaN, or set {_NOT_STRICT}=1."
+                        f"{error} Report a key that comes later as NaN from the beginning on, or set {_NOT_STRICT}=1."
                     ) from None
-                self._warn_once(key, f"{error} Trials go on until a result has it.")
+                self._warn_once(key, f"{error} Trials continue until a result has it.")
 
     def _decision(self, trial: Trial, result: dict, is_new: bool = True) -> str:
-        """What searcher and scheduler decide, or have decided; the journal has the result before they hear of it."""
+        """The decision of searcher and scheduler; the journal has the result before it is reported to them."""
         standing = self.verdicts.standing(trial, result, is_new)
         if standing is not None:
             return standing
         self._record(result_record(trial, result["training_iteration"]))
-        return self.verdicts.hear(self, trial, result)
+        return self.verdicts.report(self, trial, result)
 
-    def _follow(self, running: Running, decision: str) -> None:
-        """Does what was decided after a result, unless the scheduler has commanded it already."""
+    def _follow(self, running: RunningTrial, decision: str) -> None:
+        """Carries out the decision about a result, unless the scheduler has commanded it already."""
         trial = running.trial
         if running.ending is not None or self.running.get(trial.trial_id) is not running:
             return
@@ -492,57 +449,32 @@ class Trials:
         elif decision == "PAUSE":
             self.pause_trial(trial)
         elif not running.takeovers:
-            if self._is_due(trial) and "save" not in running.calls:
-                self._ask_to_save(running)
+            if self._checkpoints.is_due(trial) and not running.is_saving:
+                running.save()
             if "step" not in running.calls:
-                self._ask(running, "step")
+                running.ask("step")
 
-    @property
-    def _saves_at_end(self) -> bool:
-        return self._spec.checkpoints.checkpoint_at_end
+    def _on_save(self, running: RunningTrial, path: str) -> None:
+        self._checkpoints.take(running.trial, path)
+        self._do(instructions.CallHook("on_trial_save", running.trial))
+        self._takeovers.release(running.trial)
 
-    def _is_due(self, trial: Trial) -> bool:
-        """Whether checkpoint_freq wants a checkpoint of the last result."""
-        frequency = self._spec.checkpoints.checkpoint_frequency
-        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
-
-    def _on_save(self, running: Running, path: str) -> None:
-        self._take_checkpoint(running.trial, path)
-        self._do(instructions.Tell("on_trial_save", running.trial))
-        self._release_takeovers(running.trial)
-
-    def _take_checkpoint(self, trial: Trial, path: str) -> None:
-        """A checkpoint of the trial's last result has been written."""
-        numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
-        iteration = trial.last_result.get("training_iteration", 0)
-        self._add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
-
-    def _add_checkpoint(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
-        """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
-        trial.checkpoints.append(checkpoint)
-        self._record(checkpoint_record(trial, checkpoint))
-        self._do(instructions.Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
-        for old in self._spec.checkpoints.superfluous(trial.checkpoints):
-            trial.checkpoints.remove(old)
-            self._record(removed_record(trial, old))
-            self._do(instructions.Remove(trial, old))
-
-    def _on_export(self, running: Running, written: Mapping[str, str]) -> None:
+    def _on_export(self, running: RunningTrial, written: Mapping[str, str]) -> None:
         logger.info("%s has exported %s", running.trial, ", ".join(written.values()))
 
     # ------------------------------------------------------------------ ending
 
-    def _complete(self, running: Running, reason: str | None) -> None:
-        """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
+    def _complete(self, running: RunningTrial, reason: str | None) -> None:
+        """Ends a trial that is done, has reached a stop criterion, or is stopped by the scheduler."""
         trial = running.trial
         trial.is_done()
         if self._is_function and reason is None:
             running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
             self._bury(running)
         else:
-            self._end(running, TERMINATED, reason, self._saves_at_end or self._is_due(trial))
+            self._end(running, TERMINATED, reason, self._checkpoints.at_end or self._checkpoints.is_due(trial))
 
-    def _end(self, running: Running, status: str, reason: str | None, save: bool = False) -> None:
+    def _end(self, running: RunningTrial, status: str, reason: str | None, save: bool = False) -> None:
         """Asks the process to close; the trial gets this status when it has, or when its time for that is over."""
         running.ending = (status, reason)
         trial = running.trial
@@ -551,20 +483,20 @@ class Trials:
             return
         has_news = "step" in running.calls or (bool(trial.last_result) and not trial.is_saved)
         if save and has_news and not self._is_function:
-            self._ask_to_save(running)
+            running.save()
         if status == TERMINATED and self._spec.export_formats and trial.last_result:
-            self._ask(running, "export", list(self._spec.export_formats))
-        self._ask(running, "rest" if self._spec.reuse_actors and status == TERMINATED else "close")
+            running.ask("export", list(self._spec.export_formats))
+        running.ask("rest" if self._spec.reuse_actors and status == TERMINATED else "close")
 
-    def _on_close(self, running: Running, problem: str | None) -> None:
+    def _on_close(self, running: RunningTrial, problem: str | None) -> None:
         if problem:
             logger.warning("%s could not end well:\n%s", running.trial, problem)
         self._bury(running)
 
     _on_rest = _on_close
 
-    def _bury(self, running: Running) -> None:
-        """The trial's process is ended, its resources are free, and it gets its status."""
+    def _bury(self, running: RunningTrial) -> None:
+        """Ends the trial's process, frees its resources and gives it its status."""
         status, reason = running.ending
         self._leave(running, in_order=status == TERMINATED)
         if status in (PENDING, PAUSED):
@@ -572,7 +504,7 @@ class Trials:
         else:
             self._finish(running.trial, status, reason)
 
-    def _leave(self, running: Running, in_order: bool = False) -> None:
+    def _leave(self, running: RunningTrial, in_order: bool = False) -> None:
         trial = running.trial
         del self.running[trial.trial_id]
         for name, quantity in running.held.items():
@@ -581,22 +513,22 @@ class Trials:
         self._do(instructions.Leave(trial, in_order))
 
     def _stand_still(self, trial: Trial, status: str) -> None:
-        """A trial waits, and is PENDING or PAUSED."""
+        """Lets a trial wait, PENDING or PAUSED."""
         trial.status = status
         self.waiting[trial.trial_id] = trial
         self._record(status_record(trial))
-        self._release_takeovers(trial)
+        self._takeovers.release(trial)
 
     def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
         self.record_end(trial, status, reason)
-        self._release_takeovers(trial)
+        self._takeovers.release(trial)
         self.verdicts.end(self, trial)
-        self._do(instructions.Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
+        self._do(instructions.CallHook("on_trial_error" if status == ERROR else "on_trial_complete", trial))
         if status != ERROR:
             self.verdicts.refuse_missing_metric(trial)
 
     def record_end(self, trial: Trial, status: str, reason: str | None) -> None:
-        """A trial has ended for good, as searcher and scheduler know already."""
+        """Records the end of a trial that has been reported to searcher and scheduler."""
         self.waiting.pop(trial.trial_id, None)
         trial.status, trial.stopped_by = status, reason
         trial.settle()
@@ -606,8 +538,8 @@ class Trials:
         """A trial has raised, or its process has died; it starts again from its last checkpoint if it may.
 
         Args:
-            trial: which.
-            exception: what it raised, or how its process died.
+            trial: the trial.
+            exception: the one that it raised, or the death of its process.
             text: the traceback, or the exception as text.
         """
         running = self.running.get(trial.trial_id)
@@ -626,7 +558,7 @@ class Trials:
         self._fail(trial, exception, text)
 
     def _fail(self, trial: Trial, exception: BaseException, text: str = "") -> None:
-        """A trial that has no process fails for good."""
+        """Lets a trial that has no process fail for good."""
         self._note_failure(trial, exception, text or f"{type(exception).__name__}: {exception}")
         self.first_failed = self.first_failed or trial
         self._finish(trial, ERROR, "an error")
@@ -635,10 +567,9 @@ class Trials:
         trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
         self._do(instructions.WriteError(trial))
 
-    # ------------------------------------------------------------------ what schedulers see
+    # ------------------------------------------------------------------ the runner of schedulers (schedulers/base.py)
 
     def has_resources_for(self, trial: Trial) -> bool:
-        """Whether the trial could start now."""
         limit = self._spec.max_concurrent_trials
         if limit and len(self.running) >= limit:
             return False
@@ -646,21 +577,17 @@ class Trials:
         return all(self.used.get(name, 0) + q <= self.total.get(name, 0) + 1e-6 for name, q in need.items())
 
     def waiting_trials(self) -> list[Trial]:
-        """Those that are PENDING or PAUSED, in the order in which they came to be so."""
         return list(self.waiting.values())
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
-        """Writes, or appends to, a file in the experiment's directory."""
         self._do(instructions.WriteText(name, text, append))
 
     def pause_trial(self, trial: Trial) -> None:
-        """Saves the trial and frees its resources; `choose_trial_to_run` may let it go on later."""
         running = self.running.get(trial.trial_id)
         if running and running.ending is None:
             self._end(running, PAUSED, None, save=True)
 
     def stop_trial(self, trial: Trial) -> None:
-        """Ends the trial, whatever it is doing."""
         running = self.running.get(trial.trial_id)
         if running is None:
             if not trial.is_finished:
@@ -674,54 +601,16 @@ class Trials:
             self._end(running, TERMINATED, "the scheduler")
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
-        running = self.running.get(trial.trial_id)
-        if running and not self._is_function and (running.ending is None or running.ending[0] == PAUSED):
-            return None
-        if trial.checkpoint is None:
-            self._warn_once(f"state {trial}", f"{trial} has no checkpoint for another trial to go on from")
-            return {}
-        return trial.checkpoint.metrics
+        return self._takeovers.state_of(trial)
 
     def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
-        """Lets the trial go on from the newest state of another one, with another configuration."""
-        if running := self.running.get(trial.trial_id):
-            running.takeovers += 1
-        saves = self.running.get(source.trial_id)
-        if saves and saves.ending is None and not (source.is_saved or self._is_function or "save" in saves.calls):
-            self._ask_to_save(saves)
-        if self._is_saving(source) or self._is_saving(trial):
-            self._record(exploit_record(trial, source, config))
-        self._take_over(trial, source, config)
-
-    def _is_saving(self, trial: Trial) -> bool:
-        return trial.trial_id in self.running and "save" in self.running[trial.trial_id].calls
-
-    def _take_over(self, trial: Trial, source: Trial, config: dict) -> None:
-        """The second half of `exploit`, which waits until neither of the two is being saved."""
-        for blocking in (source, trial):
-            if self._is_saving(blocking):
-                self._takeovers.setdefault(blocking.trial_id, []).append((trial, source, config))
-                return
-        if trial.is_finished:
-            return
-        if source.checkpoint is not None:
-            self._do(instructions.Adopt(trial, source, config))
-            return
-        self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
-        if running := self.running.get(trial.trial_id):
-            running.takeovers -= 1
-            if running.ending is None and not running.calls:
-                self._ask(running, "step")
-
-    def _release_takeovers(self, trial: Trial) -> None:
-        for takeover in self._takeovers.pop(trial.trial_id, []):
-            self._take_over(*takeover)
+        self._takeovers.begin(Takeover(trial, source, config))
 
     def adopted(self, trial: Trial, checkpoint: TrialCheckpoint, config: dict) -> None:
-        """A checkpoint of another trial has been copied into the trial's directory; the trial starts from it."""
-        self._add_checkpoint(trial, checkpoint)
+        """A checkpoint of another trial has been copied into the trial's directory; the trial continues from it."""
+        self._checkpoints.add(trial, checkpoint)
         self._configure(trial, config, checkpoint.iteration)
-        self.verdicts.goes_over(trial, checkpoint.iteration)
+        self.verdicts.adopted(trial, checkpoint.iteration)
         if running := self.running.get(trial.trial_id):
             running.takeovers -= 1
             if running.ending is None:

@@ -24,8 +24,8 @@ class Tuner:
     Args:
         trainable: as for `tune.run`.
         param_space: settings and search space.
-        tune_config: what is searched.
-        run_config: where and how it runs.
+        tune_config: metric, search and scheduling.
+        run_config: directory, stop criteria, checkpoints, output.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Tuner:
         )
 
     def fit(self) -> ResultGrid:
-        """Runs it; failed trials are in the result's `errors`."""
+        """Runs the experiment; failed trials are in the result's `errors`."""
         return ResultGrid(run_spec(self._spec))
 
     @classmethod
@@ -62,27 +62,27 @@ class Tuner:
         load_user_code: bool = False,
         **more,
     ) -> "Tuner":
-        """The experiment in a directory; `fit` continues its unfinished trials with the experiment's own settings.
+        """Restores the experiment in a directory; `fit` continues its unfinished trials with its own settings.
 
         Args:
             path: of the experiment's directory.
-            trainable: what it ran.
-            resume_unfinished: False, together with resume_errored: only the failed trials go on.
-            resume_errored: failed trials go on from their last checkpoint.
+            trainable: the experiment's trainable.
+            resume_unfinished: False, together with resume_errored: only the failed trials continue.
+            resume_errored: failed trials continue from their last checkpoint.
             restart_errored: failed trials start over.
-            param_space: as it was; by default what the experiment saved.
-            load_user_code: import and unpickle what the experiment holds beside data: functions, classes, objects of
-                yours. That runs code: only for experiments whose origin you trust. Without, give these settings again.
-            more: tune_config and run_config; what they set replaces the experiment's own settings.
+            param_space: the same as before; by default the one that the experiment saved.
+            load_user_code: import and unpickle functions, classes and objects of yours that the experiment holds. That
+                runs code: only for experiments whose origin you trust. Without it, give these settings again.
+            more: tune_config and run_config, whose settings replace the experiment's own.
 
         Raises:
             ValueError: if there is no experiment, it is damaged, its search space could not be saved, it holds code
-                that is neither loaded nor given again, or no trial is to continue.
+                that is neither loaded nor given again, or no trial would continue.
         """
         if not resume_unfinished and (restart_errored or not resume_errored):
             raise ValueError(
-                "resume_unfinished=False leaves the failed trials to go on, so it needs resume_errored=True. To look "
-                "at the results so far, use Tuner.restore(path, trainable).get_results()"
+                "resume_unfinished=False leaves only failed trials to continue, so it needs resume_errored=True. To "
+                "look at the results, use Tuner.restore(path, trainable).get_results()"
             )
         path = Path(path).absolute()
         file = journal_file(path)
@@ -121,13 +121,13 @@ class Tuner:
         return any(Path(path).glob("experiment_state-*.json"))
 
     def get_results(self) -> ResultGrid:
-        """What a restored experiment has so far, without running it."""
+        """Results of a restored experiment, without running it."""
         path = Path(self._spec.results_dir) / self._spec.name
         return ResultGrid(ExperimentAnalysis(path))
 
 
 def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: ValueReader) -> dict[str, Any]:
-    """The settings that an experiment has saved and that are not given again; what it could not save is warned of."""
+    """Settings that an experiment has saved and that are not given again; warns of settings that it could not save."""
     if "settings" not in header:  # of an earlier version
         return {"metric": header["metric"], "mode": header["mode"]}
     lost = [name for name, value in header["settings"].items() if value is None]
@@ -137,11 +137,10 @@ def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: Valu
             "or run_config", ", ".join(lost)
         )  # fmt: skip
     saved = {name: value for name, value in header["settings"].items() if name not in given and value is not None}
-    return {name: _of_setting(name, value, read) for name, value in saved.items()}
-
-
-def _of_setting(name: str, value: Mapping[str, Any], read: ValueReader):
-    try:
-        return read(value)
-    except ValueError as error:
-        raise type(error)(f"{name}: {error}") from error
+    settings = {}
+    for name, value in saved.items():
+        try:
+            settings[name] = read(value)
+        except ValueError as error:
+            raise type(error)(f"{name}: {error}") from error
+    return settings

@@ -11,17 +11,17 @@ from rllib.tune.states import ERROR
 
 
 class Verdicts:
-    """What searcher and scheduler hear of the trials, and what they have decided.
+    """Reports results to searcher and scheduler, and keeps their decisions.
 
-    They hear of each result once. A trial that has gone back to its last checkpoint, after a failure or with `resume`,
-    repeats results that they have judged: these are not passed on, and the decision about the last of them holds.
-    Results without the metric by which trials are compared are not passed on either.
+    Each result is reported once. A trial that was rolled back to its last checkpoint, after a failure or with `resume`,
+    repeats results that have been judged: these are not reported again, and the decision about the last one holds.
+    Results without the metric by which trials are compared are not reported either.
 
     Args:
         searcher: suggests configurations.
-        scheduler: decides which trials go on.
-        metric: by which trials are compared; None where nobody compares.
-        warn_once: (topic, message) -> None, for what does no harm.
+        scheduler: decides which trials continue.
+        metric: by which trials are compared; None: they are not compared.
+        warn_once: (topic, message) -> None, for harmless problems.
     """
 
     def __init__(self, searcher, scheduler, metric: str | None, warn_once: Callable[[str, str], None]):
@@ -33,12 +33,12 @@ class Verdicts:
         self._behind: set[str] = set()  # trials that may repeat results
 
     def standing(self, trial: Trial, result: Mapping, is_new: bool = True) -> str | None:
-        """The decision that holds for a result, without asking; None: searcher and scheduler must hear of it.
+        """The decision that holds for a result already; None: it must be reported to searcher and scheduler.
 
         Args:
-            trial: which.
-            result: of it.
-            is_new: False: the trial's last result before it was interrupted, which may have been judged.
+            trial: the trial that has reported.
+            result: its result.
+            is_new: False for the trial's last result before an interruption, which may have been judged.
         """
         if not self._is_comparable(result):
             return "CONTINUE"
@@ -52,8 +52,8 @@ class Verdicts:
             return None
         return decision if iteration == judged else "CONTINUE"
 
-    def hear(self, runner, trial: Trial, result: dict) -> str:
-        """Tells searcher and scheduler of a result; the decision is CONTINUE, PAUSE, STOP or NOOP."""
+    def report(self, runner, trial: Trial, result: dict) -> str:
+        """Reports a result to searcher and scheduler; returns CONTINUE, PAUSE, STOP or NOOP."""
         iteration = result["training_iteration"]
         self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
         self.searcher.on_trial_result(trial.trial_id, result)
@@ -62,34 +62,34 @@ class Verdicts:
             self._verdicts[trial.trial_id] = (iteration, decision)
         return decision
 
-    def goes_back(self, trial: Trial) -> None:
-        """The trial goes on from its last checkpoint, or starts over."""
+    def rolled_back(self, trial: Trial) -> None:
+        """The trial continues from its last checkpoint, or starts over."""
         judged, _ = self._verdicts.get(trial.trial_id, (0, None))
         if judged > trial.last_result.get("training_iteration", 0):
             self._behind.add(trial.trial_id)
 
-    def goes_on(self, trial: Trial) -> None:
-        """The trial may go on after a pause."""
+    def started(self, trial: Trial) -> None:
+        """The trial has started; a decision to pause it is over."""
         judged, decision = self._verdicts.get(trial.trial_id, (0, None))
         if decision == "PAUSE":
             self._verdicts[trial.trial_id] = (judged, "CONTINUE")
 
-    def goes_over(self, trial: Trial, iteration: int) -> None:
-        """The trial goes on from another one's checkpoint, at this iteration."""
+    def adopted(self, trial: Trial, iteration: int) -> None:
+        """The trial continues from the checkpoint of another one, at this iteration."""
         self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
         self._behind.discard(trial.trial_id)
 
     def check_type(self, result: Mapping) -> None:
-        """Refuses a result in which the metric is something else than a number.
+        """Refuses a result in which the metric is no number.
 
         Raises:
-            NotANumberError: then neither searcher nor scheduler hear of it.
+            NotANumberError: the result is not reported then.
         """
         if self._metric is not None:
             number_in(result, self._metric, f"the metric {self._metric!r}")
 
     def see(self, result: Mapping) -> None:
-        """Any result of the experiment: notes whether it has the metric."""
+        """Notes whether a result of the experiment has the metric."""
         self._seen_metric = self._seen_metric or self._is_comparable(result)
 
     def end(self, runner, trial: Trial) -> None:
@@ -123,7 +123,7 @@ class Verdicts:
         self._warn_once("metric", message)
 
     def get_state(self) -> dict[str, Any]:
-        """What searcher and scheduler know, and their verdicts."""
+        """State of searcher and scheduler, and their verdicts."""
         return {
             "searcher": _state(self.searcher),
             "scheduler": _state(self.scheduler),
@@ -132,17 +132,17 @@ class Verdicts:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `get_state` was called.
+        """Restores a state of `get_state`.
 
         Raises:
-            ValueError: if it was called with a searcher or scheduler of another kind.
+            ValueError: if the state is of another kind of searcher or scheduler.
         """
         now = self._kinds()
         for part, before in state.get("kinds", {}).items():
             if now[part] != before:
                 raise ValueError(
-                    f"the experiment has a {part} of kind {before}, and cannot go on with {now[part]}. Give the same "
-                    f"{part} again, or let Tuner.restore take it from the experiment"
+                    f"the experiment has a {part} of kind {before}, and cannot continue with {now[part]}. Give the "
+                    f"same {part} again, or let Tuner.restore take it from the experiment"
                 )
         for part, saved in ((self.searcher, state["searcher"]), (self.scheduler, state["scheduler"])):
             if saved:
@@ -150,8 +150,8 @@ class Verdicts:
             if (name := _that_begins_anew(part, saved)) is not None:
                 self._warn_once(
                     f"state {name}",
-                    f"{name} has no get_state and set_state, so it begins anew: it knows nothing of the experiment's "
-                    "results so far",
+                    f"{name} has no get_state and set_state, so it begins anew, without the results that the "
+                    "experiment has already",
                 )
         self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}
 
@@ -169,7 +169,7 @@ def _kind(part) -> str:
 
 
 def _state(part) -> dict[str, Any]:
-    """What a searcher or scheduler remembers; {}: it has nothing to go on with."""
+    """State of a searcher or scheduler; {}: it has none to restore."""
     return part.get_state() if hasattr(part, "get_state") else {}
 
 

@@ -30,10 +30,10 @@ _NOT_BUILT = {
 
 
 def create_scheduler(scheduler, **kwargs) -> TrialScheduler:
-    """A scheduler of its name, or the one given.
+    """Makes the scheduler of a name; returns a given scheduler.
 
     Raises:
-        ValueError: if there is no such name, with those there are.
+        ValueError: if the name is unknown, with the known ones.
         TypeError: if it is neither a name nor a scheduler.
     """
     if isinstance(scheduler, str) and scheduler in _NOT_BUILT:

@@ -2,10 +2,11 @@
 
 A bracket s has rungs at grace_period eta^(s + k), k = 0, 1, ..., below max_t. A trial that reaches a rung continues if
 it is among the best 1/eta of all that have reached it so far, itself included: the best floor(n / eta) of n, but at
-least one, since the first trial to come must go somewhere.
+least one, since the first trial that comes has nothing to be compared with.
 
 Departures from the paper, as in Ray and Optuna: trials are stopped rather than paused, so one that was stopped early
-can't be promoted later; the rule asks "who is among the best now". Ray interpolates a percentile of the others' values.
+cannot be promoted later; a trial is compared with the best ones at that time. Ray interpolates a percentile of the
+others' values.
 """
 
 from collections.abc import Mapping
@@ -20,10 +21,10 @@ class AsyncHyperBandScheduler(TrialScheduler):
 
     Args:
         time_attr, metric, mode: see TrialScheduler.
-        max_t: trials are stopped here (R in the paper), in units of time_attr.
-        grace_period: no trial is stopped before (r).
+        max_t: time at which trials are stopped (R in the paper), in units of time_attr.
+        grace_period: time before which no trial is stopped (r).
         reduction_factor: one of this number of trials continues (eta).
-        brackets: how many brackets; bracket s starts halving at grace_period eta^s.
+        brackets: number of brackets; bracket s starts halving at grace_period eta^s.
         stop_last_trials: whether trials end at max_t.
     """
 

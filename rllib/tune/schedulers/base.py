@@ -1,7 +1,7 @@
 """Base of the schedulers, which decide at every result whether a trial continues, waits or ends.
 
 A scheduler is pure logic: it uses no clock, process or file. trials.py calls it, and so does a simulator in the tests.
-It sees trials by `trial_id`, `config`, `status`, `last_result` and `evaluated_params`.
+It reads of trials `trial_id`, `config`, `status`, `last_result` and `evaluated_params`.
 """
 
 import math
@@ -14,16 +14,16 @@ from rllib.tune.states import PENDING
 
 
 class Runner(Protocol):
-    """The experiment, as a scheduler sees it.
+    """Interface of the experiment for schedulers.
 
     Attributes:
-        trials: all of them, in the order of creation.
+        trials: all trials, in the order of creation.
     """
 
     trials: list
 
     def waiting_trials(self) -> list:
-        """Those that are PENDING or PAUSED."""
+        """Trials that are PENDING or PAUSED, the one that has waited longest first."""
 
     def has_resources_for(self, trial) -> bool:
         """Whether the trial could start at once."""
@@ -40,7 +40,7 @@ class Runner(Protocol):
     def saved_state(self, trial) -> Mapping[str, float] | None:
         """Numbers of the result that belongs to the state which `exploit` would copy from this trial.
 
-        None: the state is saved when it is needed, at the trial's latest result. {}: there is none.
+        None: the state is saved when it is needed, at the trial's latest result. {}: there is no state.
         """
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
@@ -53,7 +53,7 @@ class TrialScheduler:
     Args:
         metric: result key or "a/b" path; None: tune.run's.
         mode: "max" or "min"; None: tune.run's.
-        time_attr: result key or "a/b" path that counts a trial's progress; must never fall.
+        time_attr: result key or "a/b" path that counts a trial's progress; it must never decrease.
     """
 
     CONTINUE, PAUSE, STOP, NOOP = "CONTINUE", "PAUSE", "STOP", "NOOP"
@@ -75,7 +75,7 @@ class TrialScheduler:
         """A trial has joined the experiment."""
 
     def on_trial_result(self, runner: Runner, trial, result: Mapping) -> str:
-        """A trial has reported; returns CONTINUE, PAUSE, STOP or NOOP (a command to the runner says what to do)."""
+        """A trial has reported; returns CONTINUE, PAUSE, STOP or NOOP (the scheduler has commanded the runner)."""
         return self.CONTINUE
 
     def on_trial_error(self, runner: Runner, trial) -> None:
@@ -88,7 +88,7 @@ class TrialScheduler:
         """A trial has ended by itself or by a stop condition."""
 
     def choose_trial_to_run(self, runner: Runner):
-        """The first trial that has not started yet and fits, else the first paused one; None: none."""
+        """The first trial that has not started yet and fits, else the first paused one; None without one."""
         new_first = sorted(runner.waiting_trials(), key=lambda trial: trial.status != PENDING)
         return next(filter(runner.has_resources_for, new_first), None)
 
@@ -97,17 +97,17 @@ class TrialScheduler:
         return type(self).__name__
 
     def get_state(self) -> dict[str, Any]:
-        """All that `set_state` needs to continue exactly, as data that JSON can hold."""
+        """State from which `set_state` continues exactly, as data that JSON can hold."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continues where `get_state` was called."""
+        """Restores a state of `get_state`."""
 
     def score(self, result: Mapping) -> float:
         """The metric of a result, higher is better; NaN is the worst of all.
 
         Raises:
-            ValueError: if the results have no such metric, with those they have.
+            ValueError: if the results have no such metric, with the metrics that they have.
         """
         value = metric_value(result, self.metric)
         if math.isnan(value):
@@ -118,18 +118,18 @@ class TrialScheduler:
         """The time_attr of a result.
 
         Raises:
-            ValueError: if the results have no such key, with those they have.
+            ValueError: if the results have no such key, with the keys that they have.
         """
         return metric_value(result, self.time_attr)
 
 
 def to_json(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Scores for a state: JSON has no infinity, so that of NaN is None."""
+    """Scores in a form for JSON, which has no infinity: the score of NaN is None."""
     return {trial_id: None if score == -math.inf else score for trial_id, score in scores.items()}
 
 
 def from_json(scores: Mapping[str, float | None]) -> dict[str, float]:
-    """What `to_json` was given."""
+    """The scores of which `to_json` has made this."""
     return {trial_id: -math.inf if score is None else score for trial_id, score in scores.items()}
 
 

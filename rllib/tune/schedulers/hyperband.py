@@ -1,11 +1,11 @@
 """HyperBand (arXiv:1603.06560), with pausing.
 
 With R = max_t and s_max = floor(log_eta R), bracket s = s_max, ..., 0 starts n = ceil((s_max + 1) / (s + 1) eta^s)
-trials with r = R eta^-s each. When all of a bracket have come to r_i = r eta^i, the best floor(n eta^-(i+1)) go on and
-the others end. Trials join the first bracket with room; after bracket 0 the next band begins with s_max.
+trials with r = R eta^-s each. When all trials of a bracket have reached r_i = r eta^i, the best floor(n eta^-(i+1))
+continue and the others end. Trials join the first bracket with room; after bracket 0 the next band begins with s_max.
 
 Departures: a bracket that is not full when nothing else can run is halved at the size that it has, and takes no further
-trials. Trials that fail or end by themselves leave their bracket; at least one of those that are left continues.
+trials. Trials that fail or end by themselves leave their bracket; at least one of the remaining trials continues.
 """
 
 import math
@@ -20,13 +20,15 @@ from rllib.tune.states import PENDING
 
 @dataclass
 class _Bracket:
-    """Attributes:
-    s: number of halvings to come at the start.
-    size: n, how many trials it takes.
-    rung: i, how often it has been halved.
-    live: the trials that are in the race.
-    scores: of those that have reached the rung and wait for the others.
-    is_closed: whether no more trials may join.
+    """A bracket of trials.
+
+    Attributes:
+        s: number of halvings to come at the start.
+        size: number of trials that it takes (n).
+        rung: number of halvings so far (i).
+        live: trials that have not been ended.
+        scores: trial id -> score of trials that have reached the rung and wait for the others.
+        is_closed: whether no more trials may join.
     """
 
     s: int
@@ -42,7 +44,7 @@ class HyperBandScheduler(TrialScheduler):
 
     Args:
         time_attr, metric, mode: see TrialScheduler.
-        max_t: the most that a trial gets (R), in units of time_attr.
+        max_t: longest time of a trial (R), in units of time_attr.
         reduction_factor: one of this number of trials continues (eta).
         stop_last_trials: whether trials end at max_t.
     """
@@ -66,11 +68,11 @@ class HyperBandScheduler(TrialScheduler):
         self._num_stopped = 0
 
     def size(self, s: int) -> int:
-        """How many trials bracket s starts with."""
+        """Number of trials with which bracket s starts."""
         return math.ceil((self.s_max + 1) / (s + 1) * self.eta**s - 1e-9)
 
     def milestone(self, bracket: _Bracket) -> float:
-        """r_i: where the bracket is halved next, or ends."""
+        """r_i, the time at which the bracket is halved next, or ends."""
         return self.max_t * self.eta ** (bracket.rung - bracket.s)
 
     def on_trial_add(self, runner, trial) -> None:
@@ -116,21 +118,18 @@ class HyperBandScheduler(TrialScheduler):
     def choose_trial_to_run(self, runner):
         waiting = runner.waiting_trials()
         free = [trial for trial in waiting if not self._is_held(trial)]
-        if not free and waiting and not self._anything_runs():
-            # Nobody is left to fill the bracket up.
+        is_any_on_its_way = any(len(bracket.scores) < len(bracket.live) for bracket in self._brackets)
+        if not free and waiting and not is_any_on_its_way:
+            # Nothing is left that could fill the bracket up.
             self._halve_what_waits(runner)
             free = [trial for trial in runner.waiting_trials() if not self._is_held(trial)]
-        # Every promoted one that ends sets a checkpoint free.
+        # Promoted trials first: each that ends frees a checkpoint.
         promoted_first = sorted(free, key=lambda trial: trial.status == PENDING)
         return next(filter(runner.has_resources_for, promoted_first), None)
 
     def _is_held(self, trial) -> bool:
         index = self._bracket_of.get(trial.trial_id)
         return index is not None and trial.trial_id in self._brackets[index].scores
-
-    def _anything_runs(self) -> bool:
-        """Whether some trial of a bracket is still on its way to the rung."""
-        return any(len(bracket.scores) < len(bracket.live) for bracket in self._brackets)
 
     def _is_ready(self, bracket: _Bracket) -> bool:
         return bracket.is_closed and bool(bracket.live) and len(bracket.scores) == len(bracket.live)
@@ -145,7 +144,7 @@ class HyperBandScheduler(TrialScheduler):
                 self._halve(runner, bracket, None)
 
     def _halve(self, runner, bracket: _Bracket, reporting: str | None) -> None:
-        """Ends those that are not good enough, except the one whose report this answers."""
+        """Ends the trials that are not good enough, except the reporting one, which the returned decision ends."""
         keep = max(int(bracket.size * self.eta ** -(bracket.rung + 1) + 1e-9), 1)
         ranked = sorted(bracket.scores, key=bracket.scores.__getitem__, reverse=True)
         bracket.live, ended = ranked[:keep], set(ranked[keep:])

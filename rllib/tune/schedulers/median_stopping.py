@@ -1,7 +1,7 @@
 """The median stopping rule of Google Vizier (Golovin et al., KDD 2017, section 3.2.2).
 
 A trial is stopped at time t if its best value so far is strictly worse than the median, over the other trials, of the
-mean of all that they reported up to t.
+mean of all their reports up to t.
 
 Departure: Vizier takes completed trials; here trials that still run, or that this rule has stopped, count as well if
 they have reached t, so that the rule works for trials that run side by side. A completed trial counts at any t. Ray
@@ -19,7 +19,7 @@ from rllib.tune.schedulers.base import TrialScheduler
 
 
 class _Curve:
-    """What a trial has reported: the times, the mean up to each, the best so far; whether it has completed."""
+    """Reports of a trial: times, the mean up to each, the best value, and whether the trial has completed."""
 
     def __init__(self, times=(), means=(), best: float = -math.inf, is_complete: bool = False):
         self.times, self.means, self.best, self.is_complete = list(times), list(means), best, is_complete
@@ -35,7 +35,7 @@ class _Curve:
         self.best = max(self.best, score)
 
     def mean_up_to(self, time: float) -> float:
-        """Mean of what was reported up to then; NaN if nothing was, or if the trial has not come so far yet."""
+        """Mean of the reports up to a time; NaN without reports, or if the trial has not reached that time."""
         index = bisect.bisect_right(self.times, time)
         return self.means[index - 1] if index and (self.is_complete or self.times[-1] >= time) else math.nan
 
@@ -45,10 +45,10 @@ class MedianStoppingRule(TrialScheduler):
 
     Args:
         time_attr, metric, mode: see TrialScheduler.
-        grace_period: no trial is stopped before, in units of time_attr.
-        min_samples_required: the least number of other trials for a median.
-        min_time_slice: a trial that was paused runs at least so long before it may be paused again.
-        hard_stop: False: pause instead of stopping; paused trials go on when there is nothing else to run.
+        grace_period: time before which no trial is stopped, in units of time_attr.
+        min_samples_required: least number of other trials for a median.
+        min_time_slice: time for which a trial that was paused runs before it may be paused again.
+        hard_stop: False: pause instead of stopping; paused trials continue when nothing else can run.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class MedianStoppingRule(TrialScheduler):
         return self.PAUSE
 
     def on_trial_complete(self, runner, trial, result: Mapping) -> None:
-        """A trial's last result comes here alone, unless this rule has stopped it."""
+        """Adds a trial's last result, which is reported here only, unless this rule has stopped the trial."""
         if trial.trial_id not in self._stopped:
             self._take(trial, result).is_complete = True
 

@@ -2,7 +2,7 @@
 
 Every perturbation_interval of its training, a trial of the worst quantile takes over weights and hyperparameters of one
 of the best quantile, picked uniformly ("truncation selection"), and its hyperparameters are changed (`explore`). With
-fewer places than trials, trials take turns: after each interval those that have trained least come next.
+fewer places than trials, trials take turns: after each interval the trials that have trained least come next.
 
 Departures, as in Ray: a quantile of 25 %, and hyperparameters may be drawn anew. Ours: multiplied values stay within
 their domain's bounds; a trial whose metric is NaN belongs to the worst and is never copied; a trial takes over only a
@@ -28,8 +28,8 @@ class _Member:
 
     Attributes:
         score, train_time: of its latest result, or of the state that it has taken over since.
-        perturbed_at: when it was last looked at.
-        began_at: train_time of the last state that it took over; None: it has taken over none.
+        perturbed_at: time at which it was last considered for a change.
+        began_at: train_time of the last state that it took over; None without a takeover.
         is_over: whether it has ended.
         history: lines of its policy file.
     """
@@ -43,7 +43,7 @@ class _Member:
 
 
 class _State(NamedTuple):
-    """What can be taken over from a trial: how long it has been trained, how good it is, and its iteration."""
+    """State that can be taken over from a trial: training time, score and iteration."""
 
     train_time: float
     score: float
@@ -55,17 +55,17 @@ class PopulationBasedTraining(TrialScheduler):
 
     Args:
         time_attr, metric, mode: see TrialScheduler.
-        perturbation_interval: between two looks at a trial, in units of time_attr.
-        burn_in_period: no trial is changed before.
+        perturbation_interval: time between two decisions about a trial, in units of time_attr.
+        burn_in_period: time before which no trial is changed.
         hyperparam_mutations: hyperparameter -> list of values, domain, function without arguments, or a nested dict.
         quantile_fraction: share of the trials that counts as worst, and as best; at most 0.5.
-        resample_probability: that a hyperparameter is drawn anew.
-        perturbation_factors: a number is multiplied by one of them otherwise.
-        custom_explore_fn: (config) -> config, after all that; may be all there is.
+        resample_probability: probability that a hyperparameter is drawn anew.
+        perturbation_factors: a number that is not drawn anew is multiplied by one of them.
+        custom_explore_fn: (config) -> config, called after the mutations, or without any.
         log_config: whether pbt_global.txt and pbt_policy_*.txt are written.
-        require_attrs: False: results without metric or time_attr are passed over.
-        synch: all trials wait for one another at every interval.
-        seed: of all that is random here.
+        require_attrs: False: results without metric or time_attr are ignored.
+        synch: whether all trials wait for one another at every interval.
+        seed: seed of all random choices.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PopulationBasedTraining(TrialScheduler):
         self._members: dict[str, _Member] = {}
 
     def on_trial_add(self, runner, trial) -> None:
-        """Gives first values to hyperparameters that the search space has left out."""
+        """Draws first values of hyperparameters that the search space has left out."""
         if trial.trial_id not in self._members:
             self._members[trial.trial_id] = _Member()
             trial.config = _filled(trial.config, self._mutations, self._rng())
@@ -129,13 +129,13 @@ class PopulationBasedTraining(TrialScheduler):
 
     def on_trial_complete(self, runner, trial, result=None) -> None:
         self._member(trial).is_over = True
-        if self._synch and self._all_there():  # the others may have waited for this one only
+        if self._synch and self._all_there():  # the others may have waited for this trial
             self._change_worst(runner)
 
     on_trial_error = on_trial_remove = on_trial_complete
 
     def choose_trial_to_run(self, runner):
-        """The one that has trained least; in synchronous mode, none that waits for the others."""
+        """The trial that has trained least; in synchronous mode, none that waits for the others."""
         fitting = [
             trial
             for trial in runner.waiting_trials()
@@ -146,7 +146,7 @@ class PopulationBasedTraining(TrialScheduler):
     # ------------------------------------------------------------------ selection
 
     def _quantiles(self, runner) -> tuple[list, list]:
-        """The worst and the best trials of those that have reported and not ended."""
+        """The worst and the best of the trials that have reported and not ended."""
         ranked = [
             trial
             for trial in runner.trials
@@ -166,7 +166,7 @@ class PopulationBasedTraining(TrialScheduler):
         return _State(self.progress(saved), self.score(saved), int(saved["training_iteration"])) if saved else None
 
     def _exploit(self, runner, trial, best: list) -> bool:
-        """Copies one of the best to the trial, and explores from there; whether there was one to copy."""
+        """Copies one of the best to the trial, and changes its hyperparameters; returns whether one could be copied."""
         member = self._member(trial)
         states = [(source, self._state(runner, source)) for source in best]
         further = [
@@ -220,7 +220,7 @@ class PopulationBasedTraining(TrialScheduler):
         return bool(live) and all(member.train_time >= self._next_sync for member in live)
 
     def _change_worst(self, runner) -> list:
-        """Has the worst copy the best; returns those that did."""
+        """Lets the worst trials copy the best; returns the trials that did."""
         worst, best = self._quantiles(runner)
         changed = [trial for trial in worst if self._exploit(runner, trial, best)]
         furthest = max(member.train_time for member in self._members.values() if not member.is_over)
@@ -234,7 +234,7 @@ class PopulationBasedTraining(TrialScheduler):
         return self._members.setdefault(trial.trial_id, _Member())
 
     def _rng(self) -> random.Random:
-        """A new generator for every event, so that a count is all the state."""
+        """A new generator for every event, so that a count is the whole state."""
         self._num_draws += 1
         return random.Random(f"{self._seed}/{self._num_draws}")
 
@@ -306,7 +306,7 @@ def _explore(
     factors (within the bounds of their domain; whole numbers stay whole), and of lists the value next to it is taken.
 
     Returns:
-        the configuration, and for each changed path how it was changed.
+        the configuration, and path -> change, in words.
     """
     new, how_changed = dict(config), {}
     for key, how in mutations.items():

@@ -15,7 +15,7 @@ class PopulationBasedTrainingReplay(TrialScheduler):
         policy_file: pbt_policy_TRIAL.txt of a PBT experiment.
 
     Raises:
-        ValueError: if there is no such file, or it is none of PBT's.
+        ValueError: if the file does not exist, or is no policy file of PBT.
     """
 
     needs_metric = False

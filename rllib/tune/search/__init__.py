@@ -26,10 +26,10 @@ _SEARCHERS = {
 
 
 def create_searcher(search_alg, **kwargs) -> Searcher:
-    """A searcher of its name, or the one given.
+    """Makes the searcher of a name; returns a given searcher.
 
     Raises:
-        ValueError: if there is no such name, with those there are.
+        ValueError: if the name is unknown, with the known ones.
         TypeError: if it is neither a name nor a searcher.
     """
     if search_alg is None or isinstance(search_alg, str):

@@ -1,6 +1,6 @@
 """Base of the searchers, which suggest the configurations of an experiment.
 
-A searcher is plain bookkeeping: it uses no clock, no process and no files but those of `save`.
+A searcher is plain bookkeeping: it uses no clock and no process, and files only in `save` and `restore`.
 """
 
 import inspect
@@ -15,6 +15,8 @@ from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
 from rllib.runs.files import encode, write_whole
 from rllib.tune.checks import check_mode, number_in
+from rllib.tune.search.domains import Domain
+from rllib.tune.search.space import is_grid
 
 
 class Searcher:
@@ -25,9 +27,9 @@ class Searcher:
         mode: "max" or "min"; None: tune.run's.
 
     Attributes:
-        FINISHED: what `suggest` returns when there is nothing left to try.
+        FINISHED: returned by `suggest` when there is nothing left to try.
         needs_metric: whether it learns from results.
-        is_exhaustive: whether it says itself when there are enough trials, and suggests without waiting for results.
+        is_exhaustive: whether it decides itself when there are enough trials, and suggests without waiting for results.
     """
 
     FINISHED = "FINISHED"
@@ -38,7 +40,7 @@ class Searcher:
         self.metric, self.mode = metric, check_mode(mode)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec) -> bool:
-        """Sets what to optimise and where; called once, before the first `suggest`.
+        """Sets objective and search space; called once, before the first `suggest`.
 
         Args:
             metric, mode: tune.run's; may be None where the searcher has its own.
@@ -46,13 +48,13 @@ class Searcher:
             spec: `num_samples`, for searchers that must know it.
 
         Raises:
-            ValueError: if they are missing, contradict the searcher's own, or it cannot search the space.
+            ValueError: if metric or mode is missing or contradicts the searcher's own, or the space cannot be searched.
         """
         self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The configuration for a new trial; None: not now; FINISHED: there is nothing left."""
+        """The configuration for a new trial; None: not now; FINISHED: nothing is left to try."""
         raise NotImplementedError
 
     def on_trial_result(self, trial_id: str, result: Mapping) -> None:
@@ -62,11 +64,11 @@ class Searcher:
         """A trial has ended; nothing is learnt from it without a result, or with `error`."""
 
     def get_state(self) -> dict[str, Any]:
-        """All that `set_state` needs to continue exactly, as data that JSON can hold."""
+        """State from which `set_state` continues exactly, as data that JSON can hold."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continues where `get_state` was called; after set_search_properties."""
+        """Restores a state of `get_state`; called after set_search_properties."""
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the state to a file."""
@@ -77,10 +79,10 @@ class Searcher:
         self.set_state(json.loads(Path(path).read_bytes()))
 
     def score(self, result: Mapping | None) -> float | None:
-        """The metric of a result, higher is better; None where there is none or it is NaN.
+        """The metric of a result, higher is better; None if it is missing or NaN.
 
         Raises:
-            ValueError: if the results have no such metric, with those they have.
+            ValueError: if the results have no such metric, with the metrics that they have.
         """
         if not result or self.metric is None:
             return None
@@ -89,10 +91,10 @@ class Searcher:
 
 
 def made_by_name(kind: str, name: str, makers: Mapping[str, Callable], arguments: Mapping[str, Any]):
-    """The scheduler or searcher of this name.
+    """Makes the scheduler or searcher of this name.
 
     Raises:
-        ValueError: if there is none, with those there are.
+        ValueError: if the name is unknown, with the known ones.
     """
     if name not in makers:
         hint = did_you_mean(name, makers)
@@ -114,7 +116,7 @@ def announce_search(searcher, metric: str | None, mode: str | None, config: Mapp
 
 
 def joined_objective(part, metric: str | None, mode: str | None, needed: bool = True) -> tuple[str | None, str | None]:
-    """(metric, mode) of a searcher or scheduler and of tune.run, which may leave out what the other says.
+    """(metric, mode) of a searcher or scheduler and of tune.run, one of which may leave them out.
 
     Raises:
         ValueError: if they contradict each other, or are missing though needed.
@@ -134,21 +136,53 @@ def joined_objective(part, metric: str | None, mode: str | None, needed: bool = 
 
 
 def metric_value(result: Mapping, metric: str) -> float:
-    """The metric's number; NaN also where it is null.
+    """The metric's number; NaN if it is null.
 
     Raises:
-        ValueError: if the result has no such key, with the nearest and those it has; if it is no number.
+        ValueError: if the result has no such key, with the nearest and all of its keys; if the value is no number.
     """
     value = number_in(result, metric, f"The metric {metric!r}")
     if value is None:
-        if _is_null(result, metric):
-            return math.nan
+        if any(name in as_result(result) for name in (metric, *stored_names(metric))):
+            return math.nan  # null, as JSON writes NaN
         known = sorted(key for key in map(str, result) if key != "config")
         hint = did_you_mean(metric, known)
         raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {', '.join(known)}.")
     return float(value)
 
 
-def _is_null(result: Mapping, metric: str) -> bool:
-    """A key that is there and says None: NaN, as JSON writes it."""
-    return any(name in as_result(result) for name in (metric, *stored_names(metric)))
+def with_point(space: Mapping, point: Mapping) -> dict[str, Any]:
+    """The space with the values of one of `points_to_evaluate` in place of its domains; the others are still drawn.
+
+    Points are nested like the space, or name their entries "a/b".
+
+    Raises:
+        ValueError: if the point has a key that the space does not have, or a value that cannot be drawn.
+    """
+    if not isinstance(point, Mapping):
+        raise ValueError(f"points_to_evaluate needs a list of dicts, but one of them is {point!r:.80}")
+    nested: dict = {}
+    for key, value in point.items():
+        way = [key] if key in space or not isinstance(key, str) else key.split("/")
+        place = nested
+        for part in way[:-1]:
+            place = place.setdefault(part, {})
+        place[way[-1]] = value
+    return _merged(space, nested, "")
+
+
+def _merged(space: Mapping, point: Mapping, prefix: str) -> dict:
+    merged = dict(space)
+    for key, value in point.items():
+        path = f"{prefix}{key}"
+        if key not in space:
+            hint = did_you_mean(str(key), map(str, space))
+            raise ValueError(f"points_to_evaluate: the search space has no {path}.{hint}")
+        inside = space[key]
+        if isinstance(inside, Mapping) and not is_grid(inside) and isinstance(value, Mapping):
+            merged[key] = _merged(inside, value, f"{path}/")
+            continue
+        if isinstance(inside, Domain) and not inside.contains(value):
+            raise ValueError(f"points_to_evaluate: {path}={value!r} is not in {inside!r}")
+        merged[key] = value
+    return merged

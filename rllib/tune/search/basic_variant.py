@@ -5,8 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from rllib.tune.checks import check
-from rllib.tune.search.base import Searcher
-from rllib.tune.search.points import with_point
+from rllib.tune.search.base import Searcher, with_point
 from rllib.tune.search.space import SearchSpace
 
 
@@ -14,9 +13,9 @@ class BasicVariant(Searcher):
     """Every combination of the grids, num_samples times, with the rest drawn at random each time.
 
     Args:
-        points_to_evaluate: configurations (or the part of them that matters) to try first; each counts as a sample,
-            with the whole grid that it leaves open.
-        max_concurrent: how many trials run at most at once; 0: as many as fit.
+        points_to_evaluate: configurations, or parts of them, to try first; each counts as a sample, with the whole grid
+            that it leaves open.
+        max_concurrent: largest number of trials that run at once; 0: as many as fit.
         constant_grid_search: draw the same random values for all of the grid's combinations.
         random_state: seed; the same seed draws the same configurations. None: numpy's global generator decides.
     """
@@ -39,7 +38,7 @@ class BasicVariant(Searcher):
         self._next = 0
         self._live: set[str] = set()
         self._space: SearchSpace | None = None
-        self._of_points: list[tuple[SearchSpace, int]] = []  # what each point leaves open, and its cell of the grid
+        self._of_points: list[tuple[SearchSpace, int]] = []  # space that a point leaves open, and cell of its grid
         self._total: int | None = None
 
     def set_search_properties(self, metric, mode, config, num_samples: int = 1, **spec) -> bool:
@@ -57,7 +56,7 @@ class BasicVariant(Searcher):
 
     @property
     def total_samples(self) -> int | None:
-        """How many configurations there will be; None: without end."""
+        """Number of configurations; None: without end."""
         return self._total
 
     def suggest(self, trial_id):

@@ -1,7 +1,7 @@
 """The entries of a search space: the distributions of Ray Tune, under their names.
 
 Quantised domains draw multiples of q within the range, both ends included. Integer domains without q exclude the upper
-end, as numpy's do. All of them check their arguments at once and say what is wrong.
+end, as numpy's do. All domains check their arguments when they are made.
 """
 
 import math
@@ -15,19 +15,19 @@ class Domain:
     """A distribution of values."""
 
     def draw(self, rng) -> Any:
-        """One value by a `random.Random`, or by the module `random`."""
+        """Draws one value with a `random.Random`, or with the module `random`."""
         raise NotImplementedError
 
     def sample(self, config=None, size: int = 1, random_state=None) -> Any:
         """Draws values.
 
         Args:
-            config: configuration or `spec` that the function of `sample_from` gets; the others do without.
-            size: how many; for 1 the value itself is returned, else a list.
+            config: configuration or `spec` for the function of `sample_from`; not used by other domains.
+            size: number of values; for 1 the value itself is returned, else a list.
             random_state: a seed, a `random.Random`, or a generator of numpy; Python's global generator by default.
 
         Raises:
-            ValueError: if size is no whole number >= 1.
+            ValueError: if size is no whole number >= 1, or the domain draws nothing by itself.
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"sample(size={size!r}): size must be a whole number >= 1")
@@ -39,7 +39,7 @@ class Domain:
         return self.draw(rng)
 
     def contains(self, value) -> bool:
-        """Whether the value can be drawn (or lies between two that can)."""
+        """Whether the value can be drawn, or lies between two such values."""
         return True
 
 
@@ -63,7 +63,7 @@ class _Range(Domain):
     """A range with its bounds `low` and `high`, uniform in it or in its logarithm; or the multiples of `q` in it."""
 
     def _draw_multiple(self, rng) -> int:
-        """With log, half a quantum more at both ends, so that they are drawn as often as their neighbours."""
+        """Draws k of k q; with log, from half a quantum more at both ends, which become as likely as other values."""
         first, last = self._ends
         if not self.log:
             return rng.randint(first, last)
@@ -82,7 +82,7 @@ class Float(_Range):
     Attributes:
         low, high: the bounds; of a quantised domain, the lowest and highest multiple of q in the range.
         log: whether its logarithm is uniform.
-        q: the quantum; None without.
+        q: the quantum; None: not quantised.
     """
 
     def __init__(self, low: float, high: float, log: bool = False, q: float | None = None, name: str = "uniform"):
@@ -92,13 +92,11 @@ class Float(_Range):
         self.low, self.high, self.log, self.q = low, high, log, q
         self._bounds = low, high
         if q is not None:
-            first, last = self._ends = _multiples(low, high, q, self._repr)
+            first, last = self._ends = _multiples(low, high, q, log, self._repr)
             self.low, self.high = _times(first, q), _times(last, q)
-            if log and self.low <= 0:
-                raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q:g} must be above 0")
 
     def quantized(self, q: float) -> "Float":
-        """The same range, of which multiples of q are drawn."""
+        """The multiples of q in the same range."""
         return Float(*self._bounds, self.log, q, "qloguniform" if self.log else "quniform")
 
     def draw(self, rng):
@@ -117,13 +115,11 @@ class Integer(_Range):
         self._repr = f"{name}({low}, {high}{f', {q}' if inclusive else ''})"
         _check_range(low, high, log, self._repr)
         self._bounds = low, high
-        first, last = self._ends = _multiples(low, high if inclusive else high - 1, q, self._repr)
+        first, last = self._ends = _multiples(low, high if inclusive else high - 1, q, log, self._repr)
         self.low, self.high, self.log, self.q = first * q, last * q, log, q
-        if log and self.low <= 0:
-            raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q} must be above 0")
 
     def quantized(self, q: int) -> "Integer":
-        """Multiples of q in the same range, whose upper end is included, as in qrandint."""
+        """The multiples of q in the same range, upper end included, as in qrandint."""
         return Integer(*self._bounds, self.log, q, "qlograndint" if self.log else "qrandint", inclusive=True)
 
     def draw(self, rng):
@@ -157,7 +153,7 @@ class Normal(Domain):
 
 
 class Function(Domain):
-    """The value of a function of `spec`, whose `spec.config.x` are the values drawn so far."""
+    """The value of a function of `spec`; `spec.config.x` are the values that have been drawn."""
 
     def __init__(self, function: Callable):
         if not callable(function):
@@ -174,7 +170,7 @@ class Function(Domain):
         return self.draw(rng) if config is None else self.function(config)
 
     def __repr__(self):
-        # By the type where there is no name: an address would differ in every process.
+        # The type, if there is no name: an address would differ in every process.
         return f"sample_from({getattr(self.function, '__name__', type(self.function).__name__)})"
 
 
@@ -194,12 +190,12 @@ def quniform(lower: float, upper: float, q: float) -> Float:
 
 
 def loguniform(lower: float, upper: float, base: float = 10) -> Float:
-    """In [lower, upper] with a uniform logarithm; the base makes no difference."""
+    """In [lower, upper] with a uniform logarithm; the base has no effect."""
     return Float(lower, upper, log=True, name="loguniform")
 
 
 def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
-    """Like loguniform, rounded to multiples of q."""
+    """A multiple of q in [lower, upper] with a uniform logarithm; the base has no effect."""
     return Float(lower, upper, log=True, q=q, name="qloguniform")
 
 
@@ -234,7 +230,7 @@ def qrandn(mean: float, sd: float, q: float) -> Normal:
 
 
 def sample_from(function: Callable) -> Function:
-    """The value of `function(spec)`; `spec.config.x` are the values drawn so far."""
+    """The value of `function(spec)`; `spec.config.x` are the values that have been drawn."""
     return Function(function)
 
 
@@ -256,7 +252,7 @@ def is_lambda_of_spec(value) -> bool:
 
 
 def _generator(random_state):
-    """A `random.Random`, or the module `random`, of what `sample` takes as random_state."""
+    """A `random.Random`, or the module `random`, for a random_state of `sample`."""
     if random_state is None:
         return random
     if isinstance(random_state, random.Random):
@@ -296,13 +292,15 @@ def _check_range(low: float, high: float, log: bool, shown: str) -> None:
         raise ValueError(f"{shown} has a logarithm, so lower > 0 must hold, but got lower={low:g}")
 
 
-def _multiples(low: float, high: float, q: float, shown: str) -> tuple[int, int]:
-    """The first and last k with low <= k q <= high, a rounding error granted."""
+def _multiples(low: float, high: float, q: float, log: bool, shown: str) -> tuple[int, int]:
+    """The first and last k with low <= k q <= high, up to a rounding error."""
     if q <= 0:
         raise ValueError(f"{shown}: q > 0 must hold, but got q={q:g}")
     first, last = math.ceil(low / q - 1e-9), math.floor(high / q + 1e-9)
     if first > last:
         raise ValueError(f"{shown} draws nothing: there is no multiple of q={q:g} in the range")
+    if log and first <= 0:
+        raise ValueError(f"{shown} has a logarithm, so its lowest multiple of {q:g} must be above 0")
     return first, last
 
 

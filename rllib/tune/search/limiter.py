@@ -1,4 +1,4 @@
-"""Keeps a searcher from suggesting too much at once."""
+"""Limits the number of suggestions under way."""
 
 from rllib.tune.checks import check_count
 from rllib.tune.search.base import Searcher, announce_search
@@ -8,7 +8,7 @@ class ConcurrencyLimiter(Searcher):
     """Limits the number of trials under way: the fewer, the more results each suggestion is based on.
 
     Args:
-        searcher: what suggests.
+        searcher: makes the suggestions.
         max_concurrent: the largest number of trials under way.
         batch: the next suggestions are made when all of the last have ended, and are reported to the searcher together.
     """
@@ -19,7 +19,7 @@ class ConcurrencyLimiter(Searcher):
         self.searcher, self.max_concurrent, self._batch = searcher, max_concurrent, batch
         self.needs_metric, self.is_exhaustive = searcher.needs_metric, searcher.is_exhaustive
         self._live: dict[str, None] = {}  # in order; the values mean nothing
-        self._held: dict[str, tuple] = {}  # of a batch: trial -> what will be reported to the searcher
+        self._held: dict[str, tuple] = {}  # trial of a batch -> report to come to the searcher
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         accepted = announce_search(self.searcher, metric, mode, config, **spec)
@@ -44,16 +44,15 @@ class ConcurrencyLimiter(Searcher):
             del self._live[trial_id]
             self.searcher.on_trial_complete(trial_id, result, error)
             return
-        kept = None if result is None or self.metric is None else {self.metric: self._metric_of(result)}
+        kept = None
+        if result is not None and self.metric is not None:
+            score = self.searcher.score(result)
+            kept = {self.metric: score if score is None or self.mode == "max" else -score}
         self._held[trial_id] = (kept, error)
         if len(self._held) == len(self._live):
             for held_id, (held, failed) in self._held.items():
                 self.searcher.on_trial_complete(held_id, held, failed)
             self._live, self._held = {}, {}
-
-    def _metric_of(self, result) -> float | None:
-        score = self.searcher.score(result)
-        return score if score is None or self.mode == "max" else -score
 
     def get_state(self):
         return {"live": list(self._live), "held": self._held, "searcher": self.searcher.get_state()}

@@ -1,8 +1,8 @@
 """Search with Optuna's samplers: TPE, Gaussian process, CMA-ES, quasi-Monte Carlo.
 
-The space is walked afresh for every trial ("define by run"), so that domains inside an option of a choice are asked for
-only when the option is chosen. What Optuna has no distribution for is put into one that it has: quantised logarithmic
-domains into whole numbers, normal ones into their quantile.
+The space is walked anew for every trial ("define by run"), so that domains inside an option of a choice are asked for
+only when the option is chosen. Domains without a distribution of Optuna's are mapped to another one: quantised
+logarithmic domains to whole numbers, normal ones to their quantile.
 
 Every suggestion has its own sampler, seeded by the search's seed and the suggestion's number. All state of a sampler
 is in the trials, so a saved search continues exactly.
@@ -14,13 +14,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib.tune.search.base import Searcher
+from rllib.tune.search.base import Searcher, with_point
 from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal
-from rllib.tune.search.points import with_point
 from rllib.tune.search.space import holds_domains, name, rebuilt, resolve, split
 
 _NEEDS = {"tpe": (), "random": (), "gp": ("scipy", "torch"), "cmaes": ("cmaes",), "qmc": ("scipy",)}
-# Of the quantile of a normal domain: five standard deviations.
+# Bound of the quantile of a normal domain: five standard deviations.
 _EDGE = 3e-7
 
 
@@ -30,14 +29,14 @@ class OptunaSearch(Searcher):
     Args:
         space: the search space; None: tune.run's config.
         metric, mode: see Searcher.
-        points_to_evaluate: configurations (or part of them) to try first.
-        sampler: "tpe", "gp", "cmaes", "qmc", "random", or a sampler of Optuna's (which must bring its own seed).
-        seed: equal seeds suggest equally, given equal results in equal order.
-        n_startup_trials: random ones at the start; None: the sampler's own default.
+        points_to_evaluate: configurations (or parts of them) to try first.
+        sampler: "tpe", "gp", "cmaes", "qmc", "random", or a sampler of Optuna's, which has its own seed.
+        seed: equal seeds make equal suggestions, given equal results in equal order.
+        n_startup_trials: number of random trials at the start; None: the sampler's default.
 
     Raises:
-        ImportError: if Optuna, or what the sampler needs, is not installed.
-        ValueError: if there is no such sampler.
+        ImportError: if Optuna, or a package that the sampler needs, is not installed.
+        ValueError: if the sampler is unknown.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class OptunaSearch(Searcher):
         super().set_search_properties(metric, mode, config)
         if self._space is not None and holds_domains(config):
             raise ValueError("OptunaSearch has its own space, so tune.run's config must have nothing to draw")
-        # A space of one's own leaves the config as what does not change.
+        # With a space given here, the config holds fixed settings.
         self._begin(config if self._space is None else {**config, **self._space})
         return True
 
@@ -110,7 +109,7 @@ class OptunaSearch(Searcher):
     def _take_back(self, trial_id: str, saved: Mapping) -> None:
         states = self._optuna.trial.TrialState
         if self._sampler == "qmc" or len(self._numbers) < len(self._fixed):
-            # The place in the sequence, and in the queue of points, is the study's own affair.
+            # Only the study knows its place in the sequence, and in the queue of points.
             self.suggest(trial_id)
             if saved["state"] == "COMPLETE":
                 self._study.tell(self._numbers[trial_id], saved["score"])
@@ -156,7 +155,7 @@ class OptunaSearch(Searcher):
             return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False, **startup)
         if self._sampler == "random":
             return samplers.RandomSampler(seed=seed)
-        # One sequence for the whole search; what does not fit into it is drawn at random.
+        # One sequence for the whole search; other parameters are drawn at random.
         others = samplers.RandomSampler(seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
@@ -189,15 +188,18 @@ def _import_optuna(sampler):
 
 
 def _asked(trial, node, path):
-    """The node with what the sampler has drawn for its domains; functions are left to `resolve`."""
+    """The node with values of the sampler in place of its domains; functions are left to `resolve`."""
     if isinstance(node, Domain) and not isinstance(node, Function):
         value = _ask(trial, node, path)
-        return _asked(trial, value, (*path, _option(node, value))) if isinstance(node, Choice) else value
+        if not isinstance(node, Choice):
+            return value
+        index = next(i for i, option in enumerate(node.values) if option is value or option == value)
+        return _asked(trial, value, (*path, f"option {index}"))
     return rebuilt(node, path, lambda child, inner: _asked(trial, child, inner))
 
 
 def _ask(trial, domain: Domain, path):
-    """One parameter; options with domains of their own keep them."""
+    """Asks for one parameter; an option may hold further domains."""
     key = name(path)
     if isinstance(domain, Choice):
         if _is_plain(domain):
@@ -215,7 +217,7 @@ def _ask(trial, domain: Domain, path):
 
 
 def _encoded_point(space, point: Mapping) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what to queue, by Optuna's parameter names; the rest of the point)."""
+    """(entries to queue, by Optuna's parameter names; the rest of the point)."""
     queued: dict[str, Any] = {}
     fixed: dict[str, Any] = {}
     _, domains = split(space)
@@ -237,7 +239,7 @@ def _encoded_point(space, point: Mapping) -> tuple[dict[str, Any], dict[str, Any
 
 
 def _encoded(domain: Domain, value):
-    """The value as the parameter that `_ask` would have turned into it."""
+    """The parameter that `_ask` turns into this value."""
     if isinstance(domain, Choice):
         return value if _is_plain(domain) else domain.values.index(value)
     if isinstance(domain, Normal):
@@ -248,8 +250,3 @@ def _encoded(domain: Domain, value):
 def _is_plain(choice: Choice) -> bool:
     """Whether Optuna can store the options themselves."""
     return all(value is None or isinstance(value, (bool, int, float, str)) for value in choice.values)
-
-
-def _option(choice: Choice, value) -> str:
-    index = next(index for index, option in enumerate(choice.values) if option is value or option == value)
-    return f"option {index}"

@@ -12,8 +12,8 @@ class Repeater(Searcher):
     """Runs each suggestion as several trials and reports their mean to the searcher.
 
     Args:
-        searcher: what suggests.
-        repeat: trials per suggestion.
+        searcher: makes the suggestions.
+        repeat: number of trials per suggestion.
         set_index: whether their configurations get "__trial_index__": 0, 1, ...
     """
 
@@ -22,9 +22,9 @@ class Repeater(Searcher):
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.repeat, self._set_index = searcher, repeat, set_index
         self._group_of: dict[str, str] = {}  # trial -> first trial of its group, while the group is under way
-        self._scores: dict[str, list[float | None]] = {}  # group -> of those that have ended
+        self._scores: dict[str, list[float | None]] = {}  # group -> scores of its ended trials
         self._newest: tuple[str, dict] | None = None  # group and configuration
-        self._given = repeat  # how many of the newest group there are
+        self._given = repeat  # number of trials of the newest group
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         super().set_search_properties(metric, mode, config)

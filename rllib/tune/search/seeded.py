@@ -1,4 +1,4 @@
-"""Gives every sample of a search a seed of its own."""
+"""Gives every sample of a search another seed."""
 
 from rllib.tune.search.base import Searcher, announce_search
 from rllib.tune.search.space import SearchSpace
@@ -7,11 +7,11 @@ from rllib.tune.search.space import SearchSpace
 class Seeded(Searcher):
     """Adds `seed` to each configuration, one more for each sample, so that no trial repeats another.
 
-    The cells of a grid have the seed of their sample: they differ in what the grid says alone.
+    The cells of a grid share the seed of their sample: they differ only in the values of the grid.
 
     Args:
-        searcher: what suggests.
-        seed: of the first sample.
+        searcher: makes the suggestions.
+        seed: seed of the first sample.
     """
 
     def __init__(self, searcher: Searcher, seed: int):

@@ -4,8 +4,8 @@
     space.variant(0, seed=1)    # {"lr": 0.00071..., "model": {"layers": 1}}
 
 Variant number i depends on the space, the seed and i alone, so a search continues after a restart by counting on.
-Grids come first, then the domains in their order, then functions (sample_from), which see what has been drawn and may
-depend on one another. An option of a choice may hold domains.
+Grids come first, then the domains in their order, then functions (sample_from), which see the values drawn before and
+may depend on one another. An option of a choice may hold domains.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ class SearchSpace:
         config: the space.
 
     Attributes:
-        grid_size: how many combinations its grids have; 1 without grids.
+        grid_size: number of combinations of its grids; 1 without grids.
 
     Raises:
-        ValueError: if a grid is empty, has company in its dict, or stands in a choice.
+        ValueError: if a grid is empty, has other keys beside it in its dict, or stands in a choice.
     """
 
     def __init__(self, config: Mapping[str, Any]):
@@ -40,7 +40,7 @@ class SearchSpace:
         self.grid_size = len(self._cells)
 
     def variant(self, index: int, seed: int | str | None = None, constant_grid_search: bool = False) -> dict[str, Any]:
-        """Variant number `index`: the grid's combinations go round once for each sample.
+        """Variant number `index`: each sample goes through all combinations of the grids.
 
         Args:
             index: 0, 1, ...
@@ -53,7 +53,7 @@ class SearchSpace:
 
 
 def resolve(config, rng: random.Random, seed_functions: bool = True):
-    """A configuration of a space without grids; functions of numpy's and Python's global generators get rng's numbers.
+    """Draws a configuration of a space without grids; functions may use numpy's and Python's global generators.
 
     Raises:
         ValueError: if functions depend on one another in a circle, or return a grid.
@@ -107,7 +107,7 @@ def split(config) -> tuple[Any, dict[Path, Domain]]:
 
 
 def evaluated_params(space, config) -> dict[str, Any]:
-    """{"a/b": value} of what was drawn for `config`; an option that is a dict counts with its entries."""
+    """{"a/b": value} of the values drawn for `config`; an option that is a dict is listed by its entries."""
     found: dict[str, Any] = {}
 
     def walk(node, value, path):
@@ -136,7 +136,7 @@ def is_grid(node) -> bool:
 
 
 def holds_domains(node, or_grids: bool = True) -> bool:
-    """Whether there is anything to draw in it, or to go through."""
+    """Whether the node holds domains, or grids."""
     if _as_domain(node) is not None or (or_grids and is_grid(node)):
         return True
     return any(holds_domains(child, or_grids) for child in _children(node))
@@ -192,7 +192,7 @@ def _children(node):
 
 
 def rebuilt(node, path: Path, child):
-    """A copy of a dict, list or tuple with `child(value, path)` of its values; all else as it is."""
+    """A copy of a dict, list or tuple with `child(value, path)` for each value; other nodes themselves."""
     if isinstance(node, Mapping):
         return {key: child(value, (*path, key)) for key, value in node.items()}
     if type(node) in (list, tuple):
@@ -223,7 +223,7 @@ class _Undrawn(Exception):
 
 
 class _View(dict):
-    """A configuration with attributes, which refuses to show marks."""
+    """A configuration with attributes, which raises _Undrawn at marks."""
 
     def __getitem__(self, key):
         return _shown(dict.__getitem__(self, key))
@@ -265,7 +265,7 @@ def _set(root, path: Path, value) -> None:
 
 @contextlib.contextmanager
 def _seeded_globals(rng: random.Random):
-    """Python's and numpy's global generators follow rng inside, and go on afterwards as if nothing had been."""
+    """Context in which Python's and numpy's global generators follow rng; their state is restored afterwards."""
     seed = rng.getrandbits(32)
     numpy_random = getattr(sys.modules.get("numpy"), "random", None)
     states = random.getstate(), numpy_random and numpy_random.get_state()

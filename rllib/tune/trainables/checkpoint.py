@@ -1,8 +1,8 @@
 """Checkpoint directories of trials: written under a temporary name, synchronised, renamed.
 
-Beside the trainable's files a directory has `.tune.json`: counters of the trial, and how the trainable's part is to be
-loaded. A dict that a trainable returned is in `checkpoint.json` where it is data, which reads back exactly and runs no
-code, and else in `checkpoint.pkl`.
+Beside the trainable's files a directory has `.tune.json`: counters of the trial, and the form of the trainable's part.
+A dict that a trainable returned is in `checkpoint.json` if it is data, which reads back exactly and runs no code, and
+else in `checkpoint.pkl`.
 """
 
 import json
@@ -28,12 +28,12 @@ from rllib.storage.tensor_file import DTYPES
 
 METADATA = ".tune.json"
 _DATA, _PICKLED = "checkpoint.json", "checkpoint.pkl"
-# In bytes. Larger arrays would take long as text.
+# Bytes; larger arrays would take long as text.
 _LARGEST_AS_TEXT = 2**16
 
 
 class _Metadata(TypedDict, total=False):
-    """Counters of a trial, and whether its trainable saved a "dict" or what lies at a "path" in the directory."""
+    """Counters of a trial, and kind of its trainable's part: a "dict", or a "path" in the directory."""
 
     iteration: int
     time_total_s: float
@@ -43,10 +43,10 @@ class _Metadata(TypedDict, total=False):
 
 
 class Checkpoint:
-    """A checkpoint directory, as functions report and get it; it can be used as a path (os.PathLike).
+    """A checkpoint directory, as functions report and receive it; it can be used as a path (os.PathLike).
 
     Args:
-        path: of the directory.
+        path: path of the directory.
     """
 
     def __init__(self, path: str | Path):
@@ -70,14 +70,14 @@ class Checkpoint:
         return cls(directory)
 
     def to_directory(self, path: str | Path | None = None) -> str:
-        """Copies it to a directory; returns that."""
+        """Copies it to a directory, a new one by default; returns the directory."""
         path = path or tempfile.mkdtemp(prefix="checkpoint_")
         shutil.copytree(self.path, path, dirs_exist_ok=True)
         return str(path)
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The directory itself; do not write into it."""
+        """Context with the directory itself; do not write into it."""
         yield self.path
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Checkpoint:
 
 
 def temporary_directory(inside: str | Path) -> Path:
-    """A new hidden directory on the same file system."""
+    """Makes a hidden directory in another one."""
     directory = Path(inside) / f".checkpoint.tmp-{secrets.token_hex(6)}"
     directory.mkdir(parents=True)
     return directory
@@ -108,9 +108,9 @@ def remove_temporaries(inside: str | Path) -> None:
 
 
 def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> Path:
-    """Renames a directory when all of it is on the disk; returns its path.
+    """Renames a directory after it was synchronised to the disk; returns its path.
 
-    If there is one of that name already, the new one is called NAME_2, NAME_3, ...
+    If the name exists already, the directory is called NAME_2, NAME_3, ...
     """
     (temporary / METADATA).write_bytes(msgspec.json.encode(metadata))
     for root, _, names in os.walk(temporary):
@@ -123,13 +123,13 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
 
 
 def checkpoint_of(path: str | Path) -> Path:
-    """The checkpoint directory in which a path lies, of a file that `save_checkpoint` wrote, say; else the path."""
+    """The checkpoint directory in which a path lies, such as a file of `save_checkpoint`; else the path itself."""
     path = Path(path).expanduser().absolute()
     return next((place for place in (path, *path.parents) if (place / METADATA).is_file()), path)
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
-    """What `.tune.json` holds; {} where there is none."""
+    """Content of `.tune.json`; {} without the file."""
     try:
         return msgspec.convert(json_object(read_inside(path, METADATA)), _Metadata)
     except (FileNotFoundError, NotADirectoryError):
@@ -139,12 +139,12 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 
 def holds_pickle(path: str | Path) -> bool:
-    """Whether reading a checkpoint runs code: it is a dict of more than data."""
+    """Whether reading a checkpoint runs code, as its dict had to be pickled."""
     return read_metadata(path).get("kind") == "dict" and not (Path(path) / _DATA).is_file()
 
 
 def write_dict(directory: Path, data: Mapping[str, Any]) -> None:
-    """A trainable's dict as a file."""
+    """Writes a trainable's dict to a file in the directory."""
     content = cloudpickle.dumps(dict(data))
     if len(content) <= _LARGEST_AS_TEXT and _is_data(dict(data)):
         (directory / _DATA).write_text(json.dumps(encode(dict(data))))
@@ -153,7 +153,7 @@ def write_dict(directory: Path, data: Mapping[str, Any]) -> None:
 
 
 def read_dict(directory: str | Path) -> dict[str, Any]:
-    """The dict of `write_dict`."""
+    """Reads the dict that `write_dict` has written."""
     try:
         return decode(json_object(read_inside(directory, _DATA)))
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def read_dict(directory: str | Path) -> dict[str, Any]:
 
 
 def _is_data(value) -> bool:
-    """Whether JSON gives it back exactly, as encoding.py writes it."""
+    """Whether JSON gives the value back exactly, as encoding.py writes it."""
     if type(value) is dict:
         return all(map(_is_data, (*value.keys(), *value.values())))
     if type(value) in (list, tuple):
@@ -174,7 +174,7 @@ def _is_data(value) -> bool:
 
 
 def sync(path: str | Path) -> None:
-    """Has the disk hold a file, or the names in a directory."""
+    """Synchronises a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Turns what `tune.run` is given into a class Trainable: names, classes, functions of every signature."""
+"""Turns a name, class or function, as `tune.run` takes it, into a class Trainable."""
 
 import functools
 import inspect
@@ -21,10 +21,10 @@ class Resolved:
     """A trainable, ready for its trials.
 
     Attributes:
-        name: for people and file names.
+        name: name for people and files.
         cls: class derived from Trainable; pickled once, for all trials.
         config: its own settings, which the experiment's replace.
-        resources: given by `with_resources`, a dict, PlacementGroupFactory or function of the config; None: by default.
+        resources: of `with_resources`: a dict, PlacementGroupFactory or function of the config; None: by default.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Resolved:
 
     @property
     def is_function(self) -> bool:
-        """Whether it saves its own checkpoints."""
+        """Whether it is a function, which saves its own checkpoints."""
         return issubclass(self.cls, FunctionTrainable)
 
     def request(self, config: dict[str, Any]) -> Resources:
-        """What a trial with this configuration needs."""
+        """Resources of a trial with this configuration."""
         wanted = self.resources(config) if callable(self.resources) else self.resources
         return Resources.of(self.cls.default_resource_request(config) if wanted is None else wanted)
 
@@ -50,10 +50,10 @@ def register_trainable(name: str, trainable) -> None:
 
 
 def resolve_trainable(given) -> Resolved:
-    """A Resolved of a name, an Algorithm class, an AlgorithmConfig, a class Trainable or a function.
+    """Resolves a name, an Algorithm class, an AlgorithmConfig, a class Trainable or a function.
 
     Raises:
-        ValueError: for an unknown name; tells the nearest.
+        ValueError: for an unknown name, with the nearest.
         TypeError: for anything that cannot be run.
     """
     if isinstance(given, Resolved):
@@ -101,9 +101,9 @@ def _of_algorithm(algorithm: type) -> type[Trainable]:
 
 
 def wrap_function(function) -> type[FunctionTrainable]:
-    """A class Trainable that runs the function.
+    """Makes a class Trainable that runs the function.
 
-    Its parameters decide what it gets: `f(config)`, `f(config, reporter)`, `f(config, checkpoint_dir=None)`, `f()`.
+    Its parameters decide its arguments: `f(config)`, `f(config, reporter)`, `f(config, checkpoint_dir=None)`, `f()`.
 
     Raises:
         TypeError: for a signature that is none of these.
@@ -132,7 +132,7 @@ def _caller(function):
             f"also takes {more}. Use tune.with_parameters({_name_of(function)}, ...) for them."
         )
     takes_config = bool(needed) or any(p.kind is p.VAR_POSITIONAL for p in named.values()) or "config" in named
-    # A default of the function's own holds until there is a checkpoint.
+    # The function's own default holds until there is a checkpoint.
     must_be_given = wants_checkpoint and named["checkpoint_dir"].default is inspect.Parameter.empty
     without = {"checkpoint_dir": None} if must_be_given else {}
     return functools.partial(_call, function, takes_config, wants_reporter, wants_checkpoint, without)
@@ -147,10 +147,10 @@ def _call(function, takes_config, wants_reporter, wants_checkpoint, without_chec
 
 
 def with_parameters(trainable, **parameters):
-    """The trainable with further arguments, such as a data set: sent once for all trials.
+    """Adds arguments to a trainable, such as a data set, which are sent once for all trials.
 
-    A function gets them by name; a class in `setup(config, **parameters)`. A trainable that comes from
-    `with_resources` keeps its resources.
+    A function gets them by name; a class in `setup(config, **parameters)`. A trainable of `with_resources` keeps its
+    resources.
     """
     if isinstance(trainable, _With):
         return with_resources(with_parameters(trainable.trainable, **parameters), trainable.resources)
@@ -181,7 +181,7 @@ class _With:
 
 
 def with_resources(trainable, resources):
-    """The trainable with the resources that each of its trials needs.
+    """Sets the resources that each trial of a trainable needs.
 
     Args:
         resources: {"cpu": 2, "gpu": 1}, a PlacementGroupFactory, or a function of the config that gives one of them.
@@ -199,5 +199,5 @@ def _name_of(function) -> str:
 
 
 def merged_config(resolved: Resolved, config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The trainable's own settings, with the experiment's over them."""
+    """The trainable's own settings, replaced by the experiment's."""
     return {**resolved.config, **(config or {})}

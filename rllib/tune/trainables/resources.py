@@ -1,4 +1,4 @@
-"""The resources of a trial: those of the process itself, and those of the processes that it starts.
+"""The resources of a trial: of its own process, and of the processes that it starts.
 
 `{"cpu": 2, "gpu": 1}`, Ray 0.8's `{"cpu": 1, "extra_cpu": 4}`, a PlacementGroupFactory of bundles, and the value of a
 trainable's `default_resource_request(config)` all become one `Resources`.
@@ -17,8 +17,8 @@ class Resources:
     """The resources of one trial.
 
     Args:
-        own: resource -> quantity of the trial's own process.
-        others: the same for all processes that it starts, together.
+        own: resource -> quantity for the trial's own process.
+        others: resource -> quantity for all processes that it starts, together.
     """
 
     own: Mapping[str, float]
@@ -52,16 +52,16 @@ class Resources:
         return cls({"CPU": 1, **_bundle({**given, **custom})}, _bundle({**extra, **more}))
 
     def total(self) -> dict[str, float]:
-        """Both together."""
+        """Quantities of all its processes together."""
         return _sum([self.own, self.others])
 
     def within(self, total: Mapping[str, float], what: str) -> tuple["Resources", str | None]:
-        """The resources that this session can give, and a notice if that is less.
+        """The resources that this session can give, and a notice if they are less.
 
-        CPUs of the processes that a trial starts (rollout workers) may be shared; everything else may not.
+        CPUs of the processes that a trial starts (rollout workers) may be shared; other resources may not.
 
         Raises:
-            UnschedulableError: if it can never fit, with need and have.
+            UnschedulableError: if the trial can never fit, with the needed and the existing resources.
         """
         need = self.total()
         lacking = [
@@ -87,14 +87,14 @@ class Resources:
         return Resources(self.own, {**self.others, "CPU": have - self.own.get("CPU", 0)}), notice
 
     def actor_options(self) -> dict:
-        """As runtime.remote takes them, for the trial's own process."""
+        """Options of runtime.remote for the trial's own process."""
         custom = {name: quantity for name, quantity in self.own.items() if name not in ("CPU", "GPU", "memory")}
         options = {"num_cpus": self.own.get("CPU", 0), "num_gpus": self.own.get("GPU", 0), "resources": custom}
         return {**options, "memory": int(self.own.get("memory", 0))}
 
 
 class PlacementGroupFactory:
-    """Bundles of resources: the first is the trial's own, the others are for what it starts.
+    """Bundles of resources: the first for the trial's own process, the others for processes that it starts.
 
     Args:
         bundles: [{"CPU": 1}, {"CPU": 1, "GPU": 1}, ...].

@@ -1,6 +1,6 @@
-"""What a function can call while Tune runs it: report, checkpoints, and its trial's id, name and directory.
+"""Calls for functions that Tune runs: report, checkpoints, and the trial's id, name and directory.
 
-All spellings of report are one function: `tune.report(loss=1.0)`, `tune.report({"loss": 1.0}, checkpoint=...)`,
+All forms of report are one function: `tune.report(loss=1.0)`, `tune.report({"loss": 1.0}, checkpoint=...)`,
 `session.report({...})`, `tune.track.log(loss=1.0)` and the `reporter` argument of Ray 0.8.
 
 The function runs in a thread of the trial's process, and only while the experiment wants its next result: `report`
@@ -35,10 +35,10 @@ class TrialContext:
     """Identity and place of a trial.
 
     Attributes:
-        trial_id, trial_name, trial_dir: of the trial.
-        experiment_name: of its experiment.
-        experiment_tag: number and chosen values.
-        resources: of the trial's own process.
+        trial_id, trial_name, trial_dir: id, name and directory of the trial.
+        experiment_name: name of its experiment.
+        experiment_tag: number of the trial, and chosen values.
+        resources: resource -> quantity for the trial's own process.
     """
 
     trial_id: str
@@ -62,7 +62,7 @@ class TrialContext:
         return self.experiment_name
 
     def get_trial_resources(self) -> dict:
-        """Of the trial's own process."""
+        """Resources of the trial's own process."""
         return dict(self.resources)
 
     def get_world_size(self) -> int:
@@ -80,15 +80,15 @@ class FunctionSession:
     """Runs a function step by step: each step lasts until its next report.
 
     Args:
-        body: called without arguments in a thread; what it returns is the final result.
-        restored: directory of the checkpoint to start from, None for the beginning.
+        body: called without arguments in a thread; its return value is the final result.
+        restored: directory of the checkpoint to start from; None: from the beginning.
     """
 
     def __init__(self, body, restored: str | None):
         self.restored = restored
         self.checkpoint: Path | None = None  # written by the function since its last report
         self._body = body
-        self._said: queue.SimpleQueue = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue = queue.SimpleQueue()
         self._may_go_on = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -97,24 +97,24 @@ class FunctionSession:
         """Lets the function run to its next report.
 
         Returns:
-            (kind, value, checkpoint): ("report", metrics, ...) or ("end", what it returned, ...), with the directory of
-            the checkpoint that the function has saved since its last report, or None.
+            (kind, value, checkpoint): ("report", metrics, ...) or ("end", return value, ...), with the directory of the
+            checkpoint that the function has saved since its last report, or None.
 
         Raises:
-            what the function raised.
+            the function's own exception.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="trial", daemon=True)
             self._thread.start()
         else:
             self._may_go_on.release()
-        kind, value, checkpoint = self._said.get()
+        kind, value, checkpoint = self._reports.get()
         if kind == "error":
             raise value
         return kind, value, checkpoint
 
     def stop(self, timeout_s: float) -> bool:
-        """Ends the function in its report; returns whether it has ended."""
+        """Ends the function at its report; returns whether it has ended."""
         self._stopping = True
         self._may_go_on.release()
         if self._thread is not None:
@@ -124,7 +124,7 @@ class FunctionSession:
     def report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
         """Called in the function's thread: hands a result over and waits until the next one is wanted."""
         own, self.checkpoint = self.checkpoint, None
-        self._said.put(("report", metrics, checkpoint or own))
+        self._reports.put(("report", metrics, checkpoint or own))
         self._may_go_on.acquire()
         if self._stopping:
             raise StopFunction
@@ -132,16 +132,16 @@ class FunctionSession:
     def _run(self) -> None:
         try:
             returned = self._body()
-            self._said.put(("end", returned, self.checkpoint))
+            self._reports.put(("end", returned, self.checkpoint))
         except StopFunction:
-            self._said.put(("end", None, None))
+            self._reports.put(("end", None, None))
         except BaseException as error:
-            self._said.put(("error", error, None))
+            self._reports.put(("error", error, None))
 
 
 _context: TrialContext | None = None
 _session: FunctionSession | None = None
-_told_outside = False
+_has_warned = False
 
 
 def activate(context: TrialContext | None, session: FunctionSession | None) -> None:
@@ -154,7 +154,7 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
     """Hands a result to the experiment, and waits until the next one is wanted.
 
     Args:
-        metrics: name -> value, nested as you like; a bare number is called `_metric`.
+        metrics: name -> value, which may be nested; a bare number is called `_metric`.
         checkpoint: returned by `get_checkpoint()` when the trial continues.
         more: further metrics.
 
@@ -163,7 +163,7 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
     Raises:
         TypeError: if the metrics are no dict.
     """
-    global _told_outside
+    global _has_warned
     if isinstance(metrics, (int, float)):
         metrics = {"_metric": metrics}
     if metrics is not None and not isinstance(metrics, Mapping):
@@ -171,8 +171,8 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"report(checkpoint=...) takes a tune.Checkpoint, but got {checkpoint!r:.80}")
     if _session is None:
-        if not _told_outside:
-            _told_outside = True
+        if not _has_warned:
+            _has_warned = True
             logger.warning("tune.report was called outside an experiment, so the result is dropped")
         return
     kept = None
@@ -194,10 +194,10 @@ class StatusReporter:
 
 
 class _TrackedRun:
-    """What `track.init` starts outside an experiment: results go to files in a directory of their own.
+    """A session of `track.init` outside an experiment, which writes results to files in a new directory.
 
     Attributes:
-        restored, checkpoint: None; as in FunctionSession.
+        restored, checkpoint: None, in the place of those of a FunctionSession.
     """
 
     restored = checkpoint = None
@@ -222,8 +222,8 @@ class _TrackedRun:
 class Track:
     """`tune.track` of Ray 0.8.
 
-    Inside a trial `init` and `shutdown` do nothing: the experiment takes what is logged. Outside one, `init` makes a
-    directory DIR/EXPERIMENT/TRIAL and `log` writes there, until `shutdown`.
+    Inside a trial `init` and `shutdown` do nothing: logged results go to the experiment. Outside one, `init` makes a
+    directory DIR/EXPERIMENT/TRIAL, to which `log` writes until `shutdown`.
     """
 
     def init(
@@ -235,13 +235,13 @@ class Track:
         ignore_reinit_error: bool = True,
         **other_eras,
     ) -> "Track":
-        """Starts to log.
+        """Starts a session.
 
         Args:
-            experiment_name: directory of the trials.
-            trial_name: directory of this one; made of the time by default.
-            trial_config: goes into params.json.
-            log_dir: where the experiment's directory lies; ./results by default.
+            experiment_name: name of the trials' common directory.
+            trial_name: name of this trial's directory; the time by default.
+            trial_config: written to params.json.
+            log_dir: directory in which the experiment's lies; ./results by default.
             ignore_reinit_error: a second `init` does nothing; False: it is a RuntimeError.
             other_eras: arguments of Ray 0.8 without effect here.
         """
@@ -258,7 +258,7 @@ class Track:
         return self
 
     def shutdown(self) -> None:
-        """Ends what `init` started; inside a trial it does nothing."""
+        """Ends the session of `init`; inside a trial it does nothing."""
         if isinstance(_session, _TrackedRun):
             _session.close()
             activate(None, None)
@@ -283,7 +283,7 @@ track = Track()
 
 @contextmanager
 def checkpoint_dir(step: int | None = None) -> Iterator[str]:
-    """A directory to write a checkpoint into; it belongs to the next report.
+    """Context with a directory to write a checkpoint into; it belongs to the next report.
 
     Args:
         step: accepted; checkpoints are numbered by training_iteration.
@@ -301,7 +301,7 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The checkpoint that this trial starts from; None at its beginning."""
+    """The checkpoint from which this trial starts; None: from the beginning."""
     if _session is None or _session.restored is None:
         return None
     return Checkpoint(_session.restored)

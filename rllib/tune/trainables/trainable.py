@@ -1,4 +1,4 @@
-"""What a trial runs: a class Trainable of either generation, a function in any spelling, or an algorithm.
+"""Trainables: classes of either generation, functions of any signature, and algorithms.
 
 The class's methods, and the names that they had before Ray 1.0: setup (_setup), step (_train), save_checkpoint (_save),
 load_checkpoint (_restore), cleanup (_stop), reset_config.
@@ -17,19 +17,19 @@ from rllib.tune.trainables import checkpoint as checkpoints
 from rllib.tune.trainables import session
 from rllib.tune.trainables.session import TrialContext
 
-# How long a function whose trial is stopped may take to leave its report.
+# Seconds that a function whose trial is stopped may take to leave its report.
 _STOP_FUNCTION_S = 1.0
 _COUNTERS = ("timesteps_total", "episodes_total")
 
 
 class Trainable:
-    """Something that is trained step by step, and can be saved and restored.
+    """Base of classes that are trained step by step, and can be saved and restored.
 
-    Derive from it and write `setup`, `step`, and for checkpoints `save_checkpoint` and `load_checkpoint`.
+    A subclass defines `setup`, `step`, and for checkpoints `save_checkpoint` and `load_checkpoint`.
 
     Args:
         config: the trial's configuration.
-        context: identity and place of the trial; None where the class is used without Tune.
+        context: identity and place of the trial; None if the class is used without Tune.
 
     Attributes:
         config, iteration, logdir, trial_id, trial_name: for use in the methods.
@@ -41,22 +41,22 @@ class Trainable:
         self._count_from()
         self.setup(self.config)
 
-    # ------------------------------------------------------------------ what a class fills in
+    # ------------------------------------------------------------------ methods of subclasses
 
     def setup(self, config: dict[str, Any]) -> None:
         """Called once, before the first step."""
         self._setup(config)
 
     def step(self) -> dict[str, Any]:
-        """One iteration; returns its metrics. `done: True` among them ends the trial."""
+        """Runs one iteration; returns its metrics. `done: True` among them ends the trial."""
         return self._train()
 
     def save_checkpoint(self, checkpoint_dir: str) -> str | dict | None:
-        """Writes into the directory, and returns it, or the path of a file in it, or a dict to be pickled."""
+        """Writes into the directory; returns it, the path of a file in it, or a dict to be saved."""
         return self._save(checkpoint_dir)
 
     def load_checkpoint(self, checkpoint: str | dict, /) -> None:
-        """Restores the state; gets what `save_checkpoint` returned."""
+        """Restores the state from a return value of `save_checkpoint`."""
         self._restore(checkpoint)
 
     def cleanup(self) -> None:
@@ -64,11 +64,11 @@ class Trainable:
         self._stop()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Starts over with another configuration; False: it cannot, and a new one is to be made."""
+        """Starts over with another configuration; False: it cannot, and a new object is made."""
         return False
 
     def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
-        """Writes what was trained in these formats; returns format -> path."""
+        """Exports the trained state in these formats; returns format -> path."""
         raise NotImplementedError(f"{type(self).__name__} cannot be exported: write _export_model(formats, directory)")
 
     def log_result(self, result: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Trainable:
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]):
-        """What a trial with this configuration needs; None: one CPU."""
+        """Resources of a trial with this configuration; None: one CPU."""
         return None
 
     def _setup(self, config: dict[str, Any]) -> None:
@@ -96,11 +96,11 @@ class Trainable:
     def _stop(self) -> None:
         pass
 
-    # ------------------------------------------------------------------ what runs it
+    # ------------------------------------------------------------------ methods for the trial's process
 
     @property
     def iteration(self) -> int:
-        """Steps so far, those before a restore included."""
+        """Number of steps, those before a restore included."""
         return self._iteration
 
     training_iteration = iteration
@@ -119,7 +119,7 @@ class Trainable:
         return self._context.trial_name if self._context else "default"
 
     def train(self) -> dict[str, Any]:
-        """One step; its metrics with everything that results have (API: training_iteration, time_total_s, ...).
+        """Runs one step; returns its metrics and the automatic keys (training_iteration, time_total_s, ...).
 
         Raises:
             TypeError: if the step returned no dict.
@@ -163,12 +163,12 @@ class Trainable:
         return result
 
     def _count_from(self, iteration: int = 0, time_total_s: float = 0.0, totals: Mapping | None = None) -> None:
-        """Sets the counters to those of a checkpoint, or of the beginning."""
+        """Sets the counters to the values of a checkpoint, or of the beginning."""
         self._iteration, self._time_total, self._totals = iteration, time_total_s, dict(totals or {})
         self._time_since_restore, self._iterations_since_restore, self._timesteps_since_restore = 0.0, 0, 0
 
     def _count(self, result: dict[str, Any]) -> None:
-        """Fills in totals from the numbers of this iteration, and the other way round."""
+        """Computes totals from the numbers of this iteration, and vice versa."""
         for total, this in zip(_COUNTERS, ("timesteps_this_iter", "episodes_this_iter")):
             before = self._totals.get(total, 0)
             if result.get(total) is None and result.get(this) is not None:
@@ -206,7 +206,7 @@ class Trainable:
         return {**metadata, "kind": "path", "path": inside}
 
     def restore(self, checkpoint_path: str | Path) -> None:
-        """Continues from a directory that `save` wrote, or from one of its files."""
+        """Continues from a directory of `save`, or from one of its files."""
         checkpoint_path = checkpoints.checkpoint_of(checkpoint_path)
         metadata = checkpoints.read_metadata(checkpoint_path)
         if metadata.get("kind") == "dict":
@@ -218,7 +218,7 @@ class Trainable:
         self._count_from(metadata.get("iteration", 0), metadata.get("time_total_s", 0.0), metadata.get("totals"))
 
     def export_model(self, export_formats: str | list[str], export_dir: str | None = None) -> dict[str, str]:
-        """Writes what was trained for others to use; returns format -> path.
+        """Exports the trained state for other programs; returns format -> path.
 
         Args:
             export_formats: see `check_export`.
@@ -230,7 +230,7 @@ class Trainable:
 
     @classmethod
     def check_export(cls, formats) -> None:
-        """Refuses what cannot be exported. A class that exports knows its own formats; override this to check them.
+        """Refuses formats that cannot be exported; a class that exports overrides it to check its own formats.
 
         Raises:
             TypeError: if `formats` is no list of strings.
@@ -245,7 +245,7 @@ class Trainable:
         if formats and not exports:
             raise ValueError(
                 f"{cls.__name__} cannot be exported as {', '.join(formats)}: it has no _export_model(formats, "
-                "directory). Functions write what they want to keep, with tune.report(..., checkpoint=...)"
+                "directory). Functions save their own state, with tune.report(..., checkpoint=...)"
             )
 
     def stop(self) -> None:
@@ -261,7 +261,7 @@ class FunctionTrainable(Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         self._session: session.FunctionSession | None = None
         self._restored: str | None = None
-        self.reported: Path | None = None  # checkpoint directory that came with the last report, not in its place yet
+        self.reported: Path | None = None  # checkpoint of the last report, under its temporary name
         self._last: dict[str, Any] = {}
 
     def step(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class FunctionTrainable(Trainable):
         return returned
 
     def take_reported(self) -> str | None:
-        """Gives the checkpoint of the last report its name; returns its path, None if there was none."""
+        """Gives the checkpoint of the last report its name; returns its path, None without a checkpoint."""
         if self.reported is None:
             return None
         place = Path(self.logdir) / f"checkpoint_{self._iteration:06d}"
@@ -322,7 +322,7 @@ class FunctionTrainable(Trainable):
 
 
 def _final(value) -> dict[str, Any]:
-    """What a function returned, as a result."""
+    """The return value of a function as a result."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -333,7 +333,7 @@ def _final(value) -> dict[str, Any]:
 
 
 def _reported_all(generator):
-    """Reports what a generator yields; its own return value is the final result."""
+    """Reports the values of a generator; its return value is the final result."""
     while True:
         try:
             metrics = next(generator)
@@ -354,12 +354,12 @@ class AlgorithmTrainable(Trainable):
 
     @property
     def seed(self) -> int:
-        """Of everything random; drawn, where the configuration has none."""
+        """Seed of all random choices; drawn if the configuration has none."""
         return self.algorithm.seed
 
     @classmethod
     def check_settings(cls, config: Mapping[str, Any]) -> None:
-        """Refuses what no trial can have, whatever a search draws."""
+        """Refuses settings that are invalid in every trial, whatever a search draws."""
         if config.get("log_dir") is not None:
             raise ValueError("log_dir is for a single run: Tune writes the files of each trial. Leave it out.")
 

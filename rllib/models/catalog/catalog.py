@@ -188,7 +188,7 @@ def _own_model_spec(
     action_mask_key: str | None,
 ) -> PolicySpec:
     """For a network of the user's, which reads observations as they are stored."""
-    from rllib.models.user.model_v2_spec import ModelV2Spec
+    from rllib.models.user.model_v2 import ModelV2Spec
     from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
 
     own = resolved("custom_model", settings["custom_model"])

@@ -91,9 +91,7 @@ class BoundedSquashedGaussian(SquashedGaussian):
         mean, log_std = inputs.chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD)
         if self.mean_limit is not None:
-            from rllib.models.distributions.torch_clip import clipped
-
-            mean = clipped(mean, self.mean_limit)
+            mean = _clip().apply(mean, self.mean_limit)
         u = mean + log_std.exp() * noise
         # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
         log_prob = -(0.5 * noise.square() + log_std + HALF_LOG_2_PI) - _torch_log_slope(u)
@@ -182,3 +180,25 @@ def _torch_log_slope(u):
     # Even in u, and written so: autograd gives -2 tanh(u) at u = 0, too.
     size = u.abs()
     return 2 * (math.log(2) - size - (-2 * size).exp().log1p())
+
+
+@functools.cache
+def _clip() -> type:
+    """Clamp to -limit ... limit whose gradient is kept where it leads back into the range."""
+    import torch
+
+    class Clip(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, limit: float):
+            ctx.save_for_backward(x)
+            ctx.limit = limit
+            return x.clamp(-limit, limit)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            # A step against the gradient would lead farther away.
+            outwards = (x.abs() > ctx.limit) & (x * gradient < 0)
+            return gradient.masked_fill(outwards, 0.0), None
+
+    return Clip

@@ -1,6 +1,5 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
-import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,12 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.losses.returns import gae
+from rllib.models.acting_buffers import ActingBuffers
 from rllib.models.arithmetic.buffers import BuffersByRows
-from rllib.models.arithmetic.cuda import memory_of, why_no_cuda
+from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import use_one_blas_thread
 from rllib.models.observations.masks import no_choice, without_choice
+from rllib.models.policy_description import described_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
@@ -32,10 +33,12 @@ from rllib.sample_batch import (
     Column,
     SampleBatch,
 )
-from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint, read_manifest
+from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, read_manifest
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
+# Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.
+CHUNK = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +109,7 @@ class Policy:
         self.network = spec.masked_network(self.layout, weights)
         self._on_device = None
         self._inputs = BuffersByRows(self.new_inputs)
-        self._among: _ActingBuffers | None = None
+        self._among: ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
         self.modules: Mapping[str, np.ndarray] | None = None
         self.observation_space: spaces.Space | None = None
@@ -154,7 +157,7 @@ class Policy:
                 together; it names the path.
         """
         with naming_damage(path):
-            spec, size = _spec(description, path), state[WEIGHTS].size
+            spec, size = described_spec(description, path), state[WEIGHTS].size
             # A few characters may describe a network of any size, so it is measured before it is made.
             if getattr(spec.memory, "num_units", 0) > size or spec.layout().size != size:
                 raise CheckpointError(
@@ -259,18 +262,13 @@ class Policy:
         """
         import torch
 
-        from rllib.models.dense.in_torch import DeviceNetwork
+        from rllib.models.acting_in_torch import network_on
 
         if torch.device(device).type == "cuda" and (reason := why_no_cuda()) is not None:
             raise ValueError(f"num_gpus_per_worker is set, but {reason}. Use .resources(num_gpus_per_worker=0).")
         if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
             return False
-        advice = "Use a smaller network, or act on the CPU: .resources(num_gpus_per_worker=0)."
-        with memory_of(device, lambda: f"{len(self._weights)} weights to act by", advice):
-            flat = torch.zeros(len(self._weights), device=device)
-            module = self.spec.torch(self.layout, flat, None)
-            self._on_device = DeviceNetwork(module, flat, self.network.gives_values)
-            self._on_device.load(self._weights)
+        self._on_device = network_on(device, self.spec, self.layout, self._weights, self.network.gives_values)
         self.network = self.spec.with_mask(self._on_device)
         return True
 
@@ -409,7 +407,7 @@ class Policy:
         Does nothing if `rows` are all rows, and for convolutions, whose rows cost too much.
         """
         if rows.stop - rows.start < total and not self.spec.encoder.as_stored:
-            self._among = _ActingBuffers(self, total, rows)
+            self._among = ActingBuffers(self, total, rows)
 
     def compute_actions(
         self,
@@ -660,69 +658,3 @@ class Policy:
 def _kept(outputs: np.ndarray) -> np.ndarray:
     """A copy in the same order of memory: the next forward pass of as many rows overwrites the network's buffers."""
     return outputs.copy("K")
-
-
-def description_of(spec: PolicySpec) -> dict[str, Any]:
-    """What a checkpoint says about network and distribution; of classes of the user's, also these and what they add."""
-    common = {field.name for field in dataclasses.fields(PolicySpec)}
-    own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
-    code = {} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}}
-    if user_class := getattr(spec.distribution, "user_class", None):
-        code["action_dist"] = user_class
-    return {"spec": spec.to_json(), **code}
-
-
-def _spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec:
-    """The spec that `description_of` described."""
-    spec, own = PolicySpec.from_json(description["spec"]), dict(description.get("custom", {}))
-    action_dist = description.get("action_dist")
-    used = own | {"action_dist": action_dist}
-    if any(isinstance(value, UserCode) for value in used.values()):
-        code = ", ".join(f"{name}={each.reference}" for name, each in used.items() if isinstance(each, UserCode))
-        raise CheckpointError(
-            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}), which runs only when "
-            "you ask for it: give load_user_code=True if you trust where it comes from."
-        )
-    if action_dist is not None:
-        spec = dataclasses.replace(spec, distribution=dataclasses.replace(spec.distribution, user_class=action_dist))
-    return own.pop("class")(**vars(spec), **own) if own else spec
-
-
-# Up to this number of environments, in all workers together, the run's bits do not depend on how they are distributed.
-ENVIRONMENTS_ALIKE = 8
-
-
-class _ActingBuffers:
-    """Buffers of `act_among`: `total` rows, of which those outside `rows` stay ones."""
-
-    def __init__(self, policy: Policy, total: int, rows: slice):
-        self.rows = rows
-        self.encode = policy.spec.encoder.encode
-        self.inputs = policy.new_inputs(total)
-        self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
-        self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
-        self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
-        self.values = np.empty(total, np.float32)
-        self.states = np.zeros((2, total, policy.state_size), np.float32)
-
-    def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
-        """Inputs, noise, and where the results of all rows are written. Inputs and noise at `rows` are set first."""
-        self.encode(observations, self.inputs[self.rows])
-        self.noise[self.rows] = noise
-        return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
-
-    def states_of_all(self, state: np.ndarray) -> np.ndarray:
-        """[2, total, state_size]: the states of all rows, those at `rows` set, and where the next ones are written."""
-        self.states[0, self.rows] = state
-        return self.states
-
-    def copy_to(self, dist_inputs: np.ndarray, actions: np.ndarray, values: np.ndarray | None) -> None:
-        """Copies the results at `rows`."""
-        dist_inputs[:] = self.dist_inputs[self.rows]
-        actions[:] = self.actions[self.rows]
-        if values is not None:
-            values[:] = self.values[self.rows]
-
-
-# Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.
-CHUNK = 512

@@ -235,7 +235,7 @@ class PolicySpec:
         """`torch`, and where observations hold a mask, with that; `acting` is what `masked_network` gave."""
         if not self.is_masked:
             return self.torch(layout, flat, acting)
-        from rllib.models.dense.in_torch import MaskedModule
+        from rllib.models.observations.masks_in_torch import MaskedModule
 
         return MaskedModule(self.torch(layout, flat, acting.network), self.encoder, self.distribution)
 

@@ -14,8 +14,9 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
+from rllib.models.acting_in_torch import ActingNetwork
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.dense.in_torch import ActingNetwork, TorchNetwork, backward
+from rllib.models.dense.in_torch import TorchNetwork, backward
 from rllib.models.observations.torso import filters_from
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy

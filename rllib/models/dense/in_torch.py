@@ -3,17 +3,13 @@
 import itertools
 from collections.abc import Collection, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rllib.models.arithmetic.cuda import memory_of
 from rllib.models.arithmetic.layer_norm import EPSILON
 from rllib.models.dense.layout import LayersLayout
 from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork
-from rllib.models.observations.encoders import MaskedEncoder
-from rllib.models.observations.masks import LOWEST, parts_of_mask
 from rllib.models.observations.torso import Convolution, Image, Torso, as_conv2d
 
 ACTIVATIONS = {
@@ -319,155 +315,6 @@ class NoisyTorchNetwork(nn.Module):
         size, gradient = self.layout.plain.size, self.flat.grad
         self._plain[0].receive(gradients)
         torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
-
-
-class MaskedModule(nn.Module):
-    """A policy's network with a mask in its inputs, as models/observations/masks.py: MaskedNetwork.
-
-    Args:
-        module: a module on a flat tensor; reads the inputs without the mask.
-        encoder: puts the mask into the inputs.
-        distribution: reads the outputs.
-    """
-
-    def __init__(self, module: nn.Module, encoder: MaskedEncoder, distribution):
-        super().__init__()
-        self.module = module
-        self.flat, self.leaves, self.receive = module.flat, module.leaves, module.receive
-        self._split, self._parts = encoder.split, parts_of_mask(distribution)
-
-    def forward(self, inputs: Tensor, *sequences: Tensor) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B]."""
-        mask, others = self._split(inputs)
-        dist_inputs, values = self.module(others, *sequences)
-        return self._masked(dist_inputs, mask), values
-
-    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One row of each sequence, of a module with a memory: as its `step`."""
-        mask, others = self._split(inputs)
-        dist_inputs, values, following = self.module.step(others, state)
-        return self._masked(dist_inputs, mask), values, following
-
-    def _masked(self, dist_inputs: Tensor, mask: Tensor) -> Tensor:
-        dist_inputs = dist_inputs.float()  # LOWEST is no bfloat16
-        illegal = torch.zeros_like(dist_inputs, dtype=torch.bool)
-        for columns, where in self._parts:
-            bad = mask[:, columns] == 0
-            bad = bad & ~bad.all(1, keepdim=True)
-            illegal[:, where] = bad.repeat_interleave((where.stop - where.start) // bad.shape[1], dim=1)
-        return dist_inputs.masked_fill(illegal, float(LOWEST))
-
-
-class ActingNetwork:
-    """A torch network for acting, on the CPU, without gradients; methods as in NumpyNetwork.
-
-    Args:
-        network: turns encoded observations into distribution inputs [B, K] and values [B].
-        gives_values: whether there are values, which every pass computes.
-    """
-
-    # There is no `backward`; learners have a network of their own.
-    closed_form = False
-
-    def __init__(self, network: nn.Module, gives_values: bool):
-        self._network, self.gives_values = network, gives_values
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B]."""
-        dist_inputs, values = self._network.forward(torch.from_numpy(inputs))
-        return dist_inputs.numpy(), values.numpy()
-
-    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
-        dist_inputs, computed = self.forward(inputs)
-        if values is not None:
-            values[:] = computed
-        return dist_inputs
-
-    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
-        """Values [B]."""
-        return self.forward(inputs)[1]
-
-
-_SMALLER = "Halve num_envs_per_worker, or act on the CPU: .resources(num_gpus_per_worker=0)."
-
-
-class DeviceNetwork:
-    """A torch network for acting on a device, for many or large observations at a time; methods as in NumpyNetwork.
-
-    Args:
-        network: computes with weights on the device; turns encoded observations into distribution inputs and values.
-        weights: those of the network on the device, flat.
-        gives_values: whether distribution inputs and values share a pass.
-    """
-
-    closed_form = False
-
-    def __init__(self, network: nn.Module, weights: Tensor, gives_values: bool):
-        self._network, self._weights, self.gives_values = network, weights.detach(), gives_values
-
-    def load(self, weights: np.ndarray) -> None:
-        """Copies flat weights to the device."""
-        self._weights.copy_(torch.from_numpy(weights))
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B]."""
-        device = self._weights.device
-        with memory_of(device, lambda: f"{len(inputs)} observations to act on ({inputs.nbytes >> 20} MiB)", _SMALLER):
-            rows = torch.from_numpy(np.require(inputs, requirements="W")).to(device)
-            dist_inputs, values = self._network(rows)
-            # In one transfer: each waits for the device.
-            packed = torch.cat([dist_inputs, values.reshape(len(values), -1)], dim=1) if len(values) else dist_inputs
-            found = packed.cpu().numpy()
-        return found[:, : dist_inputs.shape[1]], found[:, -1] if len(values) else np.empty(0, np.float32)
-
-    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
-        dist_inputs, computed = self.forward(inputs)
-        if values is not None:
-            values[:] = computed
-        return dist_inputs
-
-    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
-        """Values [B]."""
-        return self.forward(inputs)[1]
-
-
-class RecurrentActing:
-    """The network of a policy with a memory, for acting: on the CPU, without gradients.
-
-    Args:
-        module: computes sequences (inputs, seq_lens, state), by its `step` one row of each (observations, states), and
-            has the `width` of observations: Unrolled in recurrent.py, TorchAttentionNetwork.
-    """
-
-    closed_form = False
-    gives_values = True
-
-    def __init__(self, module: nn.Module):
-        self._module, self._step, self._width = module, module.step, module.width
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray, seq_lens: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B] of sequences; arguments as for the module."""
-        dist_inputs, values = self._module(
-            *(torch.from_numpy(np.require(each, requirements="W")) for each in (inputs, seq_lens, state))
-        )
-        return dist_inputs.numpy(), values.numpy()
-
-    @torch.inference_mode()
-    def step(
-        self, inputs: np.ndarray, state: np.ndarray, next_state: np.ndarray, values: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Distribution inputs [B, K]; writes the next states [B, state_size], and the values [B] if they are given."""
-        observations = first_columns(torch.from_numpy(inputs), self._width)
-        dist_inputs, computed, following = self._step(observations, torch.from_numpy(state))
-        next_state[:] = following.numpy()
-        if values is not None:
-            values[:] = computed.numpy()
-        return dist_inputs.numpy()
 
 
 def first_columns(rows: Tensor, width: int) -> Tensor:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rllib.models.dense.in_torch import ActingNetwork, FlatModule, RecurrentActing, first_columns
+from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
+from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
 from rllib.models.policy_spec import PolicySpec
 

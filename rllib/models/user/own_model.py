@@ -24,7 +24,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rllib.models.dense.in_torch import ActingNetwork, FlatModule, RecurrentActing
+from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
+from rllib.models.dense.in_torch import FlatModule
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.user.module import TorchLayout, Unrolled

@@ -1,4 +1,4 @@
-"""Networks in torch: views of the same flat vector as the numpy networks."""
+"""Fully connected and convolutional networks in torch: views of the same flat vector as the numpy networks."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -62,7 +62,7 @@ class FlatModule(nn.Module):
 
 
 class Values(nn.Module):
-    """Trainable numbers (models/modules.py: Parameter)."""
+    """Module of trainable numbers (models/modules.py: Parameter)."""
 
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
@@ -73,7 +73,7 @@ class Values(nn.Module):
 
 
 class StackedLayers(nn.Module):
-    """Fully connected layers and their heads on a flat tensor, as FlatModule, with all towers' layers in one product.
+    """Fully connected layers and heads on a flat tensor, like FlatModule; one product computes a layer of all towers.
 
     `parameters()` are shaped as in torch.nn.Linear and may be read or changed; changes show in the flat vector.
 
@@ -96,7 +96,7 @@ class StackedLayers(nn.Module):
         register_parameters(self)
 
     def read_tail(self, start: int, flat: Tensor) -> None:
-        """Reads the blocks from number `start` on in another vector of this layout; gradients stay where they are."""
+        """Reads the blocks that begin at `start` or later from another vector of this layout; gradients stay in place."""
         slices = self.layout.slices
         for name, part in _pieces(self.layout, flat).items():
             if slices[name.partition(".")[0]].start >= start:
@@ -104,7 +104,7 @@ class StackedLayers(nn.Module):
         self.leaves = list(self._parts.values())
 
     def outputs(self, inputs: Tensor, by_batch: bool = False) -> Sequence[Tensor]:
-        """The result [B, outputs] of each head.
+        """Results [B, outputs] of each head.
 
         Args:
             inputs: [B, num_inputs + 1], closing with a 1 that stands for the first layer's bias; with a torso, rows as
@@ -119,7 +119,7 @@ class StackedLayers(nn.Module):
         return self._results(self._features(inputs, by_batch))
 
     def _features(self, inputs: Tensor, by_batch: bool = False) -> Tensor:
-        """What the heads of each tower read, [towers, B, width]."""
+        """Inputs of the heads of each tower, [towers, B, width]."""
         layout, parts = self.layout, self._parts
         if layout.batch_renorm:
             return self._renormalized_features(inputs[:, :-1], by_batch)
@@ -145,7 +145,7 @@ class StackedLayers(nn.Module):
         return features
 
     def _renormalized(self, index: int, x: Tensor, by_batch: bool) -> Tensor:
-        """models/dense/batch_renorm.py of x [towers, B, width]."""
+        """Batch renormalisation (batch_renorm.py) of x [towers, B, width]."""
         constants, epsilon = self.layout.batch_renorm, self.layout.batch_renorm.epsilon
         scale, shift = self._parts[f"renorm_{index}.weight"], self._parts[f"renorm_{index}.bias"]
         running_mean, running_variance = self._state[f"running_{index}"].split(1, dim=1)
@@ -187,14 +187,14 @@ class TorchNetwork(StackedLayers):
     """The network of a policy, with or without a value head."""
 
     def forward(self, inputs: Tensor, by_batch: bool = False) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without their head."""
+        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without a value head."""
         dist_inputs, *values = self.outputs(inputs, by_batch)
         if self.layout.num_log_std:
             dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
 
     def with_features(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same without a free log standard deviation, and what the policy's head has read [B, width]."""
+        """`forward` without a free log standard deviation, and the inputs [B, width] of the policy's head."""
         features = self._features(inputs)
         dist_inputs, *values = self._results(features)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0), features[0]
@@ -223,7 +223,7 @@ class TorchLayers(StackedLayers):
         self._reads, self._stacked, self._single = reads, stacked, single
 
     def forward(self, *read: Tensor, by_batch: bool = False) -> Tensor:
-        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each; of several networks, stacked."""
+        """Results [B, outputs], or [B] of a single one, stacked for several networks; `read`: [B, ...] each."""
         # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
         parts = [part.flatten(1) for part in read]
         parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
@@ -233,7 +233,7 @@ class TorchLayers(StackedLayers):
 
 
 def with_gradient(flat: Tensor) -> Tensor:
-    """The tensor as a leaf that has a gradient: its own, where it has one, else zeros."""
+    """The tensor as a leaf with a gradient; zeros if it has none yet."""
     gradient = torch.zeros_like(flat) if flat.grad is None else flat.grad
     flat = flat.detach().requires_grad_()
     flat.grad = gradient
@@ -241,7 +241,7 @@ def with_gradient(flat: Tensor) -> Tensor:
 
 
 def register_parameters(module: nn.Module) -> None:
-    """Makes the parameters that `module.layout` names, and their gradients, views of `module.flat` and its gradient."""
+    """Registers the parameters that `module.layout` names, as views of `module.flat`, and their gradients."""
     gradients = module.layout.named_parameters(module.flat.grad)
     for name, view in module.layout.named_parameters(module.flat.detach()).items():
         parameter = nn.Parameter(view)
@@ -250,14 +250,13 @@ def register_parameters(module: nn.Module) -> None:
 
 
 def _pieces(layout: LayersLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as the products of `forward` need them: weights and biases apart, and the first layer stacked.
+    """Parts of the blocks that `forward` reads: weights apart from biases, and the first layer stacked.
 
-    Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
+    Without a torso the first layer's bias stays the last row of its weights, since inputs then close with a 1. Running
+    statistics are left out: no gradient moves them.
 
-    Running statistics are left out: no gradient moves them.
-
-    Autograd would write a gradient as long as the whole vector for every slice of it, so what is sliced here, once and
-    outside of any graph, are the leaves of the graph.
+    For every slice of a leaf, autograd would write a gradient as long as the whole leaf; so the slices, made once and
+    outside of any graph, are the leaves.
     """
     blocks, torso = layout.blocks(flat.detach()), layout.torso
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
@@ -276,7 +275,7 @@ def _pieces(layout: LayersLayout, flat: Tensor) -> dict[str, Tensor]:
 
 
 class NoisyTorchNetwork(nn.Module):
-    """As TorchNetwork, for parameters mu and sigma in one flat tensor; the noise is that of a policy's own network.
+    """Like TorchNetwork, for parameters mu and sigma in one flat tensor, with the noise of a policy's own network.
 
     Args:
         layout: where the parameters lie.
@@ -318,7 +317,7 @@ class NoisyTorchNetwork(nn.Module):
 
 
 def first_columns(rows: Tensor, width: int) -> Tensor:
-    """The first numbers of each row; images [B, ...] as they are."""
+    """The first `width` numbers of each row; images [B, ...] unchanged."""
     return rows[:, :width] if rows.dim() == 2 else rows
 
 
@@ -326,7 +325,7 @@ def first_columns(rows: Tensor, width: int) -> Tensor:
 
 
 def torso_pieces(torso: Torso, blocks: dict[str, Tensor], towers: int) -> dict[str, Tensor]:
-    """The torso's blocks as `torso_features` wants them: each tower's kernels as those of torch.nn.Conv2d."""
+    """Parts of the torso's blocks that `torso_features` reads: each tower's kernels as in torch.nn.Conv2d."""
     parts = {}
     for tower in range(towers):
         for name, _ in torso.named_layers():
@@ -353,7 +352,7 @@ def torso_features(torso: Torso, parts: dict[str, Tensor], rows: Tensor, towers:
 
 
 def _channels_last(image: Image, flat: Tensor) -> Tensor:
-    """The image's pixels, float [B, C, H, W] with the channels of a place side by side in memory."""
+    """Pixels of the image, float [B, C, H, W], with the channels of a place side by side in memory."""
     pixels = flat[:, image.start : image.start + image.size].unflatten(1, image.shape)
     if len(image.shape) == 2:
         pixels = pixels[..., None]

@@ -1,6 +1,6 @@
 """Action values, or distributions of returns, as an action distribution: greedy, or random with probability epsilon.
 
-The network's inputs to it are, feature by feature,
+Its inputs, which the network computes, are, feature by feature,
 
 | part       | length               | there when                                     |
 |------------|----------------------|------------------------------------------------|
@@ -58,7 +58,7 @@ class QValues(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action."""
         return ((0, self.num_actions * self.num_atoms),)
 
     @property
@@ -72,7 +72,7 @@ class QValues(Described):
         """The noise for `sample`, [*shape, num_actions] float32: zeros, or infinity at an action drawn at random.
 
         Args:
-            rng: draws it.
+            rng: source of randomness.
             shape: of the actions.
             epsilon: probability of a random action, a number or an array of that shape.
             temperature: the others are drawn with probabilities softmax(Q / temperature); 0 takes the best.
@@ -105,7 +105,7 @@ class QValues(Described):
         return inputs[:, : self.num_actions] if self.num_atoms == 1 else self.at(inputs).q_values()
 
     def best(self, inputs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Q of the best action [B]: the value of the observations."""
+        """Values [B] of the observations: Q of the best action."""
         return np.maximum.reduce(self.at(inputs).q_values(), -1, out=out)
 
     def at(self, inputs: np.ndarray) -> "QBatch":

@@ -1,4 +1,4 @@
-"""Buffers for acting in batches of one shape, whatever part of the rows a process has (Policy.act_among)."""
+"""Buffers for acting in batches of one shape in all processes (Policy.act_among)."""
 
 import numpy as np
 
@@ -26,13 +26,13 @@ class ActingBuffers:
         self.states = np.zeros((2, total, policy.state_size), np.float32)
 
     def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
-        """Inputs, noise, and where the results of all rows are written. Inputs and noise at `rows` are set first."""
+        """Sets inputs and noise at `rows`; returns them and the arrays for the results, all of `total` rows."""
         self.encode(observations, self.inputs[self.rows])
         self.noise[self.rows] = noise
         return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
 
     def states_of_all(self, state: np.ndarray) -> np.ndarray:
-        """[2, total, state_size]: the states of all rows, those at `rows` set, and where the next ones are written."""
+        """Sets the states at `rows`; returns all states and memory for the next ones, [2, total, state_size]."""
         self.states[0, self.rows] = state
         return self.states
 

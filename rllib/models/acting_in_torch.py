@@ -16,7 +16,7 @@ class ActingNetwork:
         gives_values: whether there are values, which every pass computes.
     """
 
-    # There is no `backward`; learners have a network of their own.
+    # There is no `backward`; learners have a separate network.
     closed_form = False
 
     def __init__(self, network: nn.Module, gives_values: bool):
@@ -29,7 +29,7 @@ class ActingNetwork:
         return dist_inputs.numpy(), values.numpy()
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
+        """Distribution inputs [B, K]; values are written into `values` [B] if it is given."""
         dist_inputs, computed = self.forward(inputs)
         if values is not None:
             values[:] = computed

@@ -19,13 +19,13 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads")
-# Arrays, with which numpy computes faster than with numbers.
+# Arrays instead of Python numbers: numpy computes faster with them.
 ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 
 # Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
-# Numbers for which numpy has done something with rows before torch has begun.
+# Sizes of arrays up to which numpy is faster than torch, whose calls take longer to begin.
 FEW = 4096
 
 # A step of Adam so late that beta to this power is 0.
@@ -246,7 +246,7 @@ def adam(
         _written(weights).sub_(its_m.lerp_(its_gradient, 1 - betas[0]), alpha=step_size)
         return
     # What torch.optim.Adam(fused=True) calls: one pass over the memory instead of seven. It corrects the biases of the
-    # means by the number of steps. step_size and epsilon have that in them already, and after many steps it is nothing.
+    # means by the number of steps. step_size and epsilon include that already, and after many steps it is nothing.
     torch = _here.torch
     means = [_written(m)], [_written(v)], []
     torch._fused_adam_(

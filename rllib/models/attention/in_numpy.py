@@ -26,7 +26,7 @@ class NumpyAttentionNetwork:
         weights: flat float32 [layout.size]; the network reads this very memory.
     """
 
-    # There is no `backward`; learners have a network of their own.
+    # There is no `backward`; learners have a separate network.
     closed_form = False
     gives_values = True
 
@@ -69,7 +69,7 @@ class NumpyAttentionNetwork:
         before, after = state[:, :-1].reshape(shape), next_state[:, :-1].reshape(shape)
         after[..., :-1, :] = before[..., 1:, :]
         np.minimum(state[:, -1] + 1, window, out=next_state[:, -1])
-        # Places that are still empty; the last is the present row.
+        # Positions of the window that are still empty; the last one is the present row.
         empty = np.arange(window + 1) < window - state[:, -1:]
         results = [
             tower.results(inputs, before[:, index], after[:, index], empty) for index, tower in enumerate(self._towers)
@@ -153,7 +153,7 @@ class _Unit:
         seen = np.concatenate([window, x[:, None]], axis=1)
         _normalize(seen)
         query = ((seen[:, -1] * scale + shift) @ self._query).reshape(rows, heads, head_size).swapaxes(0, 1)
-        # What shifts all scores of a row alike, keys' shift, leaves their softmax as it is.
+        # The keys' shift is left out: it shifts all scores of a row alike, which softmax does not notice.
         for_contents = ((query + self._biases[0]) @ self._key * scale).transpose(1, 2, 0)  # [B, size, heads]
         positions = (self._positions @ self._blocks["position"]).reshape(-1, heads, head_size).transpose(1, 2, 0)
         scores = (seen @ for_contents).swapaxes(1, 2)  # [B, heads, window + 1]

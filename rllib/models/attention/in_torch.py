@@ -143,8 +143,8 @@ class TorchAttentionNetwork(nn.Module):
         position = (self._positions @ parts[f"{name}_position"]).unflatten(-1, heads).transpose(1, 2)
         contents = (query + for_contents[:, None]) @ key.transpose(-1, -2)
         positions = (query + for_positions[:, None]) @ position[:, None].transpose(-1, -2)
-        # Column p of `positions` is window - p steps back. In row t that is column t + p of `contents`: t zeros in
-        # front of each row t come about by L zeros behind each, when the rows are cut one column shorter.
+        # Column p of `positions` is window - p steps back: in row t, column t + p of `contents`. Appending L zeros to
+        # each row and cutting the result into rows that are one column shorter puts t zeros before row t.
         positions = functional.pad(positions, (0, length)).flatten(-2)[..., : length * contents.shape[-1]]
         scores = (contents + positions.unflatten(-1, contents.shape[-2:])) * heads[1] ** -0.5
         shares = scores.masked_fill(hidden, -torch.inf).softmax(-1)

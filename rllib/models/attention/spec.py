@@ -50,7 +50,7 @@ class Attention(Described):
         return AttentionLayout(*rest, memory=self)
 
 
-# The two gates of a unit, behind its attention and behind its MLP.
+# The two gates of a unit, after its attention and after its MLP.
 GATES = ("attention_gate", "mlp_gate")
 
 

@@ -1,4 +1,4 @@
-"""From an environment's spaces and the `model` settings to the description of a policy."""
+"""Chooses the description of a policy by an environment's spaces and the `model` settings."""
 
 import logging
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ BUILT_IN = {
 }
 # Gains of orthogonal weights by their names in the setting orthogonal_gains.
 NAMED_GAINS = dict(zip(("hidden", "policy", "value"), GAINS))
-# Names of observation filters, old ones too, and what they build.
+# Names of observation filters, old ones too, and the filters that they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
 
 
@@ -177,7 +177,7 @@ def _own_model_spec(
     filtered: bool,
     action_mask_key: str | None,
 ) -> PolicySpec:
-    """For a network of the user's, which reads observations as they are stored."""
+    """Describes a policy with a custom model, which reads observations as they are stored."""
     from rllib.models.user.model_v2 import ModelV2Spec
     from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
 
@@ -215,7 +215,7 @@ def _own_model_spec(
 
 
 def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:
-    """Widths and activation. Images alone skip fcnet_hiddens; with other numbers beside them, both go through."""
+    """Widths and activation of the hidden layers. Images skip fcnet_hiddens, unless other numbers are beside them."""
     hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
     if torso is not None and not torso.others:
         if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
@@ -290,11 +290,11 @@ def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) ->
     """The images among the leaves that get convolutions."""
     images = []
     for leaf in leaves:
-        # A plain matrix is an image only where filters are given for it.
+        # A plain matrix is an image only if filters are given for it.
         is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
         if not is_image or not isinstance(leaf.space, spaces.Box) or 0 in leaf.shape:
             continue
-        # The fewest numbers stand for channels; where they come first, so do the channels.
+        # The shortest axis is that of the channels.
         channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
         if filters := _filters(leaf, channels_first, setting):
             images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))

@@ -19,7 +19,7 @@ from rllib.models.arithmetic import kernels
 from rllib.models.arithmetic.kernels import ONE, ZERO
 from rllib.storage.json_dataclass import Described
 
-# Up to which float32 counts them.
+# float32 counts batches exactly up to this number.
 MOST_BATCHES = 2**24
 
 

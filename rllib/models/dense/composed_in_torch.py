@@ -23,7 +23,7 @@ class SeparateTorchNetwork(nn.Module):
         super().__init__()
         self.layout, self.flat = layout, with_gradient(flat)
         policy, value = _parts(self.flat, layout.parts)
-        # In a list: their parameters are no others.
+        # In a list, so that their parameters are not registered twice.
         self._networks = [
             TorchNetwork(layout.policy, activations[0], policy),
             StackedLayers(layout.value, activations[1], value),
@@ -64,7 +64,7 @@ class StateDependentTorchNetwork(nn.Module):
         super().__init__()
         self.layout, self.flat = layout, with_gradient(flat)
         inner, log_std = _parts(self.flat, lambda whole: layout.blocks(whole).values())
-        self._plain = [plain(inner)]  # in a list: its parameters are no others
+        self._plain = [plain(inner)]  # in a list, so that its parameters are not registered twice
         self._log_std = log_std.requires_grad_()
         register_parameters(self)
 

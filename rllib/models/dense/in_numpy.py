@@ -189,7 +189,7 @@ class TrainingBuffers:
         self.inputs = None
         scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
-        # The results of all heads share memory, so that one product writes those of shared layers.
+        # The results of all heads share memory, so that one product writes them if the heads share layers.
         self.outputs = np.empty((sum(layout.heads.values()), rows), np.float32)
         self.output_gradient = np.empty_like(self.outputs)
         self.num_outputs = num_outputs = layout.heads.get("policy", 0)
@@ -202,7 +202,7 @@ class TrainingBuffers:
             self.dist_inputs = np.empty((num_outputs + layout.num_log_std, rows), np.float32)
         self.ones = np.ones(rows, np.float32)
         self.head_bias = layout.head_bias
-        # Of each tower: the weights of its heads, their gradient, and the rows of their results.
+        # For each tower: the weights of its heads, their gradient, and the rows of their results.
         self.heads, start = [], 0
         for name in layout.head_blocks:
             weights = blocks[name]

@@ -91,12 +91,12 @@ class StackedLayers(nn.Module):
         self._parts = _pieces(layout, flat)
         self.leaves = [part.requires_grad_() for part in self._parts.values()]
         self._gradients = list(_pieces(layout, self.flat.grad).values())
-        # Autograd must not see that these change: it would take them for changes of the weights beside them.
+        # Hidden from autograd, which would take these changes for changes of the weights in the same memory.
         self._state = layout.blocks(flat.data) if layout.batch_renorm else {}
         register_parameters(self)
 
     def read_tail(self, start: int, flat: Tensor) -> None:
-        """Reads the blocks that begin at `start` or later from another vector of this layout; gradients stay in place."""
+        """Reads the blocks from number `start` on from another vector of this layout; gradients stay in place."""
         slices = self.layout.slices
         for name, part in _pieces(self.layout, flat).items():
             if slices[name.partition(".")[0]].start >= start:
@@ -297,7 +297,7 @@ class NoisyTorchNetwork(nn.Module):
         summed = torch.empty(size, device=flat.device)
         plain.read_tail(start, summed)
         self._mu, self._sigma, self._summed = mu[start:], self.flat.detach()[size:], summed[start:]
-        self._plain = [plain]  # in a list: its parameters are no others
+        self._plain = [plain]  # in a list, so that its parameters are not registered twice
         register_parameters(self)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from rllib.models.dense.layout import Layout
 
-# Of orthogonal weights in hidden layers, in the policy's head and in the value's (OpenAI baselines' PPO2).
+# Gains of orthogonal weights in hidden layers, in the policy's head and in the value's (OpenAI baselines' PPO2).
 GAINS = (math.sqrt(2), 0.01, 1.0)
 
 

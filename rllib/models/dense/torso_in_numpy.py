@@ -106,7 +106,7 @@ class _ImageForward:
             _LayerForward(layer, f"{name}_conv_{index}", blocks, rows, apply)
             for index, layer in enumerate(image.layers)
         ]
-        # Where channels come first, so do those of a patch: it is then copied in runs of the image's memory.
+        # Channels-first images have channels-first patches, which are copied in runs of the image's memory.
         first = self._layers[0]
         self._channels_first = image.channels_first and not first.is_padded
         kernels = blocks[f"{name}_conv_0"]

@@ -23,7 +23,7 @@ import numpy as np
 from rllib.models.observations.masks import LOWEST
 from rllib.storage.json_dataclass import Described
 
-# Inputs above this one are those of legal actions.
+# Inputs of legal actions are above this number.
 LEGAL = float(LOWEST) / 2
 
 
@@ -192,7 +192,7 @@ class TorchQBatch:
         if description.dueling:
             mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
             self.logits = inputs[:, None, actions * atoms :] + advantages - mean
-        # Made there: a copy from this process would wait for the device, and could not be recorded as a CUDA graph.
+        # Made on the device: a copy to it would wait, and could not be recorded in a CUDA graph.
         ends, like = (description.v_min, description.v_max), {"dtype": torch.float64, "device": inputs.device}
         self.support = torch.linspace(*ends, description.num_atoms, **like).float()
         self._rows = torch.arange(inputs.shape[0], device=inputs.device)

@@ -92,7 +92,7 @@ class LSTM:
         towers, rows = gates.shape[:2]
         i, f, g, o = (gates[..., start : start + size] for start in range(0, 4 * size, size))
         previous = np.take(h, order.previous, axis=1, out=buffers("previous", rows, size + 1), mode="clip")
-        # Of each gate what its gradient is, but for the factor dc (of the output gate dh), which the loop brings.
+        # The gradient of each gate without the factor dc (dh for the output gate), which the loop multiplies in.
         d_gates = buffers("d_gates", rows, 4 * size)
         np.subtract(self._is_sigmoid, gates, out=d_gates)
         np.multiply(d_gates, gates, out=d_gates)
@@ -174,8 +174,8 @@ class GRU:
         towers, rows = gates.shape[:2]
         reset, update, candidate = (gates[..., start : start + size] for start in range(0, 3 * size, size))
         previous = np.take(h, order.previous, axis=1, out=buffers("previous", rows, size + 1), mode="clip")
-        # Of each gate its gradient but for the factor dh, which the loop brings; d_gates are those of the product with
-        # the state, which differ from those of the product with the features in the candidate alone.
+        # The gradient of each gate without the factor dh, which the loop multiplies in. d_gates refers to the product
+        # with the state; the product with the features has the same gradient but for the candidate.
         d_gates = buffers("d_gates", rows, 3 * size)
         d_reset, d_update, d_remembered = (d_gates[..., start : start + size] for start in range(0, 3 * size, size))
         d_candidate = (ONE - update) * (ONE - candidate * candidate)

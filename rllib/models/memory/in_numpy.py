@@ -207,7 +207,7 @@ class _Training:
         for read, d_read, (head, gradient) in zip(self._features, d_features, self._heads):
             own = d_results[start : start + head.shape[1]]
             kernels.matmul(read.T, own.T, out=gradient)
-            # Of one tower for both only the policy's outputs, the first ones (MemoryLayout); others have no more.
+            # In a shared tower only the policy's outputs, which come first (MemoryLayout); other towers have no more.
             kernels.matmul(own[:num_outputs].T, head[:-1, :num_outputs].T, out=d_read)
             start += head.shape[1]
         for layer in reversed(self._posts):

@@ -118,7 +118,7 @@ def results_of_heads(
 ) -> tuple[Tensor, Tensor]:
     """Distribution inputs and values from the last layers' outputs, [towers, B, width], in another order of rows."""
     policy, *value = features.unbind()
-    # A shared tower is the policy's: the value reads it, and sends no gradient into it.
+    # The policy trains a shared tower: the value reads it and sends no gradient into it.
     read = policy, *(value or [policy.detach()])
     dist_inputs, *values = [
         torch.addmm(parts[f"{name}_head.bias"], each, parts[f"{name}_head.weight"])[order]

@@ -14,8 +14,8 @@ from rllib.models.dense.initializers import orthogonal_matrix
 from rllib.models.dense.layout import LayersLayout, weight_and_bias
 from rllib.storage.json_dataclass import Described
 
-# Of each cell: the gates, whose weights stand side by side in the order of torch.nn.LSTM and torch.nn.GRU, and the
-# arrays in a state.
+# For each cell, the number of gates, whose weights lie side by side in the order of torch.nn.LSTM and torch.nn.GRU, and
+# the number of arrays in a state.
 NUM_GATES = {"lstm": 4, "gru": 3}
 NUM_STATES = {"lstm": 2, "gru": 1}
 
@@ -170,7 +170,7 @@ class StepOrder:
         self.rows = (np.cumsum(seq_lens) - seq_lens)[self.by_length][within] + step_of_row
         self.back = np.empty_like(self.rows)
         self.back[self.rows] = np.arange(len(self.rows))
-        # Where each step's predecessors begin.
+        # Index of the first predecessor of each step's rows.
         before = np.concatenate([[0], num_sequences + starts[:-1]])
         self.previous = before[step_of_row] + within
         self.steps = [

@@ -1,4 +1,4 @@
-"""The masks of legal actions in torch, as models/observations/masks.py has them in numpy."""
+"""Action masks (masks.py) in torch."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from rllib.models.observations.masks import LOWEST, parts_of_mask
 
 
 class MaskedModule(nn.Module):
-    """A policy's network with a mask in its inputs, as models/observations/masks.py: MaskedNetwork.
+    """A policy's network with a mask in its inputs, like MaskedNetwork (masks.py).
 
     Args:
         module: a module on a flat tensor; reads the inputs without the mask.
@@ -29,7 +29,7 @@ class MaskedModule(nn.Module):
         return self._masked(dist_inputs, mask), values
 
     def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One row of each sequence, of a module with a memory: as its `step`."""
+        """`step` of a module with a memory, masked: one row of each sequence."""
         mask, others = self._split(inputs)
         dist_inputs, values, following = self.module.step(others, state)
         return self._masked(dist_inputs, mask), values, following

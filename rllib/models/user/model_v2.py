@@ -27,12 +27,12 @@ from rllib.models.model_settings import ACTIVATION_NAMES
 from rllib.models.observations.structure import Structure
 from rllib.models.user.own_model import CalledByRows, OwnModelSpec
 
-# What RLlib's examples add to the logits of actions that must not be taken.
+# Added by RLlib's examples to the logits of illegal actions.
 FLOAT_MIN, FLOAT_MAX = -3.4e38, 3.4e38
 
 
 class TorchModelV2:
-    """The part of a network that is no torch.nn.Module.
+    """Base of a network besides torch.nn.Module.
 
     Args:
         obs_space: of flat rows where observations have parts or choices; its original_space is the environment's.
@@ -47,7 +47,7 @@ class TorchModelV2:
         self.model_config, self.name, self.framework = model_config, name, "torch"
 
     def __call__(self, input_dict: Mapping, state: Sequence[Tensor] | None = None, seq_lens=None):
-        """`forward` with the parts of input_dict that models within models do not pass on."""
+        """Calls `forward`; adds "obs_flat" to input_dict where an enclosing model did not pass it on."""
         given = dict(input_dict)
         given.setdefault("obs_flat", flattened(given["obs"]))
         return self.forward(given, state or [], seq_lens)
@@ -60,7 +60,7 @@ class TorchModelV2:
         return []
 
     def custom_loss(self, policy_loss: Tensor, loss_inputs: Mapping[str, Tensor]) -> Tensor:
-        """The loss to minimise in the place of the algorithm's; a class that overrides it changes the loss."""
+        """The loss to minimise instead of the algorithm's; by default that loss."""
         return policy_loss
 
 
@@ -82,7 +82,7 @@ class TorchFC(TorchModelV2, nn.Module):
     """Fully connected layers with a head for outputs and one for values, by the `model` settings.
 
     Arguments as for TorchModelV2. It reads fcnet_hiddens, fcnet_activation, post_fcnet_hiddens, post_fcnet_activation
-    and vf_share_layers. With num_outputs None its outputs are those of the last hidden layer.
+    and vf_share_layers. With num_outputs None it outputs the last hidden layer.
     """
 
     def __init__(self, obs_space, action_space, num_outputs: int | None, model_config: Mapping, name: str):
@@ -129,7 +129,7 @@ def _layers(before: int, layers: Sequence[tuple[int, str | None]]) -> nn.Sequent
 
 
 def _linear(before: int, after: int, gain: float) -> nn.Linear:
-    """A layer that begins as those of the built-in networks do (models/dense/initializers.py)."""
+    """A layer with the initial weights of the built-in networks (models/dense/initializers.py)."""
     layer = nn.Linear(before, after)
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
@@ -145,7 +145,7 @@ def flattened(observation: Any) -> Tensor:
 
 
 def preprocessed_space(space: spaces.Space) -> spaces.Space:
-    """The space of flat rows that RLlib's preprocessors make, with the `original_space`; a Box is as it was."""
+    """The space of flat rows that RLlib's preprocessors make, with the `original_space`; a Box is unchanged."""
     if isinstance(space, spaces.Box):
         return space
     flat = spaces.Box(-1.0, 1.0, (spaces.flatdim(space),), np.float32)
@@ -180,7 +180,7 @@ class ModelV2Spec(OwnModelSpec):
 
     @property
     def custom_loss(self) -> Callable | None:
-        """What the class does to the loss of an algorithm, in the form of the setting custom_loss."""
+        """The class's change of an algorithm's loss, in the form of the setting custom_loss; None if there is none."""
         own = getattr(self.model, "custom_loss", TorchModelV2.custom_loss)
         return None if own is TorchModelV2.custom_loss else _custom_loss
 

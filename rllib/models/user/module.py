@@ -1,6 +1,8 @@
-"""Networks of your own: any torch.nn.Module can be a policy's network, or a module beside it.
+"""Custom networks: any torch.nn.Module can be a policy's network, or a module beside it.
 
-The module is written once. Its parameters, in its order, are the layout; its constructor draws the initial weights.
+The layout is the module's parameters in their order; its constructor draws the initial weights. A module with a memory
+computes one step. Acting calls it step by step, and learners unroll the same call over sequences, so the two cannot
+disagree.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +20,11 @@ from rllib.models.policy_spec import PolicySpec
 
 
 class TorchLayout(Layout):
-    """The parameters of a torch.nn.Module, one after the other.
+    """Layout of the parameters of a torch.nn.Module, one after the other.
 
     Args:
         make: (*widths) -> the module with its initial weights.
-        widths: numbers in a row of each thing that the module reads, and whatever else `make` is called with.
+        widths: arguments of `make`; the first ones are the widths of the inputs of a call.
     """
 
     def __init__(self, make: Callable[..., nn.Module], *widths: int):
@@ -30,7 +32,7 @@ class TorchLayout(Layout):
         super().__init__({name: tuple(parameter.shape) for name, parameter in self.make().named_parameters()})
 
     def initialize(self, weights: np.ndarray, rng: np.random.Generator) -> None:
-        """Fills the weights as the module's constructor does, with torch's generator seeded by `rng`."""
+        """Fills the weights as the module's constructor draws them, with torch's generator seeded by `rng`."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**63)))
             weights[:] = nn.utils.parameters_to_vector(self.make().parameters()).detach().numpy()
@@ -40,8 +42,8 @@ class TorchLayout(Layout):
 class CustomSpec(PolicySpec):
     """Describes a policy whose network is a torch.nn.Module; an algorithm's `make_policy_spec` returns one.
 
-    A checkpoint names this class and `make`: an algorithm that makes the same module restores it without them, a policy
-    alone needs Policy.from_checkpoint(path, load_user_code=True).
+    A checkpoint names this class and `make`. An algorithm whose class makes the same module is restored without them; a
+    policy alone needs Policy.from_checkpoint(path, load_user_code=True).
 
     The module is called with encoded observations [B, num_inputs] (images as they are stored). It returns distribution
     inputs [B, num_outputs] and values [B].
@@ -106,7 +108,7 @@ class RecurrentSpec(CustomSpec):
 
 
 class Unrolled(nn.Module):
-    """Calls a module for each step of sequences, for all that have such a step at once; nothing is padded.
+    """Calls a module step by step for all sequences that have this step; nothing is padded.
 
     Args:
         step: (observations, states) -> distribution inputs, values, next states; [rows, ...] each.
@@ -141,23 +143,23 @@ class Unrolled(nn.Module):
 
 @dataclass(frozen=True)
 class CustomModule:
-    """A module beside the policy's network (models/modules.py) out of a torch.nn.Module.
+    """Makes a module beside the policy's network (models/modules.py) from a torch.nn.Module.
 
     Attributes:
-        make: (width of each thing that it reads) -> torch.nn.Module with its initial weights.
-        reads: what losses call it with, in that order, [B, width] each: "observation" (encoded, as in a learner's
-            minibatches), "action", or both.
+        make: (widths of its inputs) -> torch.nn.Module with its initial weights.
+        reads: inputs with which losses call it, [B, width] each, in this order: "observation" (encoded, as in a
+            learner's minibatches), "action", or both.
     """
 
     make: Callable[..., nn.Module]
     reads: tuple[str, ...] = ("observation",)
 
     def layout(self, widths: Mapping[str, int]) -> TorchLayout:
-        """Where the parameters lie; `widths` has the length of each thing that can be read."""
+        """Layout of the parameters; `widths` maps each possible input to its length."""
         return TorchLayout(self.make, *(widths[name] for name in self.reads))
 
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
-        """Fills the weights as the module's constructor does."""
+        """Fills the weights as the module's constructor draws them."""
         layout.initialize(weights, rng)
 
     def torch(self, layout: TorchLayout, flat: Tensor) -> FlatModule:
@@ -165,11 +167,11 @@ class CustomModule:
 
 
 class Reader(nn.Module):
-    """Calls a module with what it reads, without the column of ones that ends encoded observations.
+    """Calls a module with its inputs, without the column of ones that ends encoded observations.
 
     Args:
         layout: makes the module.
-        num_read: how many of the layout's widths are those of arguments of a call.
+        num_read: number of inputs of a call, the first of the layout's widths.
     """
 
     def __init__(self, layout: TorchLayout, num_read: int = 1):

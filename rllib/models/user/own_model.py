@@ -1,4 +1,4 @@
-"""Networks of the user's by one plain contract: model={"custom_model": Net, "custom_model_config": {...}}.
+"""Networks written by users, by one plain contract: model={"custom_model": Net, "custom_model_config": {...}}.
 
     Net(observation_space, action_space, num_outputs, **custom_model_config)   a torch.nn.Module
     forward(observation) -> dist_inputs [B, num_outputs], values [B]
@@ -33,7 +33,7 @@ from rllib.models.user.module import TorchLayout, Unrolled
 
 @dataclass(frozen=True)
 class OwnModelSpec(PolicySpec):
-    """Describes a policy whose network is a module of the user's.
+    """Describes a policy whose network is a user's module.
 
     Attributes:
         model: makes the module; see above.
@@ -57,7 +57,7 @@ class OwnModelSpec(PolicySpec):
         return getattr(self.model, "__qualname__", None) or repr(self.model)
 
     def make(self) -> nn.Module:
-        """A new module, with the weights that its constructor draws.
+        """Makes a new module, with the weights that its constructor draws.
 
         Raises:
             TypeError: if it is no torch.nn.Module; what its constructor raises is passed on with a note.
@@ -75,7 +75,6 @@ class OwnModelSpec(PolicySpec):
         return module
 
     def construct(self) -> nn.Module:
-        """Calls the class."""
         return self.model(self.observation_space, self.action_space, self.distribution.num_inputs, **self.config)
 
     def initial_state_of(self, module: nn.Module) -> list[Tensor]:
@@ -104,7 +103,7 @@ class OwnModelSpec(PolicySpec):
         return called.module, called.structure.of_rows
 
     def called_by_rows(self) -> "CalledByRows":
-        """A new module, called with stored rows; its buffers are the same in each process."""
+        """Makes a module that is called with stored rows; its buffers are the same in each process."""
         filtered = self.observation_filter != "NoFilter"
         with _fixed_generator():
             return self.called(self.make(), Structure(self.observation_space, self.structures_one_hot, filtered))
@@ -122,7 +121,7 @@ class OwnModelSpec(PolicySpec):
 
 
 class CalledByRows(nn.Module):
-    """Calls a module of the user's with stored rows and flat states.
+    """Calls a user's module with stored rows and flat states.
 
     Args:
         module: as the contract describes it.
@@ -158,7 +157,7 @@ class CalledByRows(nn.Module):
         return dist_inputs, values, torch.cat([part.flatten(1) for part in following], dim=1)
 
     def outputs(self, rows: Tensor, state: list[Tensor] | None = None):
-        """What the module returns for stored rows, and a state as it takes it."""
+        """Results of the module for stored rows and, with a memory, a state as a list of tensors."""
         observation = self.structure.of_rows(rows)
         return self.module(observation) if state is None else self.module(observation, state)
 
@@ -191,7 +190,7 @@ def with_state_shapes(spec: OwnModelSpec) -> OwnModelSpec:
 
 @contextlib.contextmanager
 def _fixed_generator() -> Iterator[None]:
-    """Lets constructors draw the same numbers in each process, and leaves torch's generator as it was."""
+    """Seeds torch's generator, so that constructors draw the same numbers everywhere; restores it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
@@ -199,7 +198,7 @@ def _fixed_generator() -> Iterator[None]:
 
 # ---------------------------------------------------------------------- the contract, tried at build
 
-# Made-up observations that a module is called with.
+# Number of made-up observations with which a module is called.
 ROWS = 2
 
 
@@ -218,7 +217,7 @@ class Probe:
         self.rows = torch.from_numpy(rows)
 
     def run(self) -> None:
-        """Raises a ValueError that says what is wrong, what was expected, and what to do."""
+        """Raises a ValueError with advice if the module breaks the contract."""
         self.check_parameters()
         before = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         outputs = self.outputs(self.rows)
@@ -254,7 +253,7 @@ class Probe:
             raise self.problem("it has no parameters to train. Make layers in its constructor, as attributes.")
 
     def outputs(self, rows: Tensor) -> list[Tensor]:
-        """What the module returns for the rows, after all checks of its form."""
+        """Results of the module for the rows; raises a ValueError if their form is wrong."""
         count, shapes = len(rows), self.spec.state_shapes
         state = [torch.zeros(count, *shape) for shape in shapes] if shapes else None
         try:

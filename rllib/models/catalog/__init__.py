@@ -1,1 +1,0 @@
-"""The choice of a network from the `model` settings."""

@@ -47,7 +47,7 @@ class Categorical(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action."""
         return ((0, self.num_actions),)
 
     @property
@@ -172,7 +172,7 @@ class MultiCategorical(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action."""
         return tuple((part.start, part.stop) for part in self.slices())
 
     @property

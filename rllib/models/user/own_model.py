@@ -225,7 +225,7 @@ class Probe:
             if not torch.equal(buffer, before[name]):
                 raise self.problem(
                     f"forward() changes its buffer {name!r}, but workers and learner share parameters alone, so their "
-                    "networks would differ. Use LayerNorm or GroupNorm in the place of BatchNorm, and a memory for "
+                    "networks would differ. Use LayerNorm or GroupNorm instead of BatchNorm, and a memory for "
                     "what a network remembers of an episode."
                 )
         if not are_close(outputs, self.outputs(self.rows)):

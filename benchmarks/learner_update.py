@@ -20,7 +20,7 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 

@@ -25,7 +25,7 @@ from rllib.algorithms.es import ES as ES
 from rllib.algorithms.es import ESConfig as ESConfig
 from rllib.algorithms.impala import IMPALA as IMPALA
 from rllib.algorithms.impala import IMPALAConfig as IMPALAConfig
-from rllib.models.catalog import ModelCatalog as ModelCatalog
+from rllib.models.catalog.model_catalog import ModelCatalog as ModelCatalog
 from rllib.algorithms.pg import PG as PG
 from rllib.algorithms.pg import PGConfig as PGConfig
 from rllib.algorithms.ppo import PPO as PPO

@@ -15,7 +15,7 @@ _LAZY = {
     "Algorithm": "rllib.algorithms.base.algorithm",
     "AlgorithmConfig": "rllib.algorithms.base.config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
-    "ModelCatalog": "rllib.models.catalog",
+    "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",

@@ -48,7 +48,7 @@ MOVED = {
     "rllib.learners.optimizers": "rllib.learners.updates.optimizers",
     "rllib.models.custom": "rllib.models.user.module",
     "rllib.models.registry": "rllib.models.distributions.names",
-    "rllib.models.model_catalog": "rllib.models.catalog",
+    "rllib.models.model_catalog": "rllib.models.catalog.model_catalog",
     "rllib.models.model_v2_spec": "rllib.models.user.model_v2",
     "rllib.models.own_model": "rllib.models.user.own_model",
     "rllib.models.recurrent": "rllib.models.user.module",

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec

@@ -97,7 +97,7 @@ def test_a_policy_is_made_from_a_checkpoint(tmp_path):
 def test_acting_loads_no_torch():
     code = (
         "import sys; import numpy as np; from gymnasium import spaces; from rllib import Policy;"
-        "from rllib.models.catalog import policy_spec;"
+        "from rllib.models.catalog.catalog import policy_spec;"
         "policy = Policy(policy_spec(spaces.Box(-1, 1, (2,)), spaces.Discrete(2), {'use_attention': True}));"
         "state = np.zeros((3, policy.state_size), np.float32);"
         "policy.choose(np.ones((3, 2), np.float32), state=state);"

@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from torch import nn
 
 from rllib import DQN, PPO, Algorithm, ModelCatalog
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.user.model_v2 import FLOAT_MAX, FLOAT_MIN, RecurrentNetwork, TorchFC, TorchModelV2
 from rllib.policy import Policy
 from tests.algorithms.test_custom_networks import PPO_SETTINGS, config

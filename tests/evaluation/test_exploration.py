@@ -13,7 +13,7 @@ from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.exploration import explorers as ex
 from rllib.exploration.explorers import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
 from rllib.exploration.parameter_noise import ADAPTATION, ParameterNoise
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec

@@ -14,7 +14,7 @@ from rllib.env.tasks.sparse import BitFlipping
 from rllib.evaluation.postprocess.hindsight import STRATEGIES, HindsightTransitions
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import Column
 
 BITS, GAMMA = 4, 0.9

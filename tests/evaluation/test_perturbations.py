@@ -13,7 +13,7 @@ from rllib.evaluation.evolution.noise_table import NoiseTable
 from rllib.evaluation.evolution.perturbations import PerturbationWorker, Trial
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.observations.filters import RunningMoments
 from rllib.policy import Snapshot
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv

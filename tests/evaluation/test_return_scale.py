@@ -12,7 +12,7 @@ from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Snapshot
 from tests.envs import CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
 

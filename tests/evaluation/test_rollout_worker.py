@@ -15,7 +15,7 @@ from rllib.evaluation.postprocess.advantages import AdvantageEstimator, QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.exploration.explorers import EpsilonGreedy, Explorer, StochasticSampling
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch

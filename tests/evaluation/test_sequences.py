@@ -9,7 +9,7 @@ from rllib.env.factories.registry import resolve
 from rllib.evaluation.postprocess.fragment import Column, Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv
 

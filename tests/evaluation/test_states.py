@@ -13,7 +13,7 @@ from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.losses.returns import gae
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.user.module import RecurrentSpec, Unrolled
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 

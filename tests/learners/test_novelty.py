@@ -9,7 +9,7 @@ from rllib import sample_batch as sb
 from rllib.exploration.intrinsic.networks import action_rows
 from rllib.exploration.intrinsic.rewards import IntrinsicRewards
 from rllib.exploration.intrinsic.settings import RND, Curiosity
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 
 torch.set_num_threads(1)

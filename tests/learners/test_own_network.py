@@ -8,7 +8,7 @@ from torch import nn
 
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.user.module import CustomSpec
 from rllib.policy import Policy
 

@@ -17,7 +17,7 @@ from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
 from rllib.models.policy_spec import PolicySpec

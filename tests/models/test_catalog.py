@@ -10,7 +10,7 @@ from torch import nn
 
 from rllib import PPOConfig, SACConfig
 from rllib.models.attention.spec import Attention
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.standard import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.memory.spec import Memory
 from rllib.models.model_settings import MODEL_DEFAULTS, check_model

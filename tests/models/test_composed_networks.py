@@ -7,7 +7,7 @@ import torch
 
 from rllib.exploration.explorers import Place, StateDependentNoise
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.state_dependent_noise import EPSILON
 from rllib.policy import Policy
 from tests.losses.ppo_support import SETTINGS, make_minibatch

@@ -12,7 +12,7 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog.catalog import PolicySpec, policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.standard import Categorical, MultiCategorical
 from rllib.models.observations.encoders import MaskedEncoder

@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from rllib.models.arithmetic import kernels
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import backward
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
 from rllib.models.memory.in_torch import TorchMemoryNetwork

@@ -17,7 +17,7 @@ from rllib import register_model
 from rllib.env.spaces.observations import observation_column
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions import names as registry
 from rllib.models.observations.structure import Structure, sampled_rows
 from rllib.policy import Policy

@@ -7,7 +7,7 @@ import torch
 
 from rllib import Algorithm, PPOConfig
 from rllib.env.spaces.actions import action_mapper
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.policy_spec import PolicySpec

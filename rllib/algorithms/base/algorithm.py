@@ -46,7 +46,7 @@ from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.metrics import Metrics, SystemUsage
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from rllib.progress import counted, steps_progress

@@ -25,7 +25,7 @@ from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.worker_set import WorkerSet, allocator
 from rllib.learners.updates.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.models.observations.flat_spaces import parts
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy

@@ -8,7 +8,7 @@ from rllib.algorithms.base.exploration_config import OF_NOVELTY, exploration_set
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS
-from rllib.models.catalog import policy_spec
+from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 
 

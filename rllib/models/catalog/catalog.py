@@ -1,7 +1,7 @@
 """Chooses the description of a policy by an environment's spaces and the `model` settings."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from gymnasium import spaces
@@ -9,7 +9,7 @@ from gymnasium import spaces
 from rllib.models.attention.spec import Attention
 from rllib.models.dense.initializers import GAINS
 from rllib.models.distributions.choose import distribution_for
-from rllib.models.distributions.names import register_action_dist, register_model, resolved
+from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.memory.spec import Memory
@@ -334,17 +334,3 @@ def _others(leaves: list[Leaf], images: tuple[Image, ...], filtered: bool) -> tu
         elif leaf.stop > leaf.start:
             others.append((leaf.start, leaf.stop, scale))
     return tuple(others)
-
-
-class ModelCatalog:
-    """RLlib's name for the registry of users' networks and action distributions."""
-
-    @staticmethod
-    def register_custom_model(model_name: str, model_class: Callable) -> None:
-        """Same as `register_model`: model={"custom_model": model_name} then builds this class."""
-        register_model(model_name, model_class)
-
-    @staticmethod
-    def register_custom_action_dist(action_dist_name: str, action_dist_class: Callable) -> None:
-        """Same as `register_action_dist`: model={"custom_action_dist": action_dist_name} then uses this class."""
-        register_action_dist(action_dist_name, action_dist_class)

@@ -35,7 +35,7 @@ for _name, _module in ALGORITHMS.items():
 
 __all__ = list(_LAZY)
 
-# Names of Ray's and Stable-Baselines3's that are not here, and what does their work.
+# Names of Ray and Stable-Baselines3 that are not here -> advice.
 _ELSEWHERE = {
     **dict.fromkeys(
         ("MultiAgentEnv", "make_multi_agent", "MultiAgentBatch", "PolicySpec"),
@@ -73,7 +73,7 @@ def __getattr__(name: str):
 
 
 def _absent(name: str) -> str | None:
-    """What to use instead of a name of Ray's or Stable-Baselines3's; None for one that is not known."""
+    """Advice for a name of Ray or Stable-Baselines3 that is not here; None for other names."""
     for ending in ("Config", "Trainer"):
         algorithm = name.removesuffix(ending)
         if ending == "Trainer" and name != algorithm and algorithm in ALGORITHMS:

@@ -1,4 +1,4 @@
-"""Earlier names of modules: paths of RLlib and of earlier releases, and where these modules are now.
+"""Earlier names of modules: paths of RLlib and of earlier releases, and their present ones.
 
 `import rllib.env.memory_tasks` gives the module `rllib.env.tasks.memory`, the same object under both names. Checkpoints
 and tuned examples that name a module by an earlier path are read through this table as well.
@@ -49,6 +49,9 @@ MOVED = {
     "rllib.models.custom": "rllib.models.user.module",
     "rllib.models.registry": "rllib.models.distributions.names",
     "rllib.models.model_catalog": "rllib.models.catalog.model_catalog",
+    "rllib.models.model_v2_spec": "rllib.models.user.model_v2",
+    "rllib.models.own_model": "rllib.models.user.own_model",
+    "rllib.models.recurrent": "rllib.models.user.module",
     "rllib.models.torch_distribution": "rllib.models.distributions.user",
     "rllib.models.torch_model_v2": "rllib.models.user.model_v2",
     "rllib.profile": "rllib.runs.profiling",
@@ -65,7 +68,7 @@ MOVED = {
 
 
 def present_name(module: str) -> str:
-    """The name under which a module is found today; a name that has not changed is given back."""
+    """Present name of a module; other names are returned unchanged."""
     known = module
     while known and known not in MOVED:
         known = known.rpartition(".")[0]
@@ -84,10 +87,10 @@ class _EarlierNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module):
-        module.__spec__ = module.__spec__.loader_state  # the import system has written the earlier name's into it
+        module.__spec__ = module.__spec__.loader_state  # the import system has replaced it by that of the earlier name
 
 
 def install() -> None:
-    """Lets imports find the earlier names. Called once, by `rllib`."""
+    """Makes the earlier names importable. Called once, by `rllib`."""
     # Before others, which would take a folder that an earlier release has left behind for a package.
     sys.meta_path.insert(0, _EarlierNames())

@@ -1,6 +1,5 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
-import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,12 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.losses.returns import gae
+from rllib.models.acting_buffers import ActingBuffers
 from rllib.models.arithmetic.buffers import BuffersByRows
-from rllib.models.arithmetic.cuda import memory_of, why_no_cuda
+from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import use_one_blas_thread
 from rllib.models.observations.masks import no_choice, without_choice
+from rllib.models.policy_description import described_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
@@ -32,10 +33,12 @@ from rllib.sample_batch import (
     Column,
     SampleBatch,
 )
-from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint, read_manifest
+from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, read_manifest
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
+# Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.
+CHUNK = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +51,8 @@ class Snapshot:
         version: number of updates applied to the weights.
         filter_state: merged statistics of the observation filter; None without a filter.
         timesteps: environment steps sampled so far in the run; exploration schedules depend on it.
-        return_state: merged statistics of the discounted returns that rewards are scaled by; None where they are not.
-        modules: weights of modules that are trained beside the policy, by name, where workers judge by them.
+        return_state: merged statistics of the discounted returns that rewards are scaled by; None without scaling.
+        modules: weights of modules that are trained beside the policy, by name, if workers compute with them.
     """
 
     weights: np.ndarray
@@ -63,14 +66,14 @@ class Snapshot:
 class Policy:
     """Chooses actions and estimates the values of observations.
 
-    Observations are those that batches store: as the environment gives them where `filters_observations` is false, else
+    Observations are as batches store them: as the environment gives them if `filters_observations` is false, else
     float32 and already filtered (`policy.filter(raw, out=..., update=True)` when they are collected). A filtered
-    observation is never filtered again, so whatever the filter learns later, old rows keep their meaning.
+    observation is never filtered again, so old rows keep their meaning while the filter learns.
 
     Args:
         spec: description of the network, the distribution and the filter (models/policy_spec.py).
         weights: flat float32 vector that becomes the policy's own memory, without a copy.
-        rng: draws initial weights where none are given. Without either, all weights are zero until `set_weights`.
+        rng: draws initial weights if none are given. Without either, all weights are zero until `set_weights`.
 
     Attributes:
         filters_observations: whether observations have to pass `filter` before they are stored or acted upon.
@@ -80,8 +83,8 @@ class Policy:
         is_noisy: whether some layers have noise in their weights.
         is_masked: whether observations hold a mask of legal actions.
         exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
-        modules: those of the last snapshot.
-        observation_space, action_space: of the environment; None where they are not known.
+        modules: `modules` of the last snapshot.
+        observation_space, action_space: of the environment; None if they are not known.
         config: the algorithm's; None for a policy that was loaded alone, and in workers without callbacks.
 
     Raises:
@@ -106,7 +109,7 @@ class Policy:
         self.network = spec.masked_network(self.layout, weights)
         self._on_device = None
         self._inputs = BuffersByRows(self.new_inputs)
-        self._among: _ActingBuffers | None = None
+        self._among: ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
         self.modules: Mapping[str, np.ndarray] | None = None
         self.observation_space: spaces.Space | None = None
@@ -117,7 +120,7 @@ class Policy:
     def from_checkpoint(
         cls, checkpoint_path: str | os.PathLike, *, load_user_code: bool = False
     ) -> "Policy | dict[str, Policy]":
-        """The policies of an algorithm's checkpoint by id, or the one policy that `export_policy_model` wrote.
+        """Loads the policies of an algorithm's checkpoint by id, or the one policy that `export_policy_model` wrote.
 
         They take observations as batches store them, and give actions in their own units.
 
@@ -147,28 +150,28 @@ class Policy:
     def from_files(
         cls, description: Mapping[str, Any], state: Mapping[str, np.ndarray], path: str | os.PathLike
     ) -> "Policy":
-        """The policy of a checkpoint's policy.json and weights.safetensors, which have been read.
+        """Builds the policy from the contents of a checkpoint's policy.json and weights.safetensors.
 
         Raises:
-            CheckpointError: if it is made by code of the user's that was not loaded, or the files do not belong
-                together; it names the path.
+            CheckpointError: if it needs user code that was not loaded, or the files do not belong together; it names
+                the path.
         """
         with naming_damage(path):
-            spec, size = _spec(description, path), state[WEIGHTS].size
-            # A few characters may describe a network of any size, so it is measured before it is made.
+            spec, size = described_spec(description, path), state[WEIGHTS].size
+            # A few characters may describe a network of any size, so its size is checked before it is made.
             if getattr(spec.memory, "num_units", 0) > size or spec.layout().size != size:
                 raise CheckpointError(
                     f"the checkpoint {os.fspath(path)} is damaged: the policy's {size} weights are not of its network"
                 )
             policy = cls(spec)
             policy.set_state(state)
-        # Those of earlier versions do not say them.
+        # Checkpoints of earlier versions do not have them.
         policy.observation_space, policy.action_space = map(description.get, ("observation_space", "action_space"))
         return policy
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns stored per step: the action, its distribution and log-probability if it has one, a memory's state."""
+        """Columns stored per step: action, distribution and log-probability if there is one, a memory's state."""
         columns = (Column(ACTIONS, self.action_shape, str(self.action_dtype)),)
         if self.distribution.has_log_prob:
             columns += Column(ACTION_DIST_INPUTS, (self.num_dist_inputs,)), Column(ACTION_LOGP)
@@ -184,7 +187,7 @@ class Policy:
         return self._weights
 
     def get_weights(self) -> dict[str, np.ndarray]:
-        """Parameter name -> a copy of it, shaped as in torch.nn.Linear."""
+        """Copies of the parameters by name, shaped as in torch.nn.Linear."""
         return {name: parameter.copy() for name, parameter in self.parameters().items()}
 
     def set_weights(self, weights: np.ndarray | Mapping[str, np.ndarray]) -> None:
@@ -208,7 +211,7 @@ class Policy:
             self._on_device.load(weights)
 
     def _flat(self, parameters: Mapping[str, np.ndarray]) -> np.ndarray:
-        """All parameters in one vector."""
+        """Joins parameters by name into one vector."""
         flat = self._weights.copy()
         own = self.layout.named_parameters(flat)
         given = {name: np.shape(array) for name, array in parameters.items()}
@@ -223,7 +226,7 @@ class Policy:
         return flat
 
     def snapshot(self, version: int = 0, timesteps: int = 0) -> Snapshot:
-        """The present weights, not copied, and the filter's statistics; arguments as for Snapshot."""
+        """Snapshot of the present weights, which are not copied, and of the filter's statistics; arguments as there."""
         filter_state = self.filter.get_state() if self.filters_observations else None
         return Snapshot(self._weights, version, filter_state, timesteps)
 
@@ -245,13 +248,13 @@ class Policy:
         self.network = self.spec.masked_network(self.layout, memory)
 
     def act_on(self, device: str) -> bool:
-        """Lets the network compute on a torch device, with a copy of the weights that `set_weights` renews.
+        """Moves the network to a torch device, with a copy of the weights that `set_weights` renews.
 
         Args:
             device: such as "cuda".
 
         Returns:
-            whether it does: networks with a memory, or with noise in their weights or features, stay where they are.
+            whether it moved: networks with a memory, or with noise in their weights or features, stay on the CPU.
 
         Raises:
             ValueError: if torch has no such device.
@@ -259,23 +262,18 @@ class Policy:
         """
         import torch
 
-        from rllib.models.dense.in_torch import DeviceNetwork
+        from rllib.models.acting_in_torch import network_on
 
         if torch.device(device).type == "cuda" and (reason := why_no_cuda()) is not None:
             raise ValueError(f"num_gpus_per_worker is set, but {reason}. Use .resources(num_gpus_per_worker=0).")
         if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
             return False
-        advice = "Use a smaller network, or act on the CPU: .resources(num_gpus_per_worker=0)."
-        with memory_of(device, lambda: f"{len(self._weights)} weights to act by", advice):
-            flat = torch.zeros(len(self._weights), device=device)
-            module = self.spec.torch(self.layout, flat, None)
-            self._on_device = DeviceNetwork(module, flat, self.network.gives_values)
-            self._on_device.load(self._weights)
+        self._on_device = network_on(device, self.spec, self.layout, self._weights, self.network.gives_values)
         self.network = self.spec.with_mask(self._on_device)
         return True
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Named arrays: the flat weights and the filter's statistics."""
+        """The flat weights and the filter's statistics, by name."""
         filter_state = {FILTER_PREFIX + name: array for name, array in self.filter.get_state().items()}
         return {WEIGHTS: self._weights.copy(), **filter_state}
 
@@ -302,7 +300,7 @@ class Policy:
 
     @property
     def model(self):
-        """The network as a torch module: of what `encode` gives it computes (dist_inputs, values).
+        """The network as a torch module: computes (dist_inputs, values) from the results of `encode`.
 
         Its parameters are the policy's own memory, so they follow every update.
         """
@@ -311,7 +309,7 @@ class Policy:
         return self.spec.masked_torch(self.layout, torch.from_numpy(self._weights), self.network)
 
     def is_recurrent(self) -> bool:
-        """Whether it has a memory."""
+        """Whether the policy has a memory."""
         return self.state_size > 0
 
     # ------------------------------------------------------------------ noise in the weights
@@ -323,7 +321,7 @@ class Policy:
 
     @property
     def layer_noise(self) -> np.ndarray | None:
-        """The noise in the weights of the noisy layers, float32, the memory itself; None without them."""
+        """The noise in the weights of the noisy layers, float32, not copied; None without such layers."""
         return self.network.noise if self.is_noisy else None
 
     def silence(self) -> None:
@@ -365,7 +363,7 @@ class Policy:
 
         Args:
             observations: [N, *shape] as stored.
-            noise: [N, ...] a slice of what `noise` drew.
+            noise: [N, ...], a slice of a result of `noise`.
             dist_inputs: float32 [N, num_dist_inputs], written.
             actions: [N, *action_shape] of action_dtype, written.
             values: float32 [N], contiguous, written; allowed only if `gives_values`.
@@ -395,21 +393,21 @@ class Policy:
             among.copy_to(*wanted)
 
     def acting_features(self, rows: int) -> np.ndarray:
-        """What the policy's head read in the last `act`, of this number of rows, [N, width] (gSDE alone)."""
+        """Inputs [N, width] of the policy's head in the last `act`, which had this number of rows (only gSDE)."""
         among = self._among
         if among is None:
             return self.network.acting_features(rows).T
         return self.network.acting_features(len(among.actions))[:, among.rows].T
 
     def act_among(self, total: int, rows: slice) -> None:
-        """Makes `act` compute batches of `total` rows: its own at `rows`, ones elsewhere.
+        """Makes `act` compute batches of `total` rows: its rows at `rows`, ones elsewhere.
 
         Rounding in matrix products depends on the number of rows and, in some kernels, on a row's position. Processes
-        that divide the rows among them get the same bits only if each computes the full shape, its rows in place.
-        Does nothing if `rows` are all rows, and for convolutions, whose rows cost too much.
+        that divide the rows among them get the same bits only if each computes the full shape, with its rows in place.
+        Does nothing if `rows` are all rows, and for convolutions, whose rows are too expensive.
         """
         if rows.stop - rows.start < total and not self.spec.encoder.as_stored:
-            self._among = _ActingBuffers(self, total, rows)
+            self._among = ActingBuffers(self, total, rows)
 
     def compute_actions(
         self,
@@ -420,19 +418,19 @@ class Policy:
         rng: np.random.Generator | None = None,
         filtered: bool = False,
     ) -> tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
-        """Actions for use outside of training, in the form of RLlib: (actions, state_outs, fetches).
+        """Computes actions outside of training, in the form of RLlib: (actions, state_outs, fetches).
 
         Args:
             observations: [N, *shape], as the environment gives them unless `filtered`.
             state_batches: for policies with a memory, a list of arrays [N, *shape]: the state_outs of the step before,
-                or `get_initial_state()` stacked N times where an episode begins.
+                or `get_initial_state()` stacked N times at the beginning of episodes.
             explore: sample; False takes the most probable actions. By default the config's `explore`, or True.
             rng: draws the samples; by default a fresh one.
-            filtered: the observations have passed the filter already.
+            filtered: whether the observations have passed the filter already.
 
         Returns:
-            the actions [N, *action_shape]; arrays [N, *shape] of the memory's next state, [] without a memory; a dict
-            with action_dist_inputs, and with action_logp and vf_preds where the policy has them.
+            actions [N, *action_shape]; arrays [N, *shape] of the memory's next state, [] without a memory; a dict with
+            action_dist_inputs, and with action_logp and vf_preds if the policy has them.
 
         Raises:
             ValueError: as for `choose`, and for a state of another form.
@@ -468,7 +466,7 @@ class Policy:
             observations, explore, rng, filtered: as for `compute_actions`.
             state: for policies with a memory, float32 [N, state_size], overwritten with the state for the next step;
                 zeros where an episode begins.
-            fetches: a dict that receives what `compute_actions` fetches.
+            fetches: a dict that receives the fetches of `compute_actions`.
 
         Raises:
             ValueError: if the observations have another shape than the policy's, a state is missing, or a mask leaves
@@ -476,9 +474,8 @@ class Policy:
         """
         if self.state_size and state is None:
             raise ValueError(
-                "this policy has a memory: give the state before each of the N observations, arrays of N rows as "
-                "get_initial_state() has them of one, for the first step of N episodes, and then what the call before "
-                "returned"
+                "this policy has a memory: give the state before each of the N observations, arrays of N rows each. It "
+                "begins as get_initial_state(), stacked N times; later steps take the state that the last call returned"
             )
         observations = np.asarray(observations)
         expected = self.spec.encoder.shape
@@ -552,7 +549,7 @@ class Policy:
         return without_choice(self.spec.encoder.mask(observations), self.distribution)
 
     def acted_without_choice(self) -> list[int]:
-        """The rows of the last `act` whose masks left no legal action."""
+        """Indices of the rows of the last `act` whose masks left no legal action."""
         without = self.network.masks.without_choice
         if without is None:
             return []
@@ -567,11 +564,11 @@ class Policy:
     def postprocess_trajectory(self, batch: SampleBatch, *, gamma: float, lambda_: float = 1.0) -> SampleBatch:
         """Adds vf_preds, advantages and value_targets to one part of an episode, and returns it.
 
-        Advantages are GAE's, as those that workers add to their fragments.
+        Advantages are GAE's, like the ones that workers add to their fragments.
 
         Args:
             batch: the rows in the order of their steps: obs as stored, rewards, terminateds. Unless the last row is
-                terminated, the value of its new_obs is what the rest of the episode is worth.
+                terminated, the value of its new_obs stands for the rest of the episode.
             gamma: discount per step.
             lambda_: GAE's lambda; 1 gives discounted returns minus the value.
 
@@ -579,7 +576,7 @@ class Policy:
             ValueError: for rows of several episodes, a missing column, or a policy without a value or with a memory.
         """
         if not self.spec.critic or self.state_size:
-            what = "has a memory, whose states the values depend on" if self.spec.critic else "has no value head"
+            what = "has a memory, on whose states the values depend" if self.spec.critic else "has no value head"
             raise ValueError(f"advantages cannot be computed from a batch alone: this policy {what}")
         terminated = batch[TERMINATEDS]
         goes_on = not terminated[-1]
@@ -614,7 +611,7 @@ class Policy:
         return out
 
     def new_inputs(self, rows: int) -> np.ndarray:
-        """Memory for the encodings of observations, float32 [rows, input_width]; empty where nothing is encoded."""
+        """New memory for encoded observations, float32 [rows, input_width]; empty if nothing is encoded."""
         return np.ones((rows, self.spec.input_width), np.float32)
 
     def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -641,7 +638,7 @@ class Policy:
 
         Args:
             observations: [S, T, *shape] as stored.
-            num_steps: int [S], how many of each sequence's count.
+            num_steps: int [S], number of steps of each sequence that count.
             state: [S, state_size] before them.
         """
         state, following = state.copy(), np.empty_like(state)
@@ -668,71 +665,5 @@ class Policy:
 
 
 def _kept(outputs: np.ndarray) -> np.ndarray:
-    """A copy in the same order of memory: the next forward pass of as many rows overwrites the network's buffers."""
+    """A copy in the same memory order: the next pass with this number of rows overwrites the network's buffers."""
     return outputs.copy("K")
-
-
-def description_of(spec: PolicySpec) -> dict[str, Any]:
-    """What a checkpoint says about network and distribution; of classes of the user's, also these and what they add."""
-    common = {field.name for field in dataclasses.fields(PolicySpec)}
-    own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
-    code = {} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}}
-    if user_class := getattr(spec.distribution, "user_class", None):
-        code["action_dist"] = user_class
-    return {"spec": spec.to_json(), **code}
-
-
-def _spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec:
-    """The spec that `description_of` described."""
-    spec, own = PolicySpec.from_json(description["spec"]), dict(description.get("custom", {}))
-    action_dist = description.get("action_dist")
-    used = own | {"action_dist": action_dist}
-    if any(isinstance(value, UserCode) for value in used.values()):
-        code = ", ".join(f"{name}={each.reference}" for name, each in used.items() if isinstance(each, UserCode))
-        raise CheckpointError(
-            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}), which runs only when "
-            "you ask for it: give load_user_code=True if you trust where it comes from."
-        )
-    if action_dist is not None:
-        spec = dataclasses.replace(spec, distribution=dataclasses.replace(spec.distribution, user_class=action_dist))
-    return own.pop("class")(**vars(spec), **own) if own else spec
-
-
-# Up to this number of environments, in all workers together, the run's bits do not depend on how they are distributed.
-ENVIRONMENTS_ALIKE = 8
-
-
-class _ActingBuffers:
-    """Buffers of `act_among`: `total` rows, of which those outside `rows` stay ones."""
-
-    def __init__(self, policy: Policy, total: int, rows: slice):
-        self.rows = rows
-        self.encode = policy.spec.encoder.encode
-        self.inputs = policy.new_inputs(total)
-        self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
-        self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
-        self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
-        self.values = np.empty(total, np.float32)
-        self.states = np.zeros((2, total, policy.state_size), np.float32)
-
-    def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
-        """Inputs, noise, and where the results of all rows are written. Inputs and noise at `rows` are set first."""
-        self.encode(observations, self.inputs[self.rows])
-        self.noise[self.rows] = noise
-        return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
-
-    def states_of_all(self, state: np.ndarray) -> np.ndarray:
-        """[2, total, state_size]: the states of all rows, those at `rows` set, and where the next ones are written."""
-        self.states[0, self.rows] = state
-        return self.states
-
-    def copy_to(self, dist_inputs: np.ndarray, actions: np.ndarray, values: np.ndarray | None) -> None:
-        """Copies the results at `rows`."""
-        dist_inputs[:] = self.dist_inputs[self.rows]
-        actions[:] = self.actions[self.rows]
-        if values is not None:
-            values[:] = self.values[self.rows]
-
-
-# Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.
-CHUNK = 512

@@ -1,4 +1,4 @@
-"""The progress of `Algorithm.learn`, on a terminal and in a notebook, and results as tables of HTML."""
+"""Progress of `Algorithm.learn` on a terminal or in a notebook, and results as HTML tables."""
 
 import math
 import sys
@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-# Columns of a line beside the numbers of steps: a short bar and the other fields.
+# Width of a line without the numbers of steps: a short bar and the other fields.
 _BESIDE_STEPS = 60
-# At least between two drawings in a notebook: each is kept in its file's history, and sent to the browser.
+# Shortest time between two drawings in a notebook: each is sent to the browser and kept in the file's history.
 _INTERVAL_S = 0.25
 _TICK_S = 1.0
-# What a table shows of a result: heading -> (key, digits).
+# Columns of a table of results: heading -> (key, digits).
 _SHOWN = {
     "iteration": ("training_iteration", 0),
     "steps": ("timesteps_total", 0),
@@ -26,29 +26,29 @@ _SHOWN = {
 
 
 def steps_progress(total: float, steps: Callable[[], int]) -> "StepsProgress":
-    """What shows the progress of a run here, as a context manager with a method `update`.
+    """A display for the progress of a run, for a notebook or a terminal: a context manager with a method `update`.
 
     Args:
-        total: environment steps at which it is complete.
-        steps: number of those that are done now, which may be asked in any thread.
+        total: environment steps at which the run is complete.
+        steps: returns the number of steps so far; called in any thread.
     """
     return (NotebookProgress if in_notebook() else TerminalProgress)(total, steps)
 
 
 def in_notebook() -> bool:
-    """Whether the kernel of a notebook runs this. Colab has another class, derived from Jupyter's."""
+    """Whether this runs in the kernel of a notebook. Colab's shell class derives from Jupyter's."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
 
 
 class StepsProgress:
-    """Base of the displays: what is shown moves with every result and, since an iteration may take long, every second.
+    """Base of the displays, which are drawn with every result and, since iterations may take long, every second.
 
     Use it as a context manager.
 
     Args:
         total: environment steps at which the bar is full.
-        steps: number of those that are done now.
+        steps: returns the number of steps so far.
     """
 
     def __init__(self, total: float, steps: Callable[[], int]):
@@ -84,7 +84,7 @@ class StepsProgress:
 
 
 class TerminalProgress(StepsProgress):
-    """A line with a bar, the steps, their number a second in the last iteration and the mean return."""
+    """A line with a bar, the steps, the steps per second in the last iteration and the mean return."""
 
     def __init__(self, total: float, steps: Callable[[], int]):
         super().__init__(total, steps)
@@ -123,9 +123,9 @@ class TerminalProgress(StepsProgress):
 
 
 class NotebookProgress(StepsProgress):
-    """A bar and a table of the newest result, which take the place of those before; what else the cell prints stays.
+    """A bar and a table of the newest result, drawn in place; other output of the cell stays.
 
-    It needs IPython alone, no widgets.
+    It needs only IPython, no widgets.
     """
 
     def __init__(self, total: float, steps: Callable[[], int]):
@@ -161,7 +161,7 @@ class NotebookProgress(StepsProgress):
 
 
 def result_table(result: Mapping) -> str:
-    """The numbers of a result that one looks at first, as a table of HTML; "" if it has none of them."""
+    """The main numbers of a result as an HTML table; "" if it has none of them."""
     cells = {heading: number(result[key], digits) for heading, (key, digits) in _SHOWN.items()
              if isinstance(result.get(key), int | float)}  # fmt: skip
     if isinstance(seconds := result.get("time_total_s"), int | float):
@@ -175,24 +175,24 @@ def result_table(result: Mapping) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A number with thousands separators; a dash if it is not known yet."""
+    """A number with thousands separators; a dash for None or NaN."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:,.{digits}f}"
 
 
 def counted(count: int, noun: str) -> str:
-    """1 step, 2,000 steps."""
+    """A number with its noun: "1 step", "2,000 steps"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def mean_rate(steps: float | None, seconds: float | None) -> float | None:
-    """Environment steps a second over a whole run, evaluations and all else included; None if it is not known yet."""
+    """Environment steps per second over a whole run, evaluations included; None if it is not known yet."""
     return steps / seconds if steps and seconds else None
 
 
 def elapsed(seconds: float) -> str:
-    """4.2 s, 3:05 or 1:03:05."""
+    """A duration as "4.2 s", "3:05" or "1:03:05"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)

@@ -1,11 +1,11 @@
-"""What a process does when: spans, written to a file, for a timeline of several processes.
+"""Spans: begin and end of each activity of a process, written to a file, for a timeline of several processes.
 
     spans.start(directory, "driver")        # in each process that is to be recorded
     with spans.span("sample"):
         with spans.span("wait"):
             ...
     spans.stop()
-    lanes = read_lanes(directory)           # one lane a process
+    lanes = read_lanes(directory)           # one lane for each process
 
 A process that has not called `start` records nothing, and `span` costs it a fraction of a microsecond. Only the thread
 that has called `start` is recorded.
@@ -27,24 +27,24 @@ from time import perf_counter, time
 import msgspec
 
 SUFFIX = ".spans"
-# Spans that a process keeps one by one, half of them at most from hot loops; the sums go on. A Chrome trace of a
-# hundred processes can still be opened.
+# Number of single spans that a process keeps, at most half of them from hot loops; later ones are only summed. A Chrome
+# trace of a hundred processes can still be opened.
 MOST_SPANS = 50_000
-# Spans that wait to be written.
+# Number of spans that are written together.
 MOST_UNWRITTEN = 1_000
 IDLE = "idle"
-# The time in which a learner has come to a sum and others have not.
+# Time for which a learner waits until the others have come to a sum.
 WAIT = "wait for learners"
 _NOTHING = contextlib.nullcontext()
 _recorder: _Recorder | None = None
 
 
 def start(directory: str | os.PathLike | None, lane: str, serves: bool = False) -> None:
-    """Records the spans of this process from now on, if a directory is given and they are not recorded yet.
+    """Begins to record the spans of this process, if a directory is given and they are not recorded yet.
 
     Args:
-        directory: of the files, one a process; nothing is recorded where it does not exist, as on another machine.
-        lane: what the process is called in the timeline.
+        directory: of the files, one for each process; nothing is recorded if it does not exist, as on another machine.
+        lane: name of the process in the timeline.
         serves: whether it is an actor, which is idle between calls (see `call`).
     """
     global _recorder
@@ -53,7 +53,7 @@ def start(directory: str | os.PathLike | None, lane: str, serves: bool = False) 
 
 
 def stop() -> None:
-    """Writes what has not been written yet, and records no more."""
+    """Writes the spans that are not written yet, and ends the recording."""
     global _recorder
     recorder, _recorder = _recorder, None
     if recorder is not None:
@@ -61,18 +61,18 @@ def stop() -> None:
 
 
 def flush() -> None:
-    """Writes what has not been written yet."""
+    """Writes the spans that are not written yet."""
     if _recorder is not None:
         _recorder.write()
 
 
 def is_recording() -> bool:
-    """Whether this process has been started to record."""
+    """Whether the spans of this process are recorded."""
     return _recorder is not None
 
 
 def _forget() -> None:
-    """A forked child is another process; the file is its parent's."""
+    """Ends the recording in a forked child: the file is its parent's."""
     global _recorder
     _recorder = None
 
@@ -81,13 +81,13 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def span(kind: str) -> contextlib.AbstractContextManager:
-    """A context manager that records when it was entered and left, if this thread is recorded."""
+    """Context manager that records when it is entered and left, if this thread is recorded."""
     recorder = _recorder
     return _NOTHING if recorder is None or recorder.thread != threading.get_ident() else recorder.span(kind)
 
 
 def call(kind: str) -> contextlib.AbstractContextManager:
-    """The same for a method of an actor: the time since its last call counts as idle, and the spans are written."""
+    """`span` of an actor's method: the time since its last call counts as idle, and the spans are written."""
     recorder = _recorder
     return _NOTHING if recorder is None or recorder.thread != threading.get_ident() else recorder.call(kind)
 
@@ -95,8 +95,8 @@ def call(kind: str) -> contextlib.AbstractContextManager:
 def stopwatch(*kinds: str) -> Callable[[], float]:
     """A clock (seconds) for a hot loop.
 
-    It is read once before the first kind of work and once after each of them; then the next round begins. Where this
-    thread is recorded, the time between the readings becomes spans; where not, it is `time.perf_counter` itself.
+    It is read once before the first kind of work and once after each of them; then the next round begins. If this
+    thread is recorded, the times between the readings become spans; else the clock is `time.perf_counter` itself.
     """
     recorder = _recorder
     if recorder is None or recorder.thread != threading.get_ident():
@@ -107,7 +107,7 @@ def stopwatch(*kinds: str) -> Callable[[], float]:
 class _Recorder:
     """Records the spans of one thread.
 
-    Spans have paths: "sample/wait" was entered within "sample".
+    Spans have paths: "sample/wait" was entered inside of "sample".
     """
 
     def __init__(self, directory: Path, lane: str, serves: bool):
@@ -120,7 +120,7 @@ class _Recorder:
         self._room = MOST_SPANS
         self._idle_since = self._began = perf_counter()
         self._file = open(directory / f"{os.getpid()}-{time():.6f}{SUFFIX}", "xb")  # noqa: SIM115 (closed in close())
-        # Clocks of several machines have nothing in common but the time of day.
+        # Clocks of several machines have only the time of day in common.
         self._append(
             {"lane": lane, "pid": os.getpid(), "host": socket.gethostname(), "epoch": time() - perf_counter()}
         )
@@ -163,7 +163,7 @@ class _Recorder:
         return read
 
     def _settle(self) -> None:
-        """Turns the readings of stopwatches into spans; a round that an exception ended is left out."""
+        """Turns the readings of stopwatches into spans; rounds that an exception ended are left out."""
         for prefix, kinds, readings in self._readings:
             per_round = len(kinds) + 1
             for first in range(0, len(readings) - len(kinds), per_round):
@@ -193,14 +193,14 @@ class _Recorder:
 
 @dataclass
 class Lane:
-    """What one process has recorded.
+    """Spans of one process.
 
     Attributes:
         name, pid, host: of the process.
-        epoch: what added to the times of its spans gives seconds since 1970.
-        spans: path, begin and end (seconds) of the first MOST_SPANS of them.
-        seconds: path -> the sum of all spans.
-        lasted: how long it was recorded (seconds).
+        epoch: offset from the times of its spans to seconds since 1970.
+        spans: path, begin and end (seconds) of the first MOST_SPANS spans.
+        seconds: path -> sum of all spans.
+        lasted: duration of the recording (seconds).
     """
 
     name: str
@@ -213,7 +213,7 @@ class Lane:
 
 
 def read_lanes(directory: str | os.PathLike) -> list[Lane]:
-    """The processes that have recorded spans in a directory, by name; a process that was killed has its last ones."""
+    """Reads the spans of all processes in a directory, sorted by name. Killed processes lack unwritten spans."""
     lanes = []
     for path in Path(directory).glob(f"*{SUFFIX}"):
         whole = path.read_bytes().rpartition(b"\n")[0]  # the last line may be half written
@@ -229,5 +229,5 @@ def read_lanes(directory: str | os.PathLike) -> list[Lane]:
 
 
 def _in_words(name: str) -> list[tuple[bool, int | str]]:
-    """The parts of a name, so that "worker 10" comes after "worker 2"."""
+    """Sort key of a name, which puts "worker 10" after "worker 2"."""
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", name)]

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-# The 256 colours of a GIF are chosen for each frame: one choice for all would need all frames at once.
+# The 256 colours of a GIF are chosen frame by frame: a common choice would need all frames at once.
 _PALETTES = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
 # Ending of a file -> how ffmpeg encodes it. The usual pixel format has one colour for two by two pixels, so that sizes
 # have to be even.
@@ -24,7 +24,7 @@ _ENCODINGS = {
 
 
 def draw_without_display() -> None:
-    """Where there is no display, lets pygame and MuJoCo draw in memory, without looking for one and complaining."""
+    """Makes pygame and MuJoCo draw in memory if there is no display."""
     if has_display():
         return
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -38,13 +38,13 @@ def has_display() -> bool:
 
 
 class VideoFile:
-    """A video file. Each frame is handed to ffmpeg as it comes, so that memory does not grow with the length.
+    """A video file. Each frame goes to ffmpeg at once, so that memory does not grow with the length.
 
     Use it as a context manager; a file without a frame is not written.
 
     Args:
-        path: of the file; its ending says what is written (.mp4, .webm, .gif).
-        fps: frames a second.
+        path: of the file; its ending chooses the format (.mp4, .webm, .gif).
+        fps: frames per second.
 
     Raises:
         ValueError: for another ending.
@@ -87,7 +87,7 @@ class VideoFile:
         self._writer.send(frame)
 
     def close(self) -> None:
-        """Ends the file."""
+        """Completes the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

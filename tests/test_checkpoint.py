@@ -235,7 +235,7 @@ def test_an_empty_directory_is_taken(tmp_path):
 
 def test_other_things_are_never_replaced(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match="holds other things than a checkpoint, which would be lost"):
+    with pytest.raises(ValueError, match="holds other files than a checkpoint, which would be lost"):
         write_checkpoint(tmp_path, a_tree())
     with pytest.raises(ValueError, match=r"a checkpoint is a directory, but .*thesis.tex is a file"):
         write_checkpoint(tmp_path / "thesis.tex", a_tree())

@@ -25,8 +25,9 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.exploration.explorers import Greedy, WorkerSlot
+from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
 from rllib.models.observations.masks import no_choice
-from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
+from rllib.policy import Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 from rllib.spans import span, stopwatch
 

@@ -1,4 +1,4 @@
-"""The `model` settings: their defaults, which values they take, and which of RLlib's are not available."""
+"""The `model` settings: defaults, allowed values, and settings of RLlib's that are not available."""
 
 import difflib
 import math
@@ -42,28 +42,28 @@ MODEL_DEFAULTS = {
     "vf_share_memory": False,
     "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
     "post_lstm_activation": "relu",
-    "lstm_use_prev_action": False,  # observations tell the action before (env/factories/previous_steps.py)
-    "lstm_use_prev_reward": False,  # and its reward; "lstm_use_prev_action_reward" sets both
+    "lstm_use_prev_action": False,  # observations include the last action (env/factories/previous_steps.py)
+    "lstm_use_prev_reward": False,  # and the last reward; "lstm_use_prev_action_reward" sets both
     # A gated transformer behind these layers (models/attention/spec.py); "max_seq_len", "vf_share_memory",
     # "post_lstm_..." are as for a cell.
     "use_attention": False,
     "attention_num_transformer_units": 1,
-    "attention_dim": 64,  # numbers in what a unit reads and returns
+    "attention_dim": 64,  # width of the input and output of a unit
     "attention_num_heads": 1,
     "attention_head_dim": 32,  # numbers in a query, key and value of each head
-    "attention_memory_inference": 50,  # steps before the present one that are attended to
+    "attention_memory_inference": 50,  # number of earlier steps that are attended to
     "attention_memory_training": 50,  # the same in learning
     "attention_position_wise_mlp_dim": 32,  # width of the layer behind the attention
-    "attention_init_gru_gate_bias": 2.0,  # the greater, the nearer is a unit to the identity at first
+    "attention_init_gru_gate_bias": 2.0,  # the greater, the closer a unit begins to the identity
     "attention_use_n_prev_actions": 0,  # 1: observations tell the action before (env/factories/previous_steps.py)
-    "attention_use_n_prev_rewards": 0,  # and its reward
-    # A network of the user's: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
+    "attention_use_n_prev_rewards": 0,  # and the last reward
+    # A custom network: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
     "custom_model": None,
     "custom_model_config": {},
     "custom_action_dist": None,  # a class, or a name given to register_action_dist (docs/networks.md)
 }
 
-# Known model settings that this version has no network for, with their neutral values.
+# Known settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
     "custom_preprocessor": (None,),
     "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
@@ -72,8 +72,7 @@ NOT_AVAILABLE = {
     "encoder_latent_dim": (None,),
 }
 
-# Settings of Ray's for parts that this version has not, or for switches that make no difference here: taken with any
-# value.
+# Ray's settings of parts that this version does not have, or without effect here: any value is accepted.
 OF_PARTS_THAT_ARE_OFF = frozenset(
     {
         "custom_preprocessor_config",
@@ -101,13 +100,13 @@ _OF_TORCH = {
 
 
 def activation_today(value):
-    """The name of an activation that is given as a class of torch, such as torch.nn.Tanh; any other value as it is."""
+    """Name of an activation that is given as a class of torch, such as torch.nn.Tanh; other values unchanged."""
     is_of_torch = isinstance(value, type) and value.__module__.startswith("torch.nn.")
     return _OF_TORCH.get(value.__name__, value) if is_of_torch else value
 
 
 def check_model(model: Mapping) -> dict:
-    """MODEL_DEFAULTS with the given settings.
+    """Checks settings; returns them with MODEL_DEFAULTS for all others.
 
     Raises:
         ValueError: for a setting that is unknown, out of range, or not available yet; the message says what to do.
@@ -178,7 +177,7 @@ def _check_values(settings: dict) -> None:
     _check_sizes_and_noise(settings)
 
 
-# What a network of the user's decides by itself.
+# Settings that do not reach a custom model.
 _OF_BUILT_IN_NETWORKS = ("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde")
 
 
@@ -231,7 +230,7 @@ def _is_positive(value) -> bool:
 
 
 MEMORIES = ("use_lstm", "use_gru", "use_attention")
-# What makes observations tell the step before.
+# Settings that add the step before to observations.
 PREVIOUS_STEP = (
     *("lstm_use_prev_action", "lstm_use_prev_reward"),
     *("attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
@@ -256,10 +255,11 @@ def _check_memory(settings: dict) -> None:
     for key in ("lstm_cell_size", "max_seq_len", *_ATTENTION_SIZES):
         if type(settings[key]) is not int or settings[key] < 1:
             raise ValueError(f"model[{key!r}] must be a positive integer, but got {settings[key]!r}")
-    told = [key for key in PREVIOUS_STEP if settings[key]]
-    if told and not asked:
+    of_previous_step = [key for key in PREVIOUS_STEP if settings[key]]
+    if of_previous_step and not asked:
+        key = of_previous_step[0]
         raise ValueError(
-            f"model={{{told[0]!r}: {settings[told[0]]}}} is for a network with a memory. Set one of "
+            f"model={{{key!r}: {settings[key]}}} is for a network with a memory. Set one of "
             f"{', '.join(MEMORIES)}, too."
         )
     for key, value in (("layer_norm", True), ("output_layer_use_bias", False)) if asked else ():
@@ -274,8 +274,8 @@ def _check_attention(settings: dict) -> None:
     if acting != learning:
         raise ValueError(
             f"model={{'attention_memory_inference': {acting}, 'attention_memory_training': {learning}}}: learning with "
-            "another memory than that of acting would compute other actions' probabilities than those that were "
-            f"acted by. Set both to {acting}."
+            "another window than acting would compute other probabilities of actions than those they were drawn with. "
+            f"Set both to {acting}."
         )
     for key in ("attention_use_n_prev_actions", "attention_use_n_prev_rewards"):
         if settings[key] not in (0, 1):

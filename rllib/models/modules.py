@@ -2,13 +2,13 @@
 
 A module is described without torch, by an object with
 
-- `layout(widths)`: where its parameters lie in a flat vector, a models/dense/layout.py: Layout;
+- `layout(widths)`: the layout of its parameters in a flat vector (models/dense/layout.py: Layout);
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
 - `numpy(layout, weights)`, where it has a closed form: computes in numpy on its slice, see NumpyLayers;
 - `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
   torch.nn.Module, or an object with the attributes of one (models/dense/in_torch.py).
 
-`CustomModule` (models/user/module.py) makes one of any torch.nn.Module.
+`CustomModule` (models/user/module.py) makes one from any torch.nn.Module.
 """
 
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ from rllib.models.dense.layout import LayersLayout, Layout
 
 @dataclass(frozen=True)
 class FullyConnected:
-    """Fully connected layers, once or several times. Losses call them with their inputs `reads`, [B, width] each.
+    """Fully connected layers, of one network or several. Losses call them with the inputs `reads`, [B, width] each.
 
     Attributes:
-        reads: what its first layer reads: "observation" (encoded, as in a learner's minibatches), "action", or both.
+        reads: inputs of the first layer: "observation" (encoded, as in a learner's minibatches), "action", or both.
         hiddens: widths of the hidden layers.
         num_outputs: numbers that it computes for a row; None: one, and the results are [B] instead of [B, 1].
-        copies: how many separate networks; all are computed by one product for each layer. With several (an ensemble
+        copies: number of separate networks; one product computes a layer of all of them. With several (an ensemble
             of critics), the results are [copies, B] or [copies, B, num_outputs].
         activation: of the hidden layers, one of activations.ACTIVATIONS.
         layer_norm: hidden layers are normalised before their activation.
         initializer: of the weights, a name in models/dense/initializers.py.
-        batch_renorm: what each layer reads is normalised before, without layer_norm. Calls then take `by_batch`: True
-            normalises by the rows of the call, and the running statistics follow; False, by these.
+        batch_renorm: inputs of each layer are normalised; for networks without layer_norm. Calls then take `by_batch`:
+            True normalises by the rows of the call and moves the running statistics; False uses these.
     """
 
     reads: tuple[str, ...] = ("observation", "action")
@@ -49,7 +49,7 @@ class FullyConnected:
     batch_renorm: BatchRenorm | None = None
 
     def layout(self, widths: Mapping[str, int]) -> LayersLayout:
-        """Where the parameters lie; `widths` has the length of each thing that can be read."""
+        """Layout of the parameters; `widths` maps each possible input to its length."""
         unknown = [name for name in self.reads if name not in widths]
         if unknown or not self.reads:
             raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
@@ -81,7 +81,7 @@ class Parameter:
 
     Attributes:
         initial: initial value of all numbers.
-        shape: of the tensor that the call gives.
+        shape: of the tensor that a call returns.
     """
 
     initial: float = 0.0

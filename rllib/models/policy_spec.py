@@ -1,4 +1,4 @@
-"""The description of a policy: all that is needed to build its network, in any process."""
+"""PolicySpec: describes a policy, and builds its network in numpy and torch."""
 
 import dataclasses
 import functools
@@ -56,12 +56,12 @@ class PolicySpec:
             sigma.
         gains: of orthogonal weights in hidden layers, the policy's head and the value's; None: initializers.GAINS.
         vf_hiddens: widths of the value's own hidden layers, where they differ from the policy's; None: the same.
-        state_dependent_noise: the standard deviation is sigma times what the policy's head reads
+        state_dependent_noise: the standard deviation is sigma times the inputs of the policy's head
             (state_dependent_noise.py).
-        noise_trains_features: gradients flow from these standard deviations into what the head reads.
+        noise_trains_features: gradients flow from these standard deviations into the inputs of the head.
         head_bias: whether the policy's head and the value's have a bias.
-        batch_renorm: what hidden layers and head read is normalised before (batch_renorm.py); for fully connected
-            networks without layer_norm.
+        batch_renorm: inputs of hidden layers and head are normalised (batch_renorm.py); for fully connected networks
+            without layer_norm.
     """
 
     encoder: Encoder
@@ -89,12 +89,12 @@ class PolicySpec:
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the arrays that make up the state of a memory; none without one."""
+        """Shapes of the arrays of a memory's state; none without a memory."""
         return self.layout().state_shapes if self.memory else ()
 
     @property
     def state_size(self) -> int:
-        """Numbers of a memory's state; 0 without one."""
+        """Length of a memory's state; 0 without a memory."""
         return sum(math.prod(shape) for shape in self.state_shapes)
 
     @property
@@ -107,7 +107,7 @@ class PolicySpec:
 
     @property
     def custom_loss(self) -> Callable | None:
-        """What the network's own code does to an algorithm's loss, as the setting custom_loss; None: nothing."""
+        """The network's own change of an algorithm's loss, in the form of the setting custom_loss; None: no change."""
         return None
 
     @property
@@ -117,16 +117,16 @@ class PolicySpec:
 
     @property
     def num_inputs(self) -> int:
-        """Numbers that the network reads of an encoded observation, without the mask."""
+        """Number of inputs that the network reads from an encoded observation, without the mask."""
         return self.encoder.inner.size if self.is_masked else self.encoder.size
 
     @property
     def input_width(self) -> int:
-        """Columns of encoded observations; 0 where the network reads the rows as they are stored."""
+        """Number of columns of encoded observations; 0 if the network reads the rows as they are stored."""
         return 0 if self.encoder.as_stored else self.encoder.size + 1
 
     def layout(self) -> Layout:
-        """Where the parameters lie in the flat vector."""
+        """Layout of the parameters in the flat vector."""
         num_log_std = self.distribution.size if self.free_log_std else 0
         num_others = self.distribution.size if self.state_dependent_noise else num_log_std
         heads = {"policy": self.distribution.num_inputs - num_others}
@@ -166,7 +166,7 @@ class PolicySpec:
             log_std += self.log_std_init
 
     def network(self, layout: Layout, weights: np.ndarray):
-        """The network that acts, on these weights (see NumpyNetwork; with a memory NumpyMemoryNetwork), but for a mask.
+        """Builds the network that acts on these weights, unmasked: a NumpyNetwork, or one with its methods.
 
         Raises:
             ValueError: for weights of another size.
@@ -192,11 +192,11 @@ class PolicySpec:
 
     @property
     def _separate_activations(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Of the policy's hidden layers, and of the value's own, which have that of the policy's last."""
+        """Activations of the policy's hidden layers, and of the value's own, which have the last one of the policy."""
         return self.activations, (self.activations or ("tanh",))[-1:] * len(self.vf_hiddens)
 
     def torch(self, layout: Layout, flat, acting):
-        """The torch module that learns, on a flat tensor, but for a mask; it shares the noise of `acting`."""
+        """Builds the torch module that learns, on a flat tensor, unmasked; it shares the noise of `acting`."""
         from rllib.models.attention.in_torch import TorchAttentionNetwork
         from rllib.models.dense.composed_in_torch import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.dense.in_torch import NoisyTorchNetwork, TorchNetwork
@@ -213,34 +213,34 @@ class PolicySpec:
         return (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
 
     def opened(self, module) -> tuple[Any, Callable]:
-        """What losses of the user's get of the torch module: a module to call, and rows -> what that module reads."""
+        """The module that users' losses call, and a function from rows to its input."""
         return module, lambda rows: rows
 
     def masked_opened(self, module) -> tuple[Any, Callable]:
-        """`opened`, of the module that `masked_torch` gave."""
+        """`opened` for a module of `masked_torch`."""
         if not self.is_masked:
             return self.opened(module)
         called, read = self.opened(module.module)
         return called, lambda rows: read(self.encoder.split(rows)[1])
 
     def masked_network(self, layout: Layout, weights: np.ndarray):
-        """`network`, and where observations hold a mask, with that."""
+        """`network`, masked if observations hold a mask."""
         return self.with_mask(self.network(layout, weights))
 
     def with_mask(self, network):
-        """A network that acts, and where observations hold a mask, with that."""
+        """Wraps a network that acts, if observations hold a mask."""
         return MaskedNetwork(network, self.encoder, self.distribution) if self.is_masked else network
 
     def masked_torch(self, layout: Layout, flat, acting):
-        """`torch`, and where observations hold a mask, with that; `acting` is what `masked_network` gave."""
+        """`torch`, masked if observations hold a mask; `acting` is a result of `masked_network`."""
         if not self.is_masked:
             return self.torch(layout, flat, acting)
-        from rllib.models.dense.in_torch import MaskedModule
+        from rllib.models.observations.masks_in_torch import MaskedModule
 
         return MaskedModule(self.torch(layout, flat, acting.network), self.encoder, self.distribution)
 
     def network_per_row(self, layout: Layout, weights: np.ndarray):
-        """Acts by separate weights in each row, float32 [N, layout.size] (see NetworkPerRow)."""
+        """Builds a NetworkPerRow, which acts with separate weights in each row, float32 [N, layout.size]."""
         network = NetworkPerRow(layout, self.activations, weights)
         return MaskedNetworkPerRow(network, self.encoder, self.distribution) if self.is_masked else network
 
@@ -252,7 +252,7 @@ class PolicySpec:
         return MeanStdFilter(self.encoder.shape, self.observation_clip, keep)
 
     def check(self) -> None:
-        """Raises a ValueError where a network of the user's does not do what its description says."""
+        """Raises a ValueError if a user's network does not do what its description says."""
 
     def to_json(self) -> dict:
         """A JSON-able description, without what subclasses add; `from_json` reads it."""
@@ -264,7 +264,7 @@ class PolicySpec:
 
     @classmethod
     def from_json(cls, data: Mapping) -> "PolicySpec":
-        """The description that `to_json` gave; attributes that an earlier version did not have take their defaults."""
+        """Reads the result of `to_json`; attributes that an earlier version did not have take their defaults."""
         data = dict(data)
         if "activation" in data:  # of checkpoints from before each layer had its own
             data["activations"] = [data.pop("activation")] * len(data["hiddens"])
@@ -279,7 +279,7 @@ def _memory_from_json(data: dict | None) -> Memory | Attention | None:
     return data and from_json(data, (Memory, Attention))
 
 
-# Attribute -> what reads its own `to_json`; the others are numbers, texts, and tuples of them.
+# Attribute -> reader of its `to_json`; the others are numbers, texts, and tuples of them.
 _READERS = {
     "encoder": encoder_from_json,
     "distribution": distribution_from_json,

@@ -1,6 +1,7 @@
 """Acting by tensors on any device: observations to network inputs, and actions drawn from distributions.
 
-The same as `Encoder.encode` and `Distribution.sample` do with arrays. Nothing here waits for the device.
+These functions do with tensors what `Encoder.encode` and `Distribution.sample` do with arrays. None of them waits for
+the device.
 """
 
 import functools
@@ -19,7 +20,7 @@ from rllib.models.observations.masks import parts_of_mask
 
 
 def encoded(encoder: Encoder, observations: Tensor, out: Tensor | None = None) -> Tensor:
-    """What the network reads of stored observations, on their device.
+    """Encodes stored observations, on their device.
 
     Args:
         encoder: of the policy.
@@ -39,7 +40,7 @@ def encoded(encoder: Encoder, observations: Tensor, out: Tensor | None = None) -
 
 @functools.singledispatch
 def _encode(encoder, observations: Tensor, out: Tensor) -> None:
-    """Writes into out [B, size]."""
+    """Writes the encoded observations into out [B, size]."""
     raise TypeError(f"{type(encoder).__name__} does not encode tensors")
 
 
@@ -70,7 +71,7 @@ def _(encoder: MaskedEncoder, observations: Tensor, out: Tensor) -> None:
 
 
 def without_choice(mask: Tensor, distribution) -> Tensor:
-    """Whether some part of the action has no legal choice, bool [B], by masks [B, num_choices]."""
+    """Whether masks [B, num_choices] leave some part of the action without a legal choice, bool [B]."""
     none = [(mask[:, columns] == 0).all(1) for columns, _ in parts_of_mask(distribution)]
     return torch.stack(none).any(0)
 
@@ -104,7 +105,7 @@ def mode(distribution, inputs: Tensor) -> Tensor:
 
     Args:
         distribution: of the actions.
-        inputs: float32 [B, num_inputs], what the network computed.
+        inputs: float32 [B, num_inputs], computed by the network.
 
     Raises:
         TypeError: for a distribution without this form.
@@ -130,13 +131,13 @@ def mode(distribution, inputs: Tensor) -> Tensor:
 
 
 def sample(distribution, inputs: Tensor, drawn: Tensor, out: Tensor) -> None:
-    """Writes actions.
+    """Draws actions.
 
     Args:
         distribution: of the actions.
-        inputs: float32 [B, num_inputs], what the network computed.
-        drawn: [B, num_noise] of what `noise` drew.
-        out: [B, *action_shape], int64 or float32.
+        inputs: float32 [B, num_inputs], computed by the network.
+        drawn: [B, num_noise], noise drawn by `noise`.
+        out: [B, *action_shape], int64 or float32, written.
     """
     if isinstance(distribution, DiagGaussian):
         size = distribution.size

@@ -103,7 +103,7 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
 def _temporary_directory(path: Path) -> Iterator[Path]:
     """A new hidden directory beside the path, removed at the end of the block if it still exists.
 
-    It is locked until then, so that other processes can tell it from an abandoned one.
+    It is locked until then, which tells other processes that it is not abandoned.
     """
     temporary, descriptor = _locked_directory(path)
     try:
@@ -114,9 +114,9 @@ def _temporary_directory(path: Path) -> Iterator[Path]:
 
 
 def _locked_directory(path: Path) -> tuple[Path, int]:
-    """The directory, and the descriptor that holds its lock.
+    """Makes the temporary directory; returns it with the descriptor that holds its lock.
 
-    Before it is locked another process may take it for abandoned and remove it; then a further one is made.
+    Before it is locked, another process may take it for abandoned and remove it; then another one is made.
     """
     while True:
         temporary = _sibling(path, "tmp")
@@ -136,7 +136,7 @@ def _locked_directory(path: Path) -> tuple[Path, int]:
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Removes the temporary directories of writers that were killed: those that are not locked."""
+    """Removes the temporary directories of killed writers, which are not locked."""
     for found in directory.iterdir():
         if not _TEMPORARY.fullmatch(found.name) or not found.is_dir() or not _is_ours(found):
             continue
@@ -150,7 +150,7 @@ def _remove_abandoned(directory: Path) -> None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether it holds nothing but files of a checkpoint."""
+    """Whether the directory holds nothing but files of a checkpoint."""
     files = [file for file in directory.rglob("*") if not file.is_dir()]
     return all(file.suffix in (".json", ".safetensors", ".pkl") for file in files)
 
@@ -162,7 +162,7 @@ def _refuse_to_replace(path: Path) -> None:
         raise ValueError(f"a checkpoint is a directory, but {path} is a file. Choose another path.")
     if any(path.iterdir()):
         raise ValueError(
-            f"{path} holds other things than a checkpoint, which would be lost. Choose a new or an empty directory, "
+            f"{path} holds other files than a checkpoint, which would be lost. Choose a new or an empty directory, "
             f"such as {path / 'checkpoint'}."
         )
 
@@ -197,7 +197,7 @@ def _tensors(name: str, arrays: Mapping[str, Any]) -> TensorFile:
 
 
 def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
-    """One file per object; user_code/index.json maps places in the tree to these files."""
+    """Files with the pickled objects, one each; user_code/index.json maps places in the tree to them."""
     if not objects:
         return {}
     files, index = {}, {}
@@ -215,7 +215,7 @@ def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _manifest(entries: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Of files, each with its entry."""
+    """Content of the manifest, from the entry of each file."""
     return _json(
         {
             "format": FORMAT,
@@ -228,12 +228,12 @@ def _manifest(entries: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 
 def _library_versions() -> dict[str, str]:
-    """Of those that took part; torch is not loaded where nothing needs it."""
+    """Versions of the libraries that are loaded already: torch is not loaded for its version alone."""
     return {name: str(sys.modules[name].__version__) for name in _RECORDED_LIBRARIES if name in sys.modules}
 
 
 def _write_file(path: Path, content: Content) -> dict[str, Any]:
-    """Writes it to the disk, and returns its entry in the manifest."""
+    """Writes a file to the disk; returns its entry in the manifest."""
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with path.open("xb") as file:
@@ -254,7 +254,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _sibling(path: Path, purpose: str) -> Path:
-    """A new hidden name beside the path, so on the same file system."""
+    """A new hidden name beside the path, and so on the same file system."""
     return path.parent / f".{path.name}.{purpose}-{secrets.token_hex(4)}"
 
 
@@ -264,7 +264,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
     elif _exchange(temporary, path):
         shutil.rmtree(temporary, ignore_errors=True)
     else:
-        # Without an exchange there is a moment in which the old checkpoint has only its other name.
+        # Without an exchange, for a moment the old checkpoint exists only under its other name.
         old = _sibling(path, "old")
         os.rename(path, old)
         os.rename(temporary, path)
@@ -272,7 +272,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swaps two directories in one step (renameat2 of Linux); False where the system or file system cannot."""
+    """Swaps two directories in one step (renameat2 of Linux); False if the system or file system cannot."""
     at_fdcwd, rename_exchange = -100, 2
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
@@ -287,12 +287,12 @@ def _exchange(first: Path, second: Path) -> bool:
 def read_checkpoint(
     path: str | Path, *, load_user_code: bool = False, only: str | tuple[str, ...] = ""
 ) -> dict[str, dict[str, Any]]:
-    """The tree that `write_checkpoint` wrote, after a check of every file.
+    """Reads the tree that `write_checkpoint` wrote, and checks every file.
 
     Args:
         path: the checkpoint's directory.
         load_user_code: import the classes and functions it names, and unpickle those it holds, which runs code:
-            only for checkpoints whose origin you trust. If False, a UserCode takes their place.
+            only for checkpoints whose origin you trust. If False, they are read as UserCode.
         only: read only files whose names begin with this, such as "policies/default_policy/", or with one of these.
 
     Raises:
@@ -321,19 +321,19 @@ def read_checkpoint(
         except CheckpointError:
             raise
         except (*WRONG_FORM, MemoryError) as error:
-            raise CheckpointError(_damaged(path, name, _told(error))) from error
+            raise CheckpointError(_damaged(path, name, _described(error))) from error
     return tree
 
 
 @contextlib.contextmanager
 def naming_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Errors that content of another form than is written leads to, inside, become a CheckpointError with the path."""
+    """Context manager: turns errors from content of a wrong form into a CheckpointError with the path."""
     try:
         yield
     except ValueError:  # says what is wrong
         raise
     except (*WRONG_FORM, MemoryError) as error:
-        raise CheckpointError(_damaged(Path(path), "its content", _told(error))) from error
+        raise CheckpointError(_damaged(Path(path), "its content", _described(error))) from error
 
 
 class _UserCodeLoader:
@@ -361,7 +361,7 @@ class _UserCodeLoader:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """The checked manifest of a checkpoint.
+    """Reads and checks the manifest of a checkpoint.
 
     Raises:
         CheckpointError: if there is none, or it is of a newer format.
@@ -403,9 +403,9 @@ def newest_checkpoint(directory: str | Path) -> Path | None:
 
 
 def _checked_content(path: Path, name: str, entry: Mapping) -> bytes | mmap.mmap:
-    """The content of a file. A large one of arrays is mapped, so that these take memory as they are used.
+    """Reads and checks the content of a file. A large file of arrays is mapped: it takes memory as arrays are used.
 
-    The mapping is private: arrays in it can be changed, and the file stays as it is.
+    The mapping is private: changes of the arrays do not reach the file.
     """
     try:
         size_bytes, digest = entry["size_bytes"], entry["sha256"]
@@ -429,8 +429,8 @@ def _checked_content(path: Path, name: str, entry: Mapping) -> bytes | mmap.mmap
     return content
 
 
-def _told(error: BaseException) -> str:
-    """What was wrong with the content of a file, in words."""
+def _described(error: BaseException) -> str:
+    """Description of an error in the content of a file."""
     if isinstance(error, ValueError):
         return str(error)
     if isinstance(error, RecursionError):

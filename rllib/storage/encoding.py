@@ -40,7 +40,7 @@ class UserCode:
 
 
 def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
-    """`value` as JSON-able data.
+    """Encodes a value as JSON-able data.
 
     Args:
         value: anything.
@@ -48,7 +48,7 @@ def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
         pickled: receives the values that JSON cannot hold, by place.
 
     Raises:
-        TypeError: for such a value if `pickled` is None.
+        TypeError: for a value that JSON cannot hold, if `pickled` is None.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -78,7 +78,7 @@ def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
 
 
 def decode(data, load: Callable[[str, str], Any] | None = None):
-    """The value that `encode` encoded; user code becomes a UserCode unless `load` is given.
+    """Decodes the result of `encode`; user code becomes a UserCode unless `load` is given.
 
     Args:
         data: what `encode` returned, or json.loads of it.
@@ -86,7 +86,7 @@ def decode(data, load: Callable[[str, str], Any] | None = None):
 
     Raises:
         ValueError: for a kind of value that this version does not know, and for spaces of more than MOST_NUMBERS.
-        another error: for data that `encode` has not returned.
+        Exception: of another type, for data that `encode` has not returned.
     """
     return _Decoder(load).value(data)
 
@@ -115,7 +115,7 @@ def _encode_array(value) -> dict:
 
 
 class _Decoder:
-    """Decodes the values of one file, which take memory in proportion to its size, and spaces of MOST_NUMBERS."""
+    """Decodes the values of one file. Memory is bounded by the file's size, and for spaces by MOST_NUMBERS."""
 
     def __init__(self, load: Callable[[str, str], Any] | None):
         self._load, self._left = load, MOST_NUMBERS
@@ -153,14 +153,14 @@ class _Decoder:
 
 
 def _dtype(name: str) -> np.dtype:
-    """Of the name that numbers are written with; numpy itself would take a text of any length and meaning."""
+    """Dtype by its name; numpy itself would accept texts of any length and meaning."""
     if name not in DTYPES:
         raise ValueError(f"{name!r:.40} is no type of numbers that are written")
     return np.dtype(name)
 
 
 def _bounds_of(data: Mapping) -> int:
-    """Number of numbers that each bound of a space in JSON has, its parts together."""
+    """Length of each bound of a space in JSON, summed over its parts."""
     if data["type"] in ("Dict", "Tuple"):
         parts = (part[1] for part in data["spaces"]) if data["type"] == "Dict" else data["spaces"]
         return sum(map(_bounds_of, parts))
@@ -186,7 +186,7 @@ def importable_path(target) -> str | None:
 
 
 def import_path(path: str):
-    """The class or function that `importable_path` named.
+    """Imports the class or function of a path of `importable_path`.
 
     Raises:
         ValueError: if it cannot be imported here.
@@ -245,7 +245,7 @@ def space_to_json(space) -> dict:
 
 
 def space_from_json(data: Mapping):
-    """The space that `space_to_json` described.
+    """Reads the result of `space_to_json`.
 
     Raises:
         ValueError: for an unknown kind of space.
@@ -273,7 +273,7 @@ def space_from_json(data: Mapping):
 def _bound_to_json(bound: np.ndarray, bounded: np.ndarray, infinity: float):
     """One number if all bounds are equal, as in most spaces; else a flat list of them.
 
-    A Box of integers holds the least or greatest integer where it is unbounded; this is written as "inf", too.
+    An unbounded Box of integers has the least or greatest integer as its bound; this is written as "inf", too.
     """
     exact = zip(bound.reshape(-1).tolist(), bounded.reshape(-1).tolist())
     numbers = [encode(number if is_bounded else infinity) for number, is_bounded in exact]

@@ -1,8 +1,7 @@
-"""Files that somebody else may have written, since runs, checkpoints and experiments are handed on.
+"""Safe reading of files from other sources, since runs, checkpoints and experiments are passed on.
 
-A name that comes from data is that of a file below its directory, with no link on the way; what is opened is a regular
-file, so that reading neither waits for a writer nor goes on without end; and content of another form than the library
-writes is one error.
+A name in data may only lead to a file below its directory, without links on the way. Only regular files are opened, so
+that reading neither waits for a writer nor continues without end. Content of a wrong form is one kind of error.
 """
 
 import errno
@@ -17,18 +16,18 @@ from rllib.errors import DamagedFileError
 
 __all__ = ["WRONG_FORM", "inside", "json_object", "open_inside", "printable", "read_inside", "refuse_links"]
 
-# What code that reads a value raises where the value has another form than it expects.
+# Errors of code that reads a value of a wrong form.
 WRONG_FORM = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LONGEST_NAME_BYTES = 255
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def inside(directory: Path, name: str, what: str) -> Path:
-    """DIRECTORY/NAME.
+    """The path DIRECTORY/NAME.
 
     Raises:
-        ValueError: if that lies elsewhere, since the name is absolute or has "..", if a part of it is too long, or if
-            no file can have this name.
+        ValueError: if it is outside of the directory, since the name is absolute or has "..", if a part of it is too
+            long, or if no file can have this name.
     """
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"{what} is called {name!r:.60}, which is no file's name")
@@ -44,10 +43,10 @@ def inside(directory: Path, name: str, what: str) -> Path:
 
 
 def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
-    """A file below a directory, opened for reading.
+    """Opens a file below a directory for reading.
 
     Raises:
-        DamagedFileError: if the name leads elsewhere, by a link for instance, or to something else than a file.
+        DamagedFileError: if the name leads elsewhere, such as by a link, or is not of a regular file.
         OSError: if it cannot be opened.
     """
     directory = Path(directory).absolute()
@@ -77,7 +76,7 @@ def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
 
 
 def read_inside(directory: str | os.PathLike, name: str, most_bytes: int = sys.maxsize) -> bytes:
-    """The content of a file below a directory; raises as `open_inside`, and for a file of more than `most_bytes`."""
+    """Reads a file below a directory; raises as `open_inside`, and for a file of more than `most_bytes`."""
     with open_inside(directory, name) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most_bytes:
@@ -86,10 +85,10 @@ def read_inside(directory: str | os.PathLike, name: str, most_bytes: int = sys.m
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """The JSON object that a file holds.
+    """Parses a file that holds a JSON object.
 
     Raises:
-        DamagedFileError: if it is none, or too deep to be read.
+        DamagedFileError: if it holds none, or one that is nested too deeply.
     """
     try:
         value = json.loads(content)
@@ -103,21 +102,21 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def refuse_links(directory: Path) -> None:
-    """Checks a directory into whose files is to be written.
+    """Checks that the files of a directory can be written.
 
     Raises:
-        DamagedFileError: if a file in it is a link, or none, so that what is written would go elsewhere.
+        DamagedFileError: if an entry is a link or no regular file, so that writing to it would change something else.
     """
     for entry in os.scandir(directory) if directory.exists() else ():
         if not (entry.is_dir() or entry.is_file(follow_symlinks=False)):
             raise DamagedFileError(
-                f"{entry.path!r} is a link or no regular file, and what is written to it would go elsewhere. Remove "
-                "it, or copy what it points to: cp -rL"
+                f"{entry.path!r} is a link or no regular file, and writing to it would change something else. "
+                "Remove it, or copy what it points to: cp -rL"
             )
 
 
 def printable(text: str) -> str:
-    """A text that does nothing to a terminal: control characters as their escapes, lines and tabs as they are."""
+    """The text with control characters escaped, for a terminal; newlines and tabs are kept."""
     if text.isprintable():
         return text
     return "".join(

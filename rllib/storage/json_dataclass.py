@@ -10,15 +10,15 @@ class Described:
     kind: ClassVar[str]
 
     def to_json(self) -> dict:
-        """The kind and the fields, tuples as lists."""
+        """A dict with the kind and the fields; tuples become lists."""
         return {"kind": self.kind, **as_lists(dataclasses.asdict(self))}
 
 
 def from_json(data: dict, classes: tuple[type[Described], ...]):
-    """What `to_json` described, one of the classes.
+    """Reads the result of `to_json` of one of the classes.
 
     Raises:
-        ValueError: for a kind of none of them.
+        ValueError: if its kind is of none of them.
     """
     fields = {name: as_tuples(value) for name, value in data.items() if name != "kind"}
     for each in classes:
@@ -28,12 +28,12 @@ def from_json(data: dict, classes: tuple[type[Described], ...]):
 
 
 def as_lists(value):
-    """The value with lists in the place of tuples, in dicts as well."""
+    """The value with lists instead of tuples, inside of dicts as well."""
     if isinstance(value, dict):
         return {name: as_lists(part) for name, part in value.items()}
     return [as_lists(part) for part in value] if isinstance(value, tuple) else value
 
 
 def as_tuples(value):
-    """The value with tuples in the place of lists."""
+    """The value with tuples instead of lists."""
     return tuple(as_tuples(part) for part in value) if isinstance(value, list | tuple) else value

@@ -13,16 +13,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-# By numpy's names.
+# Name of a dtype in numpy -> in the format.
 DTYPES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
     "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
 _NAMES = {short: name for name, short in DTYPES.items()}
 _libc = ctypes.CDLL(None)
-# Bytes handed out at once.
+# Number of bytes in a part of the content.
 PART = 2**24
-# Bytes that the kernel is asked to read at once; of more it would read the first part alone.
+# Number of bytes that the kernel is asked to read at once; of more it would read only the first part.
 READ_AHEAD = 2**17
 
 
@@ -41,7 +41,7 @@ class TensorFile:
             if not isinstance(array, np.ndarray) or array.dtype.name not in DTYPES:
                 kind = array.dtype.name if isinstance(array, np.ndarray) else type(array).__name__
                 raise TypeError(f"a file of tensors takes arrays of numbers, but {name!r} is {kind}: {array!r:.80}")
-        # Larger items first, so that each array is aligned to its own.
+        # Larger items first, so that each array is aligned to its items.
         order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
         self._arrays = [arrays[name] for name in order]
         ends = np.cumsum([0, *(array.nbytes for array in self._arrays)]).tolist()
@@ -54,7 +54,7 @@ class TensorFile:
         self._header = len(header).to_bytes(8, "little") + header
 
     def parts(self) -> Iterator[bytes | memoryview]:
-        """The content, in pieces of at most `PART` bytes after the header; arrays in C order are not copied."""
+        """Yields the header, then the arrays in pieces of at most `PART` bytes; arrays in C order are not copied."""
         yield self._header
         for array in self._arrays:
             flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
@@ -65,9 +65,9 @@ class TensorFile:
 
 
 def _read_ahead(part: np.ndarray) -> None:
-    """Lets the kernel read what of these bytes lies in a mapped file, all at once; elsewhere nothing happens.
+    """Asks the kernel to read these bytes ahead, if they lie in a mapped file.
 
-    The files of a replay on a disk are read page by page otherwise, which is right for the rows that are drawn.
+    Files of a replay on disk are otherwise read page by page, which is right for drawing single rows.
     """
     address = part.ctypes.data
     for start in range(address - address % mmap.PAGESIZE, address + len(part), READ_AHEAD):
@@ -76,7 +76,7 @@ def _read_ahead(part: np.ndarray) -> None:
 
 
 def tensors_of(content: bytes | mmap.mmap) -> dict[str, np.ndarray]:
-    """The arrays of a file's content, writable: views of it if it is writable, else copies.
+    """Reads the arrays of a file's content: views of it if it is writable, else copies.
 
     Raises:
         ValueError: if it is not the content of such a file.
@@ -86,11 +86,11 @@ def tensors_of(content: bytes | mmap.mmap) -> dict[str, np.ndarray]:
         raise ValueError("this is no file of tensors: its header is longer than the file")
     arrays, left = {}, len(content) - start
     for name, entry in json.loads(content[8:start]).items():
-        if name == "__metadata__":  # of other writers
+        if name == "__metadata__":  # written by other libraries
             continue
         dtype, shape, (begin, end) = np.dtype(_NAMES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
         count, left = math.prod(shape), left - (end - begin)
-        # Together no more than the file: arrays that lie upon one another would take any multiple of its size.
+        # No more than the file in total: overlapping arrays could take any multiple of its size.
         if min([begin, *shape]) < 0 or end - begin != count * dtype.itemsize or left < 0:
             raise ValueError(f"the array {name!r} does not fit into the file")
         array = np.frombuffer(content, dtype.newbyteorder("<"), count, start + begin)

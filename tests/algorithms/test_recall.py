@@ -9,7 +9,7 @@ from rllib import DQN, ES, IMPALA, PPO, PQN, AlgorithmConfig, Policy
 from rllib import sample_batch as sb
 from rllib.errors import CheckpointError
 from rllib.losses.loss import LossOverModules
-from rllib.models.user.recurrent import RecurrentSpec
+from rllib.models.user.module import RecurrentSpec
 from tests.envs import ProbeEnv
 
 SIZE = 16

@@ -14,7 +14,7 @@ from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.losses.returns import gae
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.user.recurrent import RecurrentSpec, Unrolled
+from rllib.models.user.module import RecurrentSpec, Unrolled
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv, ProbeFailure, in_vector

@@ -14,8 +14,9 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
+from rllib.models.acting_in_torch import ActingNetwork
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.dense.in_torch import ActingNetwork, TorchNetwork, backward
+from rllib.models.dense.in_torch import TorchNetwork, backward
 from rllib.models.observations.torso import filters_from
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
@@ -220,7 +221,7 @@ def test_small_images_are_flattened_and_large_ones_need_filters():
         (SMALL, {"conv_filters": [[16, 4, 0]]}, r"\[channels, kernel, stride\]"),
         (SMALL, {"conv_filters": [[16, 4, 1, "full"]]}, r"\[channels, kernel, stride\]"),
         (SMALL, {"conv_filters": "large"}, '"nature"'),
-        (SMALL, {"conv_activation": "gelu"}, "conv_activation"),
+        (SMALL, {"conv_activation": "softplus"}, "conv_activation"),
         (SMALL, {"post_fcnet_hiddens": 512}, "post_fcnet_hiddens"),
         (Box(-1, 1, (4,)), {"conv_filters": "nature"}, "is for images"),
     ],

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from rllib.models.acting_in_torch import ActingNetwork
 from rllib.models.dense.in_numpy import NumpyNetwork
-from rllib.models.dense.in_torch import ActingNetwork, TorchNetwork, backward
+from rllib.models.dense.in_torch import TorchNetwork, backward
 from rllib.models.dense.layout import LayersLayout
 
 HEADS = {"policy": 2, "value": 1}

@@ -23,8 +23,9 @@ from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.learners.learner import Learner
 from rllib.metrics import Metrics
+from rllib.models.policy_description import description_of
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy, description_of
+from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint
 

@@ -33,7 +33,7 @@ def _tanh_derivative(gradient, h, z, scratch):
 
 
 def sigmoid(z, out):
-    """1 / (1 + exp(-z)), written with tanh because that never overflows."""
+    """Writes 1 / (1 + exp(-z)) into out, by tanh because that never overflows."""
     np.multiply(z, np.float32(0.5), out=out)
     np.tanh(out, out=out)
     np.add(out, ONE, out=out)
@@ -58,7 +58,7 @@ def _sigmoid_derivative(gradient, h, z, scratch):
 
 
 def _elu(z, out):
-    """z above 0, exp(z) - 1 below, which is the greater of the two on each side."""
+    """Writes z above 0, exp(z) - 1 below: the greater of the two on each side."""
     np.minimum(z, np.float32(0), out=out)
     np.expm1(out, out=out)
     np.maximum(z, out, out=out)

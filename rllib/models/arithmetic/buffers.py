@@ -1,10 +1,10 @@
-"""Buffers by number of rows."""
+"""Buffers kept by the number of rows that they hold."""
 
 from collections.abc import Callable
 
 
 class BuffersByRows(dict):
-    """A dict of number of rows -> buffers, made on first access; `self[rows]` costs one lookup after that.
+    """A dict of number of rows -> buffers, made on first access; from then on `self[rows]` costs one lookup.
 
     Batches have few sizes as a rule, but a remainder may have any; beyond `limit` sizes the oldest buffers are dropped.
 

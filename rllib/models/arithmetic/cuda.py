@@ -1,4 +1,4 @@
-"""What torch can do on a GPU in this process, and what is said where that does not suffice."""
+"""CUDA in this process: whether torch can use it, and an error with advice when its memory is full."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from rllib.errors import GpuMemoryError
 
 
 def why_no_cuda() -> str | None:
-    """Why torch cannot compute on a GPU here; None if it can."""
+    """The reason why torch cannot compute on a GPU here; None if it can."""
     import torch  # takes seconds, and most runs do without a GPU
 
     if torch.cuda.is_available():
@@ -27,15 +27,15 @@ def why_no_cuda() -> str | None:
 
 @contextlib.contextmanager
 def memory_of(device, what: Callable[[], str], advice: str) -> Iterator[None]:
-    """Says what does not fit into a device's memory, and what makes it smaller.
+    """Context manager: turns torch's out-of-memory errors into GpuMemoryError with advice.
 
     Args:
         device: of torch.
-        what: called in that case; the subject of the sentence.
-        advice: the sentences that follow it.
+        what: called in that case; returns the subject of the message, such as "1000 weights".
+        advice: sentences that end the message.
 
     Raises:
-        GpuMemoryError: for torch's own error.
+        GpuMemoryError: if the device's memory is full.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The arithmetic in which updates spend their time: numpy's on one core, torch's on several.
+"""Arithmetic kernels of updates: numpy on one core, torch on several.
 
 Both work on the same numpy arrays, in place. OpenBLAS, which numpy's wheels bring, gains less than torch from several
 cores, and numpy computes everything but products on one.
@@ -19,13 +19,13 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads")
-# Arrays, with which numpy computes faster than with numbers.
+# Arrays instead of Python numbers: numpy computes faster with them.
 ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 
 # Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
-# Numbers for which numpy has done something with rows before torch has begun.
+# Sizes of arrays up to which numpy is faster than torch, whose calls take longer to begin.
 FEW = 4096
 
 # A step of Adam so late that beta to this power is 0.
@@ -35,7 +35,7 @@ _UNCHANGED = contextlib.nullcontext()
 
 
 class _Here(threading.local):
-    """Of each thread: torch, within `on_cores` of several."""
+    """State of a thread: the module torch inside `on_cores` with several cores, else None."""
 
     torch: ModuleType | None = None
 
@@ -56,20 +56,20 @@ def _setter() -> Callable[[int], object] | None:
 
 
 def _asked_for() -> int:
-    """What the environment variable OPENBLAS_NUM_THREADS asks for; 0 without it."""
+    """Number of threads in the environment variable OPENBLAS_NUM_THREADS; 0 without it."""
     asked = os.environ.get("OPENBLAS_NUM_THREADS", "")
     return int(asked) if asked.isdigit() else 0
 
 
 @functools.cache
 def use_one_blas_thread() -> None:
-    """From now on numpy's matrix products in this process use one thread.
+    """Makes numpy's matrix products in this process use one thread.
 
-    Products of 64 columns are over before a second thread has been woken; with OpenBLAS's default they take up to four
-    times as long, and a helper thread goes on spinning for milliseconds on a core that the rollout workers need.
+    Products of 64 columns end before a second thread wakes up; with OpenBLAS's default they take up to four times as
+    long, and a helper thread keeps spinning for milliseconds on a core that the rollout workers need.
 
-    The environment variable OPENBLAS_NUM_THREADS asks for another number. Does nothing where numpy was built with
-    another library than its wheels' OpenBLAS.
+    The environment variable OPENBLAS_NUM_THREADS sets another number. Does nothing if numpy was built with another
+    library than the OpenBLAS of its wheels.
     """
     threads = _asked_for() or 1
     if (setter := _setter()) is not None:
@@ -78,16 +78,16 @@ def use_one_blas_thread() -> None:
 
 
 def load() -> ModuleType:
-    """What `on_cores` needs: importing torch takes a second."""
+    """Imports torch, which takes a second, ahead of `on_cores`."""
     import torch
 
     return torch
 
 
 def on_cores(count: int) -> contextlib.AbstractContextManager:
-    """Context in which this thread's calls of these functions use `count` cores: with more than one, torch computes.
+    """Context in which this thread's calls of these functions use `count` cores.
 
-    One changes nothing.
+    With more than one, torch computes; one changes nothing.
     """
     return _UNCHANGED if count == 1 else _by_torch(count)
 
@@ -106,12 +106,12 @@ def _by_torch(count: int) -> Iterator[None]:
 
 
 def _tensor(array: np.ndarray):
-    """The array's memory, to be read; torch takes no array that may not be written."""
+    """A tensor on the array's memory, to be read; read-only arrays, which torch refuses, are copied."""
     return _here.torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _written(array: np.ndarray):
-    """The array's memory, to be written."""
+    """A tensor on the array's memory, to be written."""
     if not array.flags.writeable:
         raise ValueError("output array is read-only")  # as numpy says
     return _here.torch.from_numpy(array)
@@ -150,7 +150,7 @@ def relu_derivative(gradient: np.ndarray, h: np.ndarray) -> None:
 
 
 def scale_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
-    """Writes x * slopes, one for each row [..., 1], into out; x has as many axes, and length 1 where it is repeated."""
+    """Writes x * slopes, one for each row [..., 1], into out; axes of length 1 in x are repeated."""
     if _is_for_numpy(out):
         np.multiply(x, slopes, out=out)
     else:
@@ -160,7 +160,7 @@ def scale_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
 
 
 def add_scaled_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
-    """Adds x * slopes, as of `scale_rows`, to out; scratch has out's shape."""
+    """Adds x * slopes, as in `scale_rows`, to out; scratch has out's shape."""
     if _is_for_numpy(out):
         np.add(out, np.multiply(x, slopes, out=scratch), out=out)
     else:
@@ -176,21 +176,21 @@ def subtract_from_rows(x: np.ndarray, subtracted: np.ndarray, out: np.ndarray) -
 
 
 def row_sums(x: np.ndarray) -> np.ndarray:
-    """The sums over the last axis, which stays with length 1."""
+    """Sums over the last axis, which is kept with length 1."""
     if _is_for_numpy(x):
         return np.add.reduce(x, axis=-1, keepdims=True)
     return _tensor(x).sum(-1, keepdim=True).numpy()
 
 
 def row_squares(x: np.ndarray) -> np.ndarray:
-    """The sums of x * x over the last axis, which stays with length 1."""
+    """Sums of x * x over the last axis, which is kept with length 1."""
     if _is_for_numpy(x):
         return np.einsum("...b,...b->...", x, x)[..., None]
     return _here.torch.linalg.vector_norm(_tensor(x), dim=-1, keepdim=True).square_().numpy()
 
 
 def row_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The sums of a * b over the last axis, which stays with length 1."""
+    """Sums of a * b over the last axis, which is kept with length 1."""
     # On one core in any case: torch would write the products first, which takes longer.
     return np.einsum("...b,...b->...", a, b)[..., None]
 
@@ -200,12 +200,12 @@ def _is_for_numpy(array: np.ndarray) -> bool:
 
 
 def chunks(size: int) -> list[slice]:
-    """Parts of a vector of this size."""
+    """Slices of CHUNK numbers that cover a vector of this size."""
     return [slice(start, start + CHUNK) for start in range(0, size, CHUNK)]
 
 
 def move_towards(weights: np.ndarray, goal: np.ndarray, share: float) -> None:
-    """Moves weights [size] this share of the way to goal."""
+    """Moves weights [size] by `share` of the way to goal."""
     if _here.torch is not None:
         _written(weights).lerp_(_tensor(goal), share)
         return
@@ -246,7 +246,7 @@ def adam(
         _written(weights).sub_(its_m.lerp_(its_gradient, 1 - betas[0]), alpha=step_size)
         return
     # What torch.optim.Adam(fused=True) calls: one pass over the memory instead of seven. It corrects the biases of the
-    # means by the number of steps. step_size and epsilon have that in them already, and after many steps it is nothing.
+    # means by the number of steps. step_size and epsilon include that already, and after many steps it is nothing.
     torch = _here.torch
     means = [_written(m)], [_written(v)], []
     torch._fused_adam_(

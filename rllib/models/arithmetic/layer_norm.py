@@ -7,7 +7,7 @@ EPSILON = 1e-5
 
 
 class LayerNorm:
-    """A layer that brings the features of every row to mean 0 and variance 1, then scales and shifts them.
+    """Layer that brings the features of every row to mean 0 and variance 1, then scales and shifts them.
 
     Means over features are products with a row of 1 / width: along the first axis of feature-major memory BLAS is
     quicker than numpy's own reductions.
@@ -26,7 +26,7 @@ class LayerNorm:
         self._inverse_std = np.empty_like(self._mean)
 
     def forward(self, z: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
-        """Writes the result for z into out, and leaves the normal features (before scale and shift) in z.
+        """Writes the result for z into out, and leaves the normalised features (before scale and shift) in z.
 
         Args:
             z: [..., width, B].
@@ -48,7 +48,7 @@ class LayerNorm:
     def backward(self, gradient: np.ndarray, normal: np.ndarray, d_parameters: np.ndarray, scratch: np.ndarray) -> None:
         """Turns the gradient with respect to the last result into that with respect to z, in place.
 
-        With n the normal features, s the scales and averages over the features:
+        With n the normalised features, s the scales and averages over the features:
         dz = (s dy - mean(s dy) - n mean(s dy n)) / std.
 
         Args:
@@ -71,7 +71,7 @@ class LayerNorm:
 
 
 def normalize_rows(z: np.ndarray, parameters: np.ndarray) -> None:
-    """The same for row-major features z [B, width], in place; parameters [2, width]."""
+    """Layer normalisation of row-major features z [B, width], in place; parameters [2, width]."""
     width = z.shape[1]
     z -= np.dot(z, np.full(width, 1 / width, np.float32))[:, None]
     variance = np.einsum("bi,bi->b", z, z) * np.float32(1 / width)

@@ -1,10 +1,8 @@
-"""A network with attention in numpy, for acting: one step at a time. Learners compute it in torch
-(attention/in_torch.py).
+"""The attention network in numpy, for acting step by step; learners use torch (attention/in_torch.py).
 
-Per step a query meets a whole window of keys, so nothing of the window is multiplied by a matrix: the query is turned
-into the space of what the window holds, and what the attention gives is projected after the weighted mean. That needs
-a thirtieth of the products at the default sizes. Features of layers with a bias close with a 1, as in
-dense/in_numpy.py.
+Each step compares one query with a whole window of keys. Instead of projecting the window to keys and values, the
+query is mapped into the space of the window's rows, and their weighted mean is projected afterwards: a thirtieth of the
+products at the default sizes. Features of layers with a bias close with a 1, as in dense/in_numpy.py.
 """
 
 import math
@@ -20,7 +18,7 @@ from rllib.models.dense.torso_in_numpy import TorsoForward
 
 
 class NumpyAttentionNetwork:
-    """Distribution inputs and values of encoded observations, and of states.
+    """Computes distribution inputs and values of encoded observations and states.
 
     Args:
         layout: where the parameters lie.
@@ -28,7 +26,7 @@ class NumpyAttentionNetwork:
         weights: flat float32 [layout.size]; the network reads this very memory.
     """
 
-    # There is no `backward`; learners have a network of their own.
+    # There is no `backward`; learners have a separate network.
     closed_form = False
     gives_values = True
 
@@ -71,7 +69,7 @@ class NumpyAttentionNetwork:
         before, after = state[:, :-1].reshape(shape), next_state[:, :-1].reshape(shape)
         after[..., :-1, :] = before[..., 1:, :]
         np.minimum(state[:, -1] + 1, window, out=next_state[:, -1])
-        # Places that are still empty; the last is the present row.
+        # Positions of the window that are still empty; the last one is the present row.
         empty = np.arange(window + 1) < window - state[:, -1:]
         results = [
             tower.results(inputs, before[:, index], after[:, index], empty) for index, tower in enumerate(self._towers)
@@ -87,7 +85,7 @@ class NumpyAttentionNetwork:
 
 
 class _Tower:
-    """The layers of one tower, and its heads."""
+    """Layers and heads of one tower."""
 
     def __init__(self, layout: AttentionLayout, blocks: dict, activations: tuple[str, ...], tower: int):
         memory = layout.memory
@@ -106,7 +104,7 @@ class _Tower:
         self.log_std = blocks.get("log_std")
 
     def results(self, inputs: np.ndarray, before: np.ndarray, after: np.ndarray, empty: np.ndarray) -> np.ndarray:
-        """The results of the heads, [B, outputs]; the units' windows are [B, units, window, size]."""
+        """Results of the heads, [B, outputs]; the units' windows are [B, units, window, size]."""
         x = _through(self._hiddens, self._torso.forward(inputs) if self._torso else inputs) @ self._embedding
         for index, unit in enumerate(self._units):
             after[:, index, -1] = x
@@ -142,7 +140,7 @@ class _Unit:
         self._scale = np.float32(1 / math.sqrt(head_size))
 
     def outputs(self, x: np.ndarray, window: np.ndarray, empty: np.ndarray) -> np.ndarray:
-        """[B, size] of what the unit reads, [B, size], behind what it has read, [B, window, size]."""
+        """Outputs [B, size] for inputs [B, size] and the window of earlier inputs [B, window, size]."""
         blocks = self._blocks
         x = self._gated("attention_gate", x, np.maximum(self._attended(x, window, empty), ZERO))
         normal = x.copy()
@@ -155,7 +153,7 @@ class _Unit:
         seen = np.concatenate([window, x[:, None]], axis=1)
         _normalize(seen)
         query = ((seen[:, -1] * scale + shift) @ self._query).reshape(rows, heads, head_size).swapaxes(0, 1)
-        # What shifts all scores of a row alike, keys' shift, leaves their softmax as it is.
+        # The keys' shift is left out: it shifts all scores of a row alike, which softmax does not notice.
         for_contents = ((query + self._biases[0]) @ self._key * scale).transpose(1, 2, 0)  # [B, size, heads]
         positions = (self._positions @ self._blocks["position"]).reshape(-1, heads, head_size).transpose(1, 2, 0)
         scores = (seen @ for_contents).swapaxes(1, 2)  # [B, heads, window + 1]
@@ -169,7 +167,7 @@ class _Unit:
         return (means.swapaxes(0, 1) @ self._value).swapaxes(0, 1).reshape(rows, -1) @ self._blocks["joined"]
 
     def _gated(self, name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The GRU-type gate of x, which bypasses a layer, and its result y."""
+        """GRU-type gate between x, which bypasses a layer, and the layer's result y."""
         gate, size = self._blocks[name], self._size
         of_y = y @ gate[:size]
         gates = of_y[:, : 2 * size] + x @ gate[size:, : 2 * size]
@@ -191,7 +189,7 @@ def _normalize(z: np.ndarray) -> None:
 
 
 def _closed(features: np.ndarray) -> np.ndarray:
-    """Features with a closing 1."""
+    """Copy of the features with a closing column of ones."""
     closed = np.ones((len(features), features.shape[1] + 1), np.float32)
     closed[:, :-1] = features
     return closed

@@ -1,6 +1,7 @@
-"""A network with attention in torch, for learning: views of a flat vector, one pass over whole sequences.
+"""The attention network in torch, for learning: views of a flat vector, one pass over whole sequences.
 
-Tensors have the towers in front. Acting is numpy's (attention/in_numpy.py), on the same weights; exports act by `step`.
+The first axis of tensors is the tower. Policies act in numpy (attention/in_numpy.py) on the same weights; exported ones
+act by `step`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from rllib.models.memory.in_torch import head_pieces, results_of_heads
 
 
 def sequences_in_numpy(layout: AttentionLayout, activations: tuple[str, ...], weights: np.ndarray) -> Callable:
-    """TorchAttentionNetwork on these weights, without gradients: arrays in and out."""
+    """A function that calls TorchAttentionNetwork on these weights with arrays, without gradients."""
     network = TorchAttentionNetwork(layout, activations, torch.from_numpy(weights))
 
     @torch.inference_mode()
@@ -29,7 +30,7 @@ def sequences_in_numpy(layout: AttentionLayout, activations: tuple[str, ...], we
 
 
 class TorchAttentionNetwork(nn.Module):
-    """Distribution inputs and values of sequences.
+    """Computes distribution inputs and values of sequences.
 
     Args:
         layout: where the parameters lie.
@@ -73,7 +74,7 @@ class TorchAttentionNetwork(nn.Module):
         return *self._results(last), torch.cat([windows.flatten(1), counts], dim=1)
 
     def _read_by_units(self, inputs: Tensor, state: Tensor, blocks: "_Blocks | _SingleRows") -> list[Tensor]:
-        """What each unit reads, and at last what the units give, [towers, B, size] each."""
+        """Inputs of each unit, and last the output of the last one, [towers, B, size] each."""
         layout = self.layout
         if layout.torso:
             features = torso_features(layout.torso, self._parts, inputs, layout.num_towers)
@@ -91,7 +92,7 @@ class TorchAttentionNetwork(nn.Module):
         return read
 
     def _results(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Distribution inputs and values of what the units give."""
+        """Distribution inputs and values from the last unit's output."""
         for index in range(len(self.memory.post_hiddens)):
             x = self._post(self._affine(f"post_{index}", x))
         return results_of_heads(self.layout, self._parts, x)
@@ -101,15 +102,15 @@ class TorchAttentionNetwork(nn.Module):
         torch._foreach_copy_(self._gradients, gradients)
 
     def _windows(self, state: Tensor) -> tuple[Tensor, ...]:
-        """Of each unit [towers, S, window, size], of states [S, state_size]."""
+        """Windows [towers, S, window, size] of each unit, from states [S, state_size]."""
         memory = self.memory
         shape = self.layout.num_towers, memory.num_units, memory.window, memory.size
         return state[:, :-1].unflatten(1, shape).transpose(0, 1).unbind(2)
 
     def _hidden(self, blocks: "_Blocks | _SingleRows", counts: Tensor) -> Tensor:
-        """What a row must not see, bool [S, 1, L, window + L] over the window and the rows of its sequence.
+        """Mask of what each row must not attend to, bool [S, 1, L, window + L]: the window, then the sequence's rows.
 
-        Row t sees the `window` columns before column window + t, which is itself; of the window the last `counts` [S].
+        Row t sees itself, column window + t, and the `window` columns before it; of the window, the last `counts` [S].
         """
         window, length = self.memory.window, blocks.length
         column = torch.arange(window + length, device=counts.device)
@@ -142,8 +143,8 @@ class TorchAttentionNetwork(nn.Module):
         position = (self._positions @ parts[f"{name}_position"]).unflatten(-1, heads).transpose(1, 2)
         contents = (query + for_contents[:, None]) @ key.transpose(-1, -2)
         positions = (query + for_positions[:, None]) @ position[:, None].transpose(-1, -2)
-        # Column p of `positions` is window - p steps back. In row t that is column t + p of `contents`: t zeros in
-        # front of each row t come about by L zeros behind each, when the rows are cut one column shorter.
+        # Column p of `positions` is window - p steps back: in row t, column t + p of `contents`. Appending L zeros to
+        # each row and cutting the result into rows that are one column shorter puts t zeros before row t.
         positions = functional.pad(positions, (0, length)).flatten(-2)[..., : length * contents.shape[-1]]
         scores = (contents + positions.unflatten(-1, contents.shape[-2:])) * heads[1] ** -0.5
         shares = scores.masked_fill(hidden, -torch.inf).softmax(-1)
@@ -151,7 +152,7 @@ class TorchAttentionNetwork(nn.Module):
         return torch.bmm(joined, parts[f"{name}_joined"])
 
     def _gated(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """The GRU-type gate of x, which bypasses a layer, and its result y, [towers, B, size] each (section 3.2)."""
+        """GRU-type gate between x, which bypasses a layer, and its result y, [towers, B, size] each (section 3.2)."""
         parts, size = self._parts, self.memory.size
         gates, candidate = torch.bmm(y, parts[f"{name}.of_result"]).split((2 * size, size), dim=-1)
         reset, update = (gates + torch.bmm(x, parts[f"{name}.of_bypass"])).split(size, dim=-1)
@@ -167,9 +168,9 @@ class TorchAttentionNetwork(nn.Module):
 
 
 class _Blocks:
-    """Sequences side by side in blocks of the longest one's length, with rows of zeros where one is shorter.
+    """Sequences side by side in blocks of the longest one's length; shorter ones are padded with rows of zeros.
 
-    Nothing of those rows reaches the others: attention looks back alone.
+    Padding does not reach the other rows, since attention only looks back.
 
     Args:
         seq_lens: int [S].
@@ -189,36 +190,36 @@ class _Blocks:
             self._num_places = self.length * len(seq_lens)
 
     def of_rows(self, rows: Tensor) -> Tensor:
-        """[towers, S, L, width] of rows [towers, B, width]."""
+        """Rows [towers, B, width] as blocks [towers, S, L, width]."""
         if self._place is not None:
             blocks = rows.new_zeros((len(rows), self._num_places, rows.shape[-1]))
             rows = blocks.index_copy(1, self._place, rows)
         return rows.unflatten(1, (-1, self.length))
 
     def to_rows(self, blocks: Tensor) -> Tensor:
-        """The inverse."""
+        """Inverse of `of_rows`."""
         rows = blocks.flatten(1, 2)
         return rows if self._place is None else rows.index_select(1, self._place)
 
 
 class _SingleRows:
-    """As _Blocks, for a sequence of one step in each row."""
+    """Like _Blocks, for one step of each sequence."""
 
     length = 1
 
     def of_rows(self, rows: Tensor) -> Tensor:
-        """[towers, B, 1, width] of rows [towers, B, width]."""
+        """Rows [towers, B, width] as blocks [towers, B, 1, width]."""
         return rows[:, :, None]
 
     def to_rows(self, blocks: Tensor) -> Tensor:
-        """The inverse."""
+        """Inverse of `of_rows`."""
         return blocks[:, :, 0]
 
 
 def _pieces(layout: AttentionLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as `forward` needs them: weights and biases apart, and the gates' matrices by what they multiply.
+    """Parts of the blocks that `forward` reads: weights apart from biases, the gates' matrices by what they multiply.
 
-    Autograd would write a gradient as long as the whole block for every slice of it, so what is sliced here are leaves.
+    For every slice of a leaf, autograd would write a gradient as long as the whole leaf; so the slices are the leaves.
     """
     blocks, torso, size = layout.blocks(flat), layout.torso, layout.memory.size
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}

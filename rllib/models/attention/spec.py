@@ -1,7 +1,7 @@
-"""Policies that attend to the steps before: a gated transformer (GTrXL, arXiv:1910.06764) behind the hidden layers.
+"""Attention over earlier steps: a gated transformer (GTrXL, arXiv:1910.06764) behind the hidden layers.
 
-The state of such a memory is a window: of each unit what it read in the last steps, the newest last, and how many of
-these there are in the episode. It is zero where an episode begins: an empty window.
+The state holds the inputs of each unit in the last `window` steps, the newest last, and the number of these steps that
+belong to the episode. It is zero where an episode begins: an empty window.
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,14 @@ from typing import ClassVar
 import numpy as np
 
 from rllib.models.dense.initializers import orthogonal_matrix
-from rllib.models.memory.spec import MemoryLayout, weight_and_bias
+from rllib.models.dense.layout import weight_and_bias
+from rllib.models.memory.spec import MemoryLayout
 from rllib.storage.json_dataclass import Described
 
 
 @dataclass(frozen=True)
 class Attention(Described):
-    """The transformer of a policy's network.
+    """Description of the transformer in a policy's network.
 
     Attributes:
         num_units: transformer units, one behind the other.
@@ -25,7 +26,7 @@ class Attention(Described):
         head_size: numbers in a query, key and value of each head.
         window: steps before the present one that are attended to.
         mlp_size: width of the hidden layer behind the attention.
-        gate_bias: what the gates' biases begin with; the greater, the nearer is a unit to the identity at first.
+        gate_bias: initial bias of the gates; the greater, the closer a unit begins to the identity.
         max_seq_len: longest sequence that gradients flow through, in steps.
         post_hiddens: widths of the layers between the last unit and the heads.
         post_activation: of these layers.
@@ -45,11 +46,11 @@ class Attention(Described):
     post_activation: str = "relu"
 
     def layout(self, *rest) -> "AttentionLayout":
-        """Where the parameters lie; arguments as for LayersLayout."""
+        """Layout of the parameters; arguments as for LayersLayout."""
         return AttentionLayout(*rest, memory=self)
 
 
-# The two gates of a unit, behind its attention and behind its MLP.
+# The two gates of a unit, after its attention and after its MLP.
 GATES = ("attention_gate", "mlp_gate")
 
 
@@ -57,11 +58,11 @@ GATES = ("attention_gate", "mlp_gate")
 class AttentionLayout(MemoryLayout):
     """The blocks of a network with attention; each tower has its own units.
 
-    Layers before and behind them and heads are as in MemoryLayout; H are the numbers of all heads together:
+    Heads, and the layers before and behind the units, are as in MemoryLayout; H = num_heads * head_size:
 
     | block                      | shape                             |                                                |
     |----------------------------|-----------------------------------|------------------------------------------------|
-    | embedding                  | [towers, before + 1, size]        | what the first unit reads                      |
+    | embedding                  | [towers, before + 1, size]        | input of the first unit                        |
     | unit_i_attention_norm      | [towers, 2, size]                 | scales, then shifts                            |
     | unit_i_query_key_value     | [towers, size, 3 H]               | side by side                                   |
     | unit_i_position            | [towers, size, H]                 | for encodings of the steps between two rows    |
@@ -101,7 +102,7 @@ class AttentionLayout(MemoryLayout):
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the arrays of a state: the window of each unit of each tower, and the number of steps in them."""
+        """Shapes of a state's arrays: the window of each unit of each tower, then the number of steps in them."""
         memory = self.memory
         return ((memory.window, memory.size),) * (self.num_towers * memory.num_units) + ((1,),)
 
@@ -123,9 +124,9 @@ class AttentionLayout(MemoryLayout):
         return named
 
     def initialize_memory(self, weights: np.ndarray, rng: np.random.Generator, initializer: str) -> None:
-        """Fills what differs from other layers: the gates' biases, and "orthogonal" matrices that stand side by side.
+        """Fills the gates' biases, and with "orthogonal" the matrices that lie side by side in one block.
 
-        Each of those is orthogonal with gain 1; "uniform": as the initializer has drawn them.
+        Each of these matrices is orthogonal with gain 1; with "uniform" they stay as the initializer has drawn them.
         """
         size, head_size = self.memory.size, self.memory.head_size
         for name, block in self.blocks(weights).items():
@@ -138,7 +139,7 @@ class AttentionLayout(MemoryLayout):
 
 
 def _fill(block: np.ndarray, shape: tuple[int, int], rng: np.random.Generator) -> None:
-    """Fills a block [towers, rows, columns] with orthogonal matrices of this shape."""
+    """Fills a block [towers, rows, columns] with orthogonal matrices of the given shape."""
     rows, columns = shape
     for tower in block:
         for top in range(0, len(tower), rows):
@@ -149,7 +150,7 @@ def _fill(block: np.ndarray, shape: tuple[int, int], rng: np.random.Generator) -
 def position_encodings(window: int, size: int) -> np.ndarray:
     """Encodings of 0 ... `window` steps, the longest first, float32 [window + 1, size] (Transformer-XL, section 3.3).
 
-    Sines of ever lower frequencies, then their cosines.
+    Sines of decreasing frequencies, then their cosines.
     """
     frequencies = 10_000.0 ** (-np.arange(0, size, 2) / size)
     angles = np.arange(window, -1, -1)[:, None] * frequencies

@@ -1,4 +1,4 @@
-"""From an environment's spaces and the `model` settings to the description of a policy."""
+"""Chooses the description of a policy by an environment's spaces and the `model` settings."""
 
 import logging
 from collections.abc import Mapping
@@ -36,7 +36,9 @@ BUILT_IN = {
     *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
     *("post_lstm_hiddens", "output_layer_use_bias"),
 }
-# Names of observation filters, old ones too, and what they build.
+# Gains of orthogonal weights by their names in the setting orthogonal_gains.
+NAMED_GAINS = dict(zip(("hidden", "policy", "value"), GAINS))
+# Names of observation filters, old ones too, and the filters that they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
 
 
@@ -73,10 +75,14 @@ def policy_spec(
         return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
-    read = observation_space if mask is None else _without(observation_space, action_mask_key)
+    read = observation_space
+    if mask is not None:
+        read = spaces.Dict([(name, part) for name, part in read.spaces.items() if name != action_mask_key])
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model)
-    is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and _is_one_of_n(read))
+    # A Dict of a mask and a Discrete space is one of n states as well.
+    kinds = [type(leaf.space) for leaf in flat_leaves(read)]
+    is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and kinds == [spaces.Discrete])
     for key in ("free_log_std", "log_std_init", "use_sde"):
         if settings[key] and not isinstance(distribution, DiagGaussian):
             raise ValueError(_needs_continuous_actions(key, settings, action_space))
@@ -92,7 +98,7 @@ def policy_spec(
             f"model={{'orthogonal_gains': {settings['orthogonal_gains']}}} needs orthogonal weights, but they are "
             f"{initializer}. Set 'fcnet_weights_initializer': 'orthogonal'."
         )
-    memory = _memory(settings)
+    memory, gains = _memory(settings), settings["orthogonal_gains"]
     return PolicySpec(
         encoder=encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop),
         distribution=distribution,
@@ -107,27 +113,11 @@ def policy_spec(
         memory=memory,
         observation_clip=observation_clip,
         log_std_init=float(settings["log_std_init"]),
-        gains=_gains(settings["orthogonal_gains"]),
+        gains=tuple(float(gains.get(name, gain)) for name, gain in NAMED_GAINS.items()) if gains else None,
         vf_hiddens=None if settings["vf_hiddens"] is None else tuple(settings["vf_hiddens"]),
         state_dependent_noise=settings["use_sde"],
         head_bias=settings["output_layer_use_bias"],
     )
-
-
-def _gains(given: Mapping) -> tuple[float, float, float] | None:
-    if not given:
-        return None
-    return tuple(float(given.get(name, gain)) for name, gain in zip(("hidden", "policy", "value"), GAINS))
-
-
-def _without(space: spaces.Dict, key: str) -> spaces.Dict:
-    return spaces.Dict([(name, part) for name, part in space.spaces.items() if name != key])
-
-
-def _is_one_of_n(space: spaces.Dict) -> bool:
-    """Whether a Dict holds a Discrete space and nothing else."""
-    leaves = flat_leaves(space)
-    return len(leaves) == 1 and isinstance(leaves[0].space, spaces.Discrete)
 
 
 def _memory(settings: dict) -> Memory | Attention | None:
@@ -187,8 +177,8 @@ def _own_model_spec(
     filtered: bool,
     action_mask_key: str | None,
 ) -> PolicySpec:
-    """For a network of the user's, which reads observations as they are stored."""
-    from rllib.models.user.model_v2_spec import ModelV2Spec
+    """Describes a policy with a custom model, which reads observations as they are stored."""
+    from rllib.models.user.model_v2 import ModelV2Spec
     from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
 
     own = resolved("custom_model", settings["custom_model"])
@@ -225,7 +215,7 @@ def _own_model_spec(
 
 
 def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:
-    """Widths and activation. Images alone skip fcnet_hiddens; with other numbers beside them, both go through."""
+    """Widths and activation of the hidden layers. Images skip fcnet_hiddens, unless other numbers are beside them."""
     hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
     if torso is not None and not torso.others:
         if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
@@ -300,11 +290,11 @@ def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) ->
     """The images among the leaves that get convolutions."""
     images = []
     for leaf in leaves:
-        # A plain matrix is an image only where filters are given for it.
+        # A plain matrix is an image only if filters are given for it.
         is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
         if not is_image or not isinstance(leaf.space, spaces.Box) or 0 in leaf.shape:
             continue
-        # The fewest numbers stand for channels; where they come first, so do the channels.
+        # The shortest axis is that of the channels.
         channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
         if filters := _filters(leaf, channels_first, setting):
             images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))

@@ -10,10 +10,10 @@ class ModelCatalog:
 
     @staticmethod
     def register_custom_model(model_name: str, model_class: Callable) -> None:
-        """As `register_model`: model={"custom_model": model_name} then builds this class."""
+        """Same as `register_model`: model={"custom_model": model_name} then builds this class."""
         register_model(model_name, model_class)
 
     @staticmethod
     def register_custom_action_dist(action_dist_name: str, action_dist_class: Callable) -> None:
-        """As `register_action_dist`: model={"custom_action_dist": action_dist_name} then uses this class."""
+        """Same as `register_action_dist`: model={"custom_action_dist": action_dist_name} then uses this class."""
         register_action_dist(action_dist_name, action_dist_class)

@@ -7,7 +7,7 @@ With mean m and variance v of a feature over the rows of a batch, running ones M
     M += momentum (m - M),                    V += momentum (v - V)
 
 Gradients flow through m and v, not through r and d. For the first `warm_up` batches r = 1 and d = 0, which is batch
-normalisation. Whatever is not a training pass (acting, judging) reads y = scale (x - M) / S + shift and moves nothing.
+normalisation. Passes other than training (acting, judging) compute y = scale (x - M) / S + shift and move nothing.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from rllib.models.arithmetic import kernels
 from rllib.models.arithmetic.kernels import ONE, ZERO
 from rllib.storage.json_dataclass import Described
 
-# Up to which float32 counts them.
+# float32 counts batches exactly up to this number.
 MOST_BATCHES = 2**24
 
 
 @dataclass(frozen=True)
 class BatchRenorm(Described):
-    """The constants.
+    """Constants of batch renormalisation.
 
     Attributes:
         momentum: share of a new batch in the running statistics.
@@ -43,9 +43,9 @@ class BatchRenorm(Described):
 
 
 class RenormalizedProduct:
-    """What a layer, or the heads of all towers, make of normalised rows, for batches of one size.
+    """Affine map of a layer, or of the heads of all towers, over normalised rows, for batches of one size.
 
-    The normal features y are never written. With x' = x - m of the batch, or x' = x by the running statistics,
+    The normalised features y are never written. With x' = x - m of the batch, or x' = x by the running statistics,
 
         y = slope x' + offset,    slope = scale r / s,    offset = scale d + shift    (d = -M / S where x' = x)
 
@@ -57,8 +57,8 @@ class RenormalizedProduct:
         index: of the layer.
         weights: [towers, width + 1, outputs]; the last row is the bias.
         gradient: likewise; written.
-        blocks: those of the weights; read, and the running statistics moved, where they lie.
-        gradients: those of the gradient.
+        blocks: of all weights, by name; read in place, and the running statistics in them moved.
+        gradients: the same blocks of the gradient.
         rows: B, of the batches.
         scratch: float32, at least as long as what all towers read in a batch, and as the weights.
     """
@@ -130,7 +130,7 @@ class RenormalizedProduct:
         self._variance += momentum * (variance - self._variance)
 
     def backward(self, gradient: np.ndarray, learns: bool, out: np.ndarray | None) -> None:
-        """Goes back through the last `forward`.
+        """Computes the gradients of the last `forward`.
 
         With g the gradient with respect to the product and dy = W g, the sums over the batch of dy x' and of dy are
         those of W * (x' g^T) and of W (sum of g) over the outputs, and x' g^T is what the weights' gradient needs as
@@ -167,7 +167,7 @@ class RenormalizedProduct:
 def renormalize_rows(
     x: np.ndarray, parameters: np.ndarray, running: np.ndarray, epsilon: np.float32, out: np.ndarray
 ) -> None:
-    """By the running statistics, for acting.
+    """Normalises by the running statistics, for acting.
 
     Args:
         x: [width, B].

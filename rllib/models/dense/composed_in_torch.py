@@ -1,4 +1,4 @@
-"""Networks in torch that are made of others: policy and value of different sizes, and state-dependent noise."""
+"""Torch networks that consist of others: policy and value of different sizes, and state-dependent noise."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from rllib.models.dense.state_dependent_noise import EPSILON, StateDependentLayo
 
 
 class SeparateTorchNetwork(nn.Module):
-    """As TorchNetwork, on the parameters of two networks of one tower each.
+    """Like TorchNetwork, on the parameters of two networks of one tower each.
 
     Args:
         layout: where the parameters lie.
@@ -23,7 +23,7 @@ class SeparateTorchNetwork(nn.Module):
         super().__init__()
         self.layout, self.flat = layout, with_gradient(flat)
         policy, value = _parts(self.flat, layout.parts)
-        # In a list: their parameters are no others.
+        # In a list, so that their parameters are not registered twice.
         self._networks = [
             TorchNetwork(layout.policy, activations[0], policy),
             StackedLayers(layout.value, activations[1], value),
@@ -52,7 +52,7 @@ class SeparateTorchNetwork(nn.Module):
 
 
 class StateDependentTorchNetwork(nn.Module):
-    """As StateDependentNetwork: the means of a network, and standard deviations from what its head reads.
+    """Like StateDependentNetwork: means of a network, and standard deviations from the features of its head.
 
     Args:
         layout: where the parameters lie.
@@ -64,7 +64,7 @@ class StateDependentTorchNetwork(nn.Module):
         super().__init__()
         self.layout, self.flat = layout, with_gradient(flat)
         inner, log_std = _parts(self.flat, lambda whole: layout.blocks(whole).values())
-        self._plain = [plain(inner)]  # in a list: its parameters are no others
+        self._plain = [plain(inner)]  # in a list, so that its parameters are not registered twice
         self._log_std = log_std.requires_grad_()
         register_parameters(self)
 
@@ -85,7 +85,7 @@ class StateDependentTorchNetwork(nn.Module):
 
 
 def _parts(flat: Tensor, split) -> list[Tensor]:
-    """What `split` makes of a flat tensor, each part with the matching part of its gradient."""
+    """Parts into which `split` cuts a flat tensor, each with the matching part of its gradient."""
     parts = []
     for part, gradient in zip(split(flat.detach()), split(flat.grad)):
         part.grad = gradient

@@ -1,7 +1,7 @@
 """A fully connected actor-critic network in numpy: forward and backward by hand, on views of one flat vector.
 
-The trick: activations stand feature-major, [towers, width + 1, B], with a last row of ones. A layer of both towers is
-then one stacked matrix product, biases come with it for free (forward and backward), and elementwise functions and the
+The trick: activations are feature-major, [towers, width + 1, B], with a last row of ones. A layer of both towers is
+then one stacked matrix product, which includes the biases (forward and backward), and elementwise functions and the
 reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once.
 """
 
@@ -15,7 +15,7 @@ from rllib.models.dense.layout import LayersLayout
 
 
 def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
-    """Raises a ValueError for weights of another size or type than the layout's."""
+    """Raises a ValueError if the weights have another size or dtype than the layout."""
     if weights.shape != (layout.size,) or weights.dtype != np.float32:
         raise ValueError(
             f"the network needs {layout.size} float32 weights, but got {weights.dtype} of shape {weights.shape}"
@@ -23,7 +23,7 @@ def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
 
 
 class NumpyNetwork:
-    """Distribution inputs and values of encoded observations [B, num_inputs + 1], whose last column is 1.
+    """Computes distribution inputs and values of encoded observations [B, num_inputs + 1], whose last column is 1.
 
     Results are views of buffers that the next call with the same number of rows overwrites. A network without a value
     head has no values: they, and their gradients, are empty.
@@ -79,16 +79,16 @@ class NumpyNetwork:
         return self.gradient
 
     def all_outputs(self, inputs: np.ndarray) -> np.ndarray:
-        """The results [all outputs, B] of all heads, one below the other; remembers what gradients need."""
+        """Results [all outputs, B] of all heads, one below the other; remembers what gradients need."""
         return self._training[len(inputs)].outputs_of(inputs)
 
     def weight_gradient(self, d_outputs: np.ndarray) -> np.ndarray:
-        """`backward`, given the gradient with respect to `all_outputs`, [all outputs, B]."""
+        """Like `backward`, from the gradient with respect to `all_outputs`, [all outputs, B]."""
         self._training[d_outputs.shape[1]].weight_gradient(d_outputs)
         return self.gradient
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
-        """The gradient with respect to some of the last inputs, [inputs, B], without that of the weights."""
+        """Gradient with respect to some of the last inputs, [inputs, B]; that of the weights is not computed."""
         return self._training[d_outputs.shape[1]].input_gradient(d_outputs, which)
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
@@ -105,16 +105,16 @@ class NumpyNetwork:
         return self._towers["value"].forward(inputs)[0]
 
     def policy_features(self, rows: int) -> np.ndarray:
-        """What the policy's head read in the last `forward` with this number of rows, [width, B]; needs layers."""
+        """Inputs [width, B] of the policy's head in the last `forward` with this number of rows; needs layers."""
         return self._training[rows].layers[-1].h[0]
 
     def acting_features(self, rows: int) -> np.ndarray:
-        """The same of the last `forward_policy`."""
+        """Inputs [width, B] of the policy's head in the last `forward_policy` with this number of rows."""
         return self._towers["policy"].features(rows)
 
 
 class Tower:
-    """The fully connected layers that lead to one head, for acting; nothing is kept for a backward pass.
+    """Fully connected layers that lead to one head, for acting; nothing is kept for a backward pass.
 
     Args:
         network: has layout, blocks and activations.
@@ -140,11 +140,11 @@ class Tower:
         self._buffers = BuffersByRows(self._allocate)
 
     def forward(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """[outputs, B] of inputs [B, num_inputs + 1] that close with a 1.
+        """Outputs [outputs, B].
 
         Args:
-            inputs: see above.
-            values: float32 [B], contiguous, receives the values, where it gives them.
+            inputs: [B, num_inputs + 1], closing with a 1.
+            values: float32 [B], contiguous, receives the values; only where `gives_values`.
         """
         steps, num_read, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
@@ -164,7 +164,7 @@ class Tower:
         return result
 
     def features(self, rows: int) -> np.ndarray:
-        """What the head read in the last `forward` with this number of rows, [width, B]."""
+        """Inputs [width, B] of the head in the last `forward` with this number of rows."""
         steps, *_ = self._buffers[rows]
         return steps[-1][-2]
 
@@ -181,7 +181,7 @@ class Tower:
 
 
 class TrainingBuffers:
-    """Forward and backward of one batch size, with every view of the weights and buffers made once."""
+    """Forward and backward passes of one batch size; all views of weights and buffers are made once."""
 
     def __init__(self, network: NumpyNetwork, rows: int):
         layout, blocks = network.layout, network.blocks
@@ -189,7 +189,7 @@ class TrainingBuffers:
         self.inputs = None
         scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
-        # The results of all heads share memory, so that one product writes those of shared layers.
+        # The results of all heads share memory, so that one product writes them if the heads share layers.
         self.outputs = np.empty((sum(layout.heads.values()), rows), np.float32)
         self.output_gradient = np.empty_like(self.outputs)
         self.num_outputs = num_outputs = layout.heads.get("policy", 0)
@@ -202,7 +202,7 @@ class TrainingBuffers:
             self.dist_inputs = np.empty((num_outputs + layout.num_log_std, rows), np.float32)
         self.ones = np.ones(rows, np.float32)
         self.head_bias = layout.head_bias
-        # Of each tower: the weights of its heads, their gradient, and the rows of their results.
+        # For each tower: the weights of its heads, their gradient, and the rows of their results.
         self.heads, start = [], 0
         for name in layout.head_blocks:
             weights = blocks[name]
@@ -237,7 +237,7 @@ class TrainingBuffers:
             before = layer
 
     def _features(self):
-        """What the heads of each tower read, [width + 1, B] each, without a bias [width, B]."""
+        """Inputs of the heads of each tower, [width + 1, B] each; without a bias [width, B]."""
         if self.layers:
             return self.layers[-1].augmented if self.head_bias else self.layers[-1].h
         return [self.inputs.T if self.head_bias else self.inputs.T[:-1]] * len(self.heads)
@@ -277,7 +277,7 @@ class TrainingBuffers:
         return np.dot(self.first_weights[which], layer.gradient_flat)
 
     def _enter_backward(self, d_outputs: np.ndarray) -> None:
-        """Takes the gradient of all outputs to what the heads have read."""
+        """Computes the gradient with respect to the inputs of the heads from that of all outputs."""
         if d_outputs is not self.output_gradient:
             np.copyto(self.output_gradient, d_outputs)
         for tower, (weights, _, _, d_results) in enumerate(self.heads if self.layers else ()):

@@ -1,19 +1,15 @@
-"""Networks in torch: views of the same flat vector as the numpy networks."""
+"""Fully connected and convolutional networks in torch: views of the same flat vector as the numpy networks."""
 
 import itertools
 from collections.abc import Collection, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rllib.models.arithmetic.cuda import memory_of
 from rllib.models.arithmetic.layer_norm import EPSILON
 from rllib.models.dense.layout import LayersLayout
 from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork
-from rllib.models.observations.encoders import MaskedEncoder
-from rllib.models.observations.masks import LOWEST, parts_of_mask
 from rllib.models.observations.torso import Convolution, Image, Torso, as_conv2d
 
 ACTIVATIONS = {
@@ -66,7 +62,7 @@ class FlatModule(nn.Module):
 
 
 class Values(nn.Module):
-    """Trainable numbers (models/modules.py: Parameter)."""
+    """Module of trainable numbers (models/modules.py: Parameter)."""
 
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
@@ -77,7 +73,7 @@ class Values(nn.Module):
 
 
 class StackedLayers(nn.Module):
-    """Fully connected layers and their heads on a flat tensor, as FlatModule, with all towers' layers in one product.
+    """Fully connected layers and heads on a flat tensor, like FlatModule; one product computes a layer of all towers.
 
     `parameters()` are shaped as in torch.nn.Linear and may be read or changed; changes show in the flat vector.
 
@@ -95,12 +91,12 @@ class StackedLayers(nn.Module):
         self._parts = _pieces(layout, flat)
         self.leaves = [part.requires_grad_() for part in self._parts.values()]
         self._gradients = list(_pieces(layout, self.flat.grad).values())
-        # Autograd must not see that these change: it would take them for changes of the weights beside them.
+        # Hidden from autograd, which would take these changes for changes of the weights in the same memory.
         self._state = layout.blocks(flat.data) if layout.batch_renorm else {}
         register_parameters(self)
 
     def read_tail(self, start: int, flat: Tensor) -> None:
-        """Reads the blocks from number `start` on in another vector of this layout; gradients stay where they are."""
+        """Reads the blocks from number `start` on from another vector of this layout; gradients stay in place."""
         slices = self.layout.slices
         for name, part in _pieces(self.layout, flat).items():
             if slices[name.partition(".")[0]].start >= start:
@@ -108,7 +104,7 @@ class StackedLayers(nn.Module):
         self.leaves = list(self._parts.values())
 
     def outputs(self, inputs: Tensor, by_batch: bool = False) -> Sequence[Tensor]:
-        """The result [B, outputs] of each head.
+        """Results [B, outputs] of each head.
 
         Args:
             inputs: [B, num_inputs + 1], closing with a 1 that stands for the first layer's bias; with a torso, rows as
@@ -123,7 +119,7 @@ class StackedLayers(nn.Module):
         return self._results(self._features(inputs, by_batch))
 
     def _features(self, inputs: Tensor, by_batch: bool = False) -> Tensor:
-        """What the heads of each tower read, [towers, B, width]."""
+        """Inputs of the heads of each tower, [towers, B, width]."""
         layout, parts = self.layout, self._parts
         if layout.batch_renorm:
             return self._renormalized_features(inputs[:, :-1], by_batch)
@@ -149,7 +145,7 @@ class StackedLayers(nn.Module):
         return features
 
     def _renormalized(self, index: int, x: Tensor, by_batch: bool) -> Tensor:
-        """models/dense/batch_renorm.py of x [towers, B, width]."""
+        """Batch renormalisation (batch_renorm.py) of x [towers, B, width]."""
         constants, epsilon = self.layout.batch_renorm, self.layout.batch_renorm.epsilon
         scale, shift = self._parts[f"renorm_{index}.weight"], self._parts[f"renorm_{index}.bias"]
         running_mean, running_variance = self._state[f"running_{index}"].split(1, dim=1)
@@ -191,14 +187,14 @@ class TorchNetwork(StackedLayers):
     """The network of a policy, with or without a value head."""
 
     def forward(self, inputs: Tensor, by_batch: bool = False) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without their head."""
+        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without a value head."""
         dist_inputs, *values = self.outputs(inputs, by_batch)
         if self.layout.num_log_std:
             dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
 
     def with_features(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same without a free log standard deviation, and what the policy's head has read [B, width]."""
+        """`forward` without a free log standard deviation, and the inputs [B, width] of the policy's head."""
         features = self._features(inputs)
         dist_inputs, *values = self._results(features)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0), features[0]
@@ -227,7 +223,7 @@ class TorchLayers(StackedLayers):
         self._reads, self._stacked, self._single = reads, stacked, single
 
     def forward(self, *read: Tensor, by_batch: bool = False) -> Tensor:
-        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each; of several networks, stacked."""
+        """Results [B, outputs], or [B] of a single one, stacked for several networks; `read`: [B, ...] each."""
         # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
         parts = [part.flatten(1) for part in read]
         parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
@@ -237,7 +233,7 @@ class TorchLayers(StackedLayers):
 
 
 def with_gradient(flat: Tensor) -> Tensor:
-    """The tensor as a leaf that has a gradient: its own, where it has one, else zeros."""
+    """The tensor as a leaf with a gradient; zeros if it has none yet."""
     gradient = torch.zeros_like(flat) if flat.grad is None else flat.grad
     flat = flat.detach().requires_grad_()
     flat.grad = gradient
@@ -245,7 +241,7 @@ def with_gradient(flat: Tensor) -> Tensor:
 
 
 def register_parameters(module: nn.Module) -> None:
-    """Makes the parameters that `module.layout` names, and their gradients, views of `module.flat` and its gradient."""
+    """Registers the parameters that `module.layout` names, as views of `module.flat`, and their gradients."""
     gradients = module.layout.named_parameters(module.flat.grad)
     for name, view in module.layout.named_parameters(module.flat.detach()).items():
         parameter = nn.Parameter(view)
@@ -254,14 +250,13 @@ def register_parameters(module: nn.Module) -> None:
 
 
 def _pieces(layout: LayersLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as the products of `forward` need them: weights and biases apart, and the first layer stacked.
+    """Parts of the blocks that `forward` reads: weights apart from biases, and the first layer stacked.
 
-    Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
+    Without a torso the first layer's bias stays the last row of its weights, since inputs then close with a 1. Running
+    statistics are left out: no gradient moves them.
 
-    Running statistics are left out: no gradient moves them.
-
-    Autograd would write a gradient as long as the whole vector for every slice of it, so what is sliced here, once and
-    outside of any graph, are the leaves of the graph.
+    For every slice of a leaf, autograd would write a gradient as long as the whole leaf; so the slices, made once and
+    outside of any graph, are the leaves.
     """
     blocks, torso = layout.blocks(flat.detach()), layout.torso
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
@@ -280,7 +275,7 @@ def _pieces(layout: LayersLayout, flat: Tensor) -> dict[str, Tensor]:
 
 
 class NoisyTorchNetwork(nn.Module):
-    """As TorchNetwork, for parameters mu and sigma in one flat tensor; the noise is that of a policy's own network.
+    """Like TorchNetwork, for parameters mu and sigma in one flat tensor, with the noise of a policy's own network.
 
     Args:
         layout: where the parameters lie.
@@ -302,7 +297,7 @@ class NoisyTorchNetwork(nn.Module):
         summed = torch.empty(size, device=flat.device)
         plain.read_tail(start, summed)
         self._mu, self._sigma, self._summed = mu[start:], self.flat.detach()[size:], summed[start:]
-        self._plain = [plain]  # in a list: its parameters are no others
+        self._plain = [plain]  # in a list, so that its parameters are not registered twice
         register_parameters(self)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -321,157 +316,8 @@ class NoisyTorchNetwork(nn.Module):
         torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
 
 
-class MaskedModule(nn.Module):
-    """A policy's network with a mask in its inputs, as models/observations/masks.py: MaskedNetwork.
-
-    Args:
-        module: a module on a flat tensor; reads the inputs without the mask.
-        encoder: puts the mask into the inputs.
-        distribution: reads the outputs.
-    """
-
-    def __init__(self, module: nn.Module, encoder: MaskedEncoder, distribution):
-        super().__init__()
-        self.module = module
-        self.flat, self.leaves, self.receive = module.flat, module.leaves, module.receive
-        self._split, self._parts = encoder.split, parts_of_mask(distribution)
-
-    def forward(self, inputs: Tensor, *sequences: Tensor) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B]."""
-        mask, others = self._split(inputs)
-        dist_inputs, values = self.module(others, *sequences)
-        return self._masked(dist_inputs, mask), values
-
-    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One row of each sequence, of a module with a memory: as its `step`."""
-        mask, others = self._split(inputs)
-        dist_inputs, values, following = self.module.step(others, state)
-        return self._masked(dist_inputs, mask), values, following
-
-    def _masked(self, dist_inputs: Tensor, mask: Tensor) -> Tensor:
-        dist_inputs = dist_inputs.float()  # LOWEST is no bfloat16
-        illegal = torch.zeros_like(dist_inputs, dtype=torch.bool)
-        for columns, where in self._parts:
-            bad = mask[:, columns] == 0
-            bad = bad & ~bad.all(1, keepdim=True)
-            illegal[:, where] = bad.repeat_interleave((where.stop - where.start) // bad.shape[1], dim=1)
-        return dist_inputs.masked_fill(illegal, float(LOWEST))
-
-
-class ActingNetwork:
-    """A torch network for acting, on the CPU, without gradients; methods as in NumpyNetwork.
-
-    Args:
-        network: turns encoded observations into distribution inputs [B, K] and values [B].
-        gives_values: whether there are values, which every pass computes.
-    """
-
-    # There is no `backward`; learners have a network of their own.
-    closed_form = False
-
-    def __init__(self, network: nn.Module, gives_values: bool):
-        self._network, self.gives_values = network, gives_values
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B]."""
-        dist_inputs, values = self._network.forward(torch.from_numpy(inputs))
-        return dist_inputs.numpy(), values.numpy()
-
-    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
-        dist_inputs, computed = self.forward(inputs)
-        if values is not None:
-            values[:] = computed
-        return dist_inputs
-
-    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
-        """Values [B]."""
-        return self.forward(inputs)[1]
-
-
-_SMALLER = "Halve num_envs_per_worker, or act on the CPU: .resources(num_gpus_per_worker=0)."
-
-
-class DeviceNetwork:
-    """A torch network for acting on a device, for many or large observations at a time; methods as in NumpyNetwork.
-
-    Args:
-        network: computes with weights on the device; turns encoded observations into distribution inputs and values.
-        weights: those of the network on the device, flat.
-        gives_values: whether distribution inputs and values share a pass.
-    """
-
-    closed_form = False
-
-    def __init__(self, network: nn.Module, weights: Tensor, gives_values: bool):
-        self._network, self._weights, self.gives_values = network, weights.detach(), gives_values
-
-    def load(self, weights: np.ndarray) -> None:
-        """Copies flat weights to the device."""
-        self._weights.copy_(torch.from_numpy(weights))
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B]."""
-        device = self._weights.device
-        with memory_of(device, lambda: f"{len(inputs)} observations to act on ({inputs.nbytes >> 20} MiB)", _SMALLER):
-            rows = torch.from_numpy(np.require(inputs, requirements="W")).to(device)
-            dist_inputs, values = self._network(rows)
-            # In one transfer: each waits for the device.
-            packed = torch.cat([dist_inputs, values.reshape(len(values), -1)], dim=1) if len(values) else dist_inputs
-            found = packed.cpu().numpy()
-        return found[:, : dist_inputs.shape[1]], found[:, -1] if len(values) else np.empty(0, np.float32)
-
-    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
-        dist_inputs, computed = self.forward(inputs)
-        if values is not None:
-            values[:] = computed
-        return dist_inputs
-
-    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
-        """Values [B]."""
-        return self.forward(inputs)[1]
-
-
-class RecurrentActing:
-    """The network of a policy with a memory, for acting: on the CPU, without gradients.
-
-    Args:
-        module: computes sequences (inputs, seq_lens, state), by its `step` one row of each (observations, states), and
-            has the `width` of observations: Unrolled in recurrent.py, TorchAttentionNetwork.
-    """
-
-    closed_form = False
-    gives_values = True
-
-    def __init__(self, module: nn.Module):
-        self._module, self._step, self._width = module, module.step, module.width
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray, seq_lens: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B] of sequences; arguments as for the module."""
-        dist_inputs, values = self._module(
-            *(torch.from_numpy(np.require(each, requirements="W")) for each in (inputs, seq_lens, state))
-        )
-        return dist_inputs.numpy(), values.numpy()
-
-    @torch.inference_mode()
-    def step(
-        self, inputs: np.ndarray, state: np.ndarray, next_state: np.ndarray, values: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Distribution inputs [B, K]; writes the next states [B, state_size], and the values [B] if they are given."""
-        observations = first_columns(torch.from_numpy(inputs), self._width)
-        dist_inputs, computed, following = self._step(observations, torch.from_numpy(state))
-        next_state[:] = following.numpy()
-        if values is not None:
-            values[:] = computed.numpy()
-        return dist_inputs.numpy()
-
-
 def first_columns(rows: Tensor, width: int) -> Tensor:
-    """The first numbers of each row; images [B, ...] as they are."""
+    """The first `width` numbers of each row; images [B, ...] unchanged."""
     return rows[:, :width] if rows.dim() == 2 else rows
 
 
@@ -479,7 +325,7 @@ def first_columns(rows: Tensor, width: int) -> Tensor:
 
 
 def torso_pieces(torso: Torso, blocks: dict[str, Tensor], towers: int) -> dict[str, Tensor]:
-    """The torso's blocks as `torso_features` wants them: each tower's kernels as those of torch.nn.Conv2d."""
+    """Parts of the torso's blocks that `torso_features` reads: each tower's kernels as in torch.nn.Conv2d."""
     parts = {}
     for tower in range(towers):
         for name, _ in torso.named_layers():
@@ -506,7 +352,7 @@ def torso_features(torso: Torso, parts: dict[str, Tensor], rows: Tensor, towers:
 
 
 def _channels_last(image: Image, flat: Tensor) -> Tensor:
-    """The image's pixels, float [B, C, H, W] with the channels of a place side by side in memory."""
+    """Pixels of the image, float [B, C, H, W], with the channels of a place side by side in memory."""
     pixels = flat[:, image.start : image.start + image.size].unflatten(1, image.shape)
     if len(image.shape) == 2:
         pixels = pixels[..., None]

@@ -1,4 +1,4 @@
-"""Weights to start from, by name."""
+"""Initial weights, by the initializer's name."""
 
 import math
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from rllib.models.dense.layout import Layout
 
-# Of orthogonal weights in hidden layers, in the policy's head and in the value's (OpenAI baselines' PPO2).
+# Gains of orthogonal weights in hidden layers, in the policy's head and in the value's (OpenAI baselines' PPO2).
 GAINS = (math.sqrt(2), 0.01, 1.0)
 
 
 def orthogonal(
     layout: Layout, weights: np.ndarray, rng: np.random.Generator, gains: tuple[float, float, float] = GAINS
 ) -> None:
-    """Orthogonal weights with these gains, no bias. Normalised features are neither scaled nor shifted at first.
+    """Fills orthogonal weights with these gains, and zero biases.
 
-    Running statistics begin with mean 0 and variance 1.
+    Normalisations begin with scale 1 and shift 0, running statistics with mean 0 and variance 1.
     """
     hidden, policy, value = gains
     weights[:] = 0
@@ -39,9 +39,9 @@ def orthogonal_matrix(shape: tuple[int, int], rng: np.random.Generator) -> np.nd
 def uniform(
     layout: Layout, weights: np.ndarray, rng: np.random.Generator, gains: tuple[float, float, float] = GAINS
 ) -> None:
-    """Weights and biases uniform within 1 / sqrt(fan in), as torch.nn.Linear and torch.nn.Conv2d begin; without gains.
+    """Fills weights and biases uniform within 1 / sqrt(fan in), as torch.nn.Linear and torch.nn.Conv2d; without gains.
 
-    Parameters with one number per feature, such as those of a layer normalisation, are initialised as by `orthogonal`.
+    Parameters with one number per feature, such as of a layer normalisation, are initialised as by `orthogonal`.
     """
     orthogonal(layout, weights, rng)
     named = layout.named_parameters(weights)

@@ -1,4 +1,4 @@
-"""Fully connected layers over several arrays side by side, in numpy: the twin of dense/in_torch.py's TorchLayers."""
+"""Fully connected layers over several arrays side by side, in numpy; in torch: TorchLayers (dense/in_torch.py)."""
 
 import numpy as np
 
@@ -46,10 +46,10 @@ class NumpyLayers:
         self._widths: tuple[int, ...] = ()
 
     def forward(self, *read: np.ndarray, **how) -> np.ndarray:
-        """[copies, B, outputs], or [copies, B] of a single one, from what it reads, [B, ...] each.
+        """Results [copies, B, outputs], or [copies, B] of a single one.
 
         Args:
-            read: see above.
+            read: its inputs, [B, ...] each.
             how: by_batch, where there is batch renormalisation.
         """
         rows = len(read[0])
@@ -66,11 +66,11 @@ class NumpyLayers:
         return outputs[..., 0] if self._single else outputs
 
     def backward(self, gradients: np.ndarray) -> np.ndarray:
-        """The gradient with respect to the weights, given that of the last results, in their shape."""
+        """Gradient with respect to the weights, from that of the last results, in their shape."""
         return self._network.weight_gradient(self._feature_major(gradients))
 
     def input_gradient(self, gradients: np.ndarray, name: str) -> np.ndarray:
-        """The gradient [B, width] with respect to one of the things that it reads; that of the weights is left out."""
+        """Gradient [B, width] with respect to one of its inputs; that of the weights is not computed."""
         place = self._reads.index(name)
         start = sum(self._widths[:place])
         which = slice(start, start + self._widths[place])

@@ -1,6 +1,6 @@
-"""Where the parameters of a module lie in its slice of a flat float32 vector.
+"""Layouts: the places of a module's parameters in its slice of a flat float32 vector.
 
-`Layout` serves any module: its parameters lie one after the other. `LayersLayout` is that of fully connected layers and
+`Layout` serves any module: its parameters lie one after the other. `LayersLayout` is for fully connected layers and
 the heads behind them. A head computes one result (the policy's distribution inputs, the value), and either has hidden
 separate layers, its tower, or shares them with all others. The layers of all towers are computed by one product: the
 first ones stand side by side in one matrix, later ones are stacked, and a layer's bias is the last row of its weights.
@@ -35,14 +35,14 @@ from rllib.models.observations.torso import Torso
 
 
 class Layout:
-    """Named blocks, one after the other in a flat vector.
+    """Layout of named blocks, one after the other in a flat vector.
 
     Args:
         shapes: name -> shape, in the order of the memory.
 
     Attributes:
         size: length of the vector.
-        slices: name -> where the block lies.
+        slices: name -> slice of the block in the vector.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]):
@@ -64,10 +64,10 @@ class Layout:
 
 @dataclass
 class LayersLayout(Layout):
-    """The blocks of fully connected layers and their heads.
+    """Layout of fully connected layers and their heads.
 
     Attributes:
-        num_inputs: size of what the first layer reads (of the torso's features), without the closing 1.
+        num_inputs: number of inputs of the first layer (with a torso, its features), without the closing 1.
         hiddens: widths of the hidden layers.
         heads: name -> number of outputs.
         shared: name of the hidden layers that all heads read; None: each head has a separate tower, with its name.
@@ -113,24 +113,24 @@ class LayersLayout(Layout):
         return learned | {f"running_{index}": shape for index, shape in shapes.items()} | {"passes": (1,)}
 
     def head_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
-        """Those of the heads, which read `before` features, and of the free log standard deviation."""
+        """Shapes of the heads, which read `before` features, and of the free log standard deviation."""
         rows = before + 1 if self.head_bias else before
         shapes = {name: (rows, sum(heads.values())) for name, heads in self.head_blocks.items()}
         return shapes | ({"log_std": (self.num_log_std,)} if self.num_log_std else {})
 
     @property
     def towers(self) -> tuple[str, ...]:
-        """Their names, in the order in which they are stacked."""
+        """Names of the towers, in the order in which they are stacked."""
         return tuple(self.heads) if self.shared is None else (self.shared,)
 
     @property
     def num_towers(self) -> int:
-        """How many there are."""
+        """Number of towers."""
         return len(self.towers)
 
     @property
     def head_blocks(self) -> dict[str, Mapping[str, int]]:
-        """Block name -> the heads that it holds, tower by tower."""
+        """Block name -> heads in this block, tower by tower."""
         if self.shared is None:
             return {f"{name}_head": {name: outputs} for name, outputs in self.heads.items()}
         return {"head": self.heads}
@@ -154,7 +154,7 @@ class LayersLayout(Layout):
         return blocks["head"][..., start : start + self.heads[name]]
 
     def stacked_heads(self, flat):
-        """The view [towers, width + 1, outputs] of the heads of all towers, which have equally many outputs."""
+        """The view [towers, width + 1, outputs] of the heads of all towers, which have equal numbers of outputs."""
         names = list(self.head_blocks)
         whole = slice(self.slices[names[0]].start, self.slices[names[-1]].stop)
         return flat[whole].reshape(self.num_towers, *self.shapes[names[0]])
@@ -172,7 +172,7 @@ class LayersLayout(Layout):
             if self.torso:
                 named |= _owned(owner, self.torso.named_parameters(blocks, tower))
             for index in range(len(self.hiddens)):
-                named |= _owned(owner, _weight_and_bias(f"hidden_{index}", self.layer(blocks, index, tower)))
+                named |= _owned(owner, weight_and_bias(f"hidden_{index}", self.layer(blocks, index, tower)))
                 if self.layer_norm:
                     scale, shift = self.norm(blocks, index, tower)
                     named |= _owned(owner, {f"norm_{index}.weight": scale, f"norm_{index}.bias": shift})
@@ -182,7 +182,7 @@ class LayersLayout(Layout):
                 named |= _owned(owner, {f"renorm_{index}.{name}": view for name, view in zip(names, values)})
         for name in self.heads:
             head = self.head(blocks, name)
-            named |= _owned(name, _weight_and_bias("head", head) if self.head_bias else {"head.weight": head.T})
+            named |= _owned(name, weight_and_bias("head", head) if self.head_bias else {"head.weight": head.T})
         if self.num_log_std:
             named["policy.log_std"] = blocks["log_std"]
         if self.batch_renorm:
@@ -194,5 +194,6 @@ def _owned(owner: str, named: dict) -> dict:
     return {f"{owner}.{name}": view for name, view in named.items()} if owner else named
 
 
-def _weight_and_bias(name: str, layer) -> dict:
+def weight_and_bias(name: str, layer) -> dict:
+    """Views of a layer [width + 1, outputs], whose last row is the bias, under torch's names."""
     return {f"{name}.weight": layer[:-1].T, f"{name}.bias": layer[-1]}

@@ -16,14 +16,14 @@ from rllib.models.dense.layout import LayersLayout, Layout
 
 
 class NoisyLayout(Layout):
-    """The parameters of the plain network (mu), and behind them the sigmas of the last of them.
+    """Layout of the plain network's parameters (mu), then the sigmas of its last ones.
 
     Args:
         plain: layout of the network that computes; it has a single tower.
         num_noisy: number of its last layers that are noisy, head included.
 
     Attributes:
-        start: where in the plain vector the noisy layers begin.
+        start: index in the plain vector at which the noisy layers begin.
     """
 
     def __init__(self, plain: LayersLayout, num_noisy: int):
@@ -34,7 +34,7 @@ class NoisyLayout(Layout):
         super().__init__({"mu": (plain.size,), "sigma": (plain.size - self.start,)})
 
     def named_parameters(self, flat) -> dict:
-        """Those of the plain layout, and "policy.head.weight_sigma", ... for the noisy ones."""
+        """Parameters of the plain layout, and "policy.head.weight_sigma", ... of the noisy layers."""
         mu = self.plain.named_parameters(flat[: self.plain.size])
         # The sigmas close the vector, so in its last part as long as the plain vector each is at its layer's place.
         sigma = self.plain.named_parameters(flat[len(flat) - self.plain.size :])
@@ -43,7 +43,7 @@ class NoisyLayout(Layout):
         return mu | {f"{name}_sigma": sigma[name] for name in names}
 
     def noisy_blocks(self, flat_noise) -> list:
-        """Views [inputs + 1, outputs] of the noise [plain.size - start], one for each noisy layer."""
+        """Views [inputs + 1, outputs] of noise [plain.size - start], one for each noisy layer."""
         views = []
         for name in self._noisy:
             part, shape = self.plain.slices[name], self.plain.shapes[name][-2:]
@@ -52,7 +52,7 @@ class NoisyLayout(Layout):
 
 
 class NoisyNetwork:
-    """A policy's network on mu + sigma * noise; without noise until `resample`. Its passes are the wrapped network's.
+    """A policy's network on mu + sigma * noise, which wraps another network; without noise until `resample`.
 
     Args:
         layout: where the parameters lie.
@@ -94,7 +94,7 @@ class NoisyNetwork:
         self.noise[:] = 0
 
     def summed(self) -> np.ndarray:
-        """mu + sigma * noise [plain.size], in a buffer that the network computes on."""
+        """Writes mu + sigma * noise [plain.size] into the buffer that the network reads, and returns it."""
         summed, start = self._summed, self._start
         np.multiply(self._weights[self._size :], self.noise, out=summed[start:])
         summed[start:] += self._weights[start : self._size]
@@ -106,9 +106,9 @@ class NoisyNetwork:
         return self.network.forward(inputs)
 
     def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """The gradient with respect to mu and sigma, float32 [layout.size], in a buffer that the next call overwrites.
+        """Gradient with respect to mu and sigma, float32 [layout.size], in a buffer that the next call overwrites.
 
-        The noise has to be that of the forward pass.
+        The noise must not have changed since the forward pass.
         """
         self.gradient[: self._size] = self.network.backward(gradients)
         np.multiply(self.gradient[self._start : self._size], self.noise, out=self.gradient[self._size :])
@@ -124,6 +124,6 @@ class NoisyNetwork:
 
 
 def initialize_sigmas(layout: NoisyLayout, weights: np.ndarray, sigma0: float) -> None:
-    """sigma0 / sqrt(inputs of the layer), biases too (section 3.2 of the paper)."""
+    """Sets each sigma to sigma0 / sqrt(inputs of the layer), biases too (section 3.2 of the paper)."""
     for block in layout.noisy_blocks(weights[layout.plain.size :]):
         block[:] = sigma0 / math.sqrt(len(block) - 1)

@@ -1,4 +1,4 @@
-"""A forward pass in which every row has its own weights: N perturbed policies act with a few calls of numpy.
+"""Forward pass with separate weights for every row: N perturbed policies act with a few calls of numpy.
 
 A batched product of [N, 1, inputs] with [N, inputs, width] computes each row by itself, so a row's result does
 not depend on the number of rows.
@@ -12,7 +12,7 @@ from rllib.models.dense.layout import LayersLayout
 
 
 class NetworkPerRow:
-    """The policy's tower of N flat parameter vectors, for acting.
+    """The policy's tower with N flat parameter vectors, for acting.
 
     Args:
         layout: where the parameters lie in each vector.

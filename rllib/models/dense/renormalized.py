@@ -1,4 +1,4 @@
-"""A fully connected network in numpy with batch renormalisation (batch_renorm.py) of what layers and heads read."""
+"""A fully connected network in numpy with batch renormalisation (batch_renorm.py) before layers and heads."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from rllib.models.dense.in_numpy import NumpyNetwork, Tower, TrainingBuffers
 
 
 class RenormalizedNetwork(NumpyNetwork):
-    """As NumpyNetwork. Running statistics normalise, except where a call says `by_batch`, which moves them."""
+    """Like NumpyNetwork. Calls normalise by the running statistics; with `by_batch` by the batch, which moves them."""
 
     def _training_buffers(self, rows: int) -> "_Training":
         return _Training(self, rows)
@@ -62,7 +62,7 @@ class _Tower(Tower):
 
 
 class _Training(TrainingBuffers):
-    """Forward and backward of one batch size."""
+    """Forward and backward passes of one batch size."""
 
     def __init__(self, network: RenormalizedNetwork, rows: int):
         super().__init__(network, rows)
@@ -80,7 +80,7 @@ class _Training(TrainingBuffers):
         self._passes, self._by_batch = blocks["passes"], False
 
     def normalizing(self, by_batch: bool) -> "_Training":
-        """Itself, about to normalise by the batch or by the running statistics."""
+        """Chooses the statistics of the next pass: of the batch, or the running ones. Returns self."""
         self._by_batch = by_batch
         return self
 
@@ -102,7 +102,7 @@ class _Training(TrainingBuffers):
         return np.add.reduce(self._input_gradient[:, which])
 
     def _descend(self, d_outputs: np.ndarray, learns: bool) -> np.ndarray:
-        """The gradient with respect to the first product; with that of the later weights where it `learns`."""
+        """Gradient with respect to the first product; writes that of the later weights if it `learns`."""
         if d_outputs is not self.output_gradient:
             np.copyto(self.output_gradient, d_outputs)
         gradient = self.output_gradient.reshape(self._results.shape)

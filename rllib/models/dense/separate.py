@@ -7,11 +7,11 @@ from rllib.models.dense.layout import LayersLayout, Layout
 
 
 class SeparateLayout(Layout):
-    """The parameters of the policy's layers, then those of the value's.
+    """Layout of the policy's layers, then of the value's.
 
     Args:
         policy: the layers with the head "policy".
-        value: those with the head "value".
+        value: the layers with the head "value".
     """
 
     torso = None
@@ -25,7 +25,7 @@ class SeparateLayout(Layout):
         return flat[self.slices["policy"]], flat[self.slices["value"]]
 
     def named_parameters(self, flat) -> dict:
-        """Parameter name -> view of `flat`, as LayersLayout's; the names of the two differ."""
+        """Parameter name -> view of `flat`, as in LayersLayout."""
         policy, value = self.parts(flat)
         return self.policy.named_parameters(policy) | self.value.named_parameters(value)
 

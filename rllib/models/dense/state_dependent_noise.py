@@ -6,7 +6,7 @@ normal with
 
     std(s)^2 = sum_j phi_j^2 sigma_j^2 + 1e-6
 
-The network gives [mean, log std(s)], hence losses and statistics are those of a Gaussian. As in Stable-Baselines3, no
+The network gives [mean, log std(s)], so losses and statistics of a Gaussian apply. As in Stable-Baselines3, no
 gradient flows from std(s) into phi, except in SAC and its relatives (`trains_features`). The explorer draws Theta
 (exploration/network_noise.py: StateDependentNoise).
 """
@@ -20,10 +20,10 @@ EPSILON = np.float32(1e-6)
 
 
 class StateDependentLayout(Layout):
-    """The parameters of a network of the means, then the logarithms of sigma.
+    """Layout of the network of the means, then of the logarithms of sigma.
 
     Args:
-        plain: where the network's own parameters lie.
+        plain: layout of the network of the means.
         width: of phi.
         num_actions: components of an action.
         trains_features: whether gradients flow from std(s) into phi.
@@ -36,7 +36,7 @@ class StateDependentLayout(Layout):
         self.plain, self.trains_features = plain, trains_features
 
     def named_parameters(self, flat) -> dict:
-        """Parameter name -> view of `flat`: those of the network, and "policy.log_std" [width, actions]."""
+        """Parameter name -> view of `flat`: of the network's parameters, and "policy.log_std" [width, actions]."""
         blocks = self.blocks(flat)
         return self.plain.named_parameters(blocks["plain"]) | {"policy.log_std": blocks["log_std"]}
 

@@ -19,7 +19,7 @@ CHUNK = 8
 
 
 class ConvolutionalNetwork:
-    """The network for images: distribution inputs and values of stored observations, [B, *shape] of any numeric dtype.
+    """Network for images: distribution inputs and values of stored observations, [B, *shape] of any numeric dtype.
 
     It has no backward pass: the torch network learns, on the same flat vector. Results are views of buffers
     that the next call with the same number of rows overwrites.
@@ -66,7 +66,7 @@ class ConvolutionalNetwork:
 
 
 class TorsoForward:
-    """One tower's convolutions: rows as they are stored in, features [B, num_features + 1] out, closed by a 1."""
+    """Convolutions of one tower: from stored rows to features [B, num_features + 1], closed by a 1."""
 
     def __init__(self, torso: Torso, blocks: dict[str, np.ndarray], tower: int):
         self._torso = torso
@@ -96,7 +96,7 @@ class TorsoForward:
 
 
 class _ImageForward:
-    """The convolutions of one image, with the buffers for a number of rows."""
+    """Convolutions of one image, with the buffers for a number of rows."""
 
     def __init__(self, image: Image, name: str, blocks: dict[str, np.ndarray], rows: int, torso: Torso):
         self._image = image
@@ -106,7 +106,7 @@ class _ImageForward:
             _LayerForward(layer, f"{name}_conv_{index}", blocks, rows, apply)
             for index, layer in enumerate(image.layers)
         ]
-        # Where channels come first, so do those of a patch: it is then copied in runs of the image's memory.
+        # Channels-first images have channels-first patches, which are copied in runs of the image's memory.
         first = self._layers[0]
         self._channels_first = image.channels_first and not first.is_padded
         kernels = blocks[f"{name}_conv_0"]
@@ -134,8 +134,8 @@ class _LayerForward:
     """One convolution: patches, product, bias, normalisation, activation.
 
     Attributes:
-        interior: where the layer before writes its result, [B, H, W, C]; zeros surround it where there is padding.
-        kernels: [filters, numbers of a patch], read where they lie.
+        interior: [B, H, W, C], receives the result of the layer before; surrounded by zeros if there is padding.
+        kernels: [filters, numbers of a patch], read in place.
     """
 
     def __init__(self, layer: Convolution, name: str, blocks: dict[str, np.ndarray], rows: int, apply):
@@ -172,7 +172,7 @@ class _LayerForward:
         """Writes the result into out [B, H', W', filters].
 
         Args:
-            source: images [B, H, W, C] of any dtype and strides; None takes what stands in `interior`.
+            source: images [B, H, W, C] of any dtype and strides; None: the content of `interior`.
             kernels: [filters, numbers of a patch].
             channels_first: the order of a patch's numbers in the kernels.
         """

@@ -1,4 +1,4 @@
-"""From an action space, or from JSON, to the distribution of the actions."""
+"""Chooses the distribution of actions for a space, or reads it from JSON."""
 
 import numpy as np
 from gymnasium import spaces
@@ -37,7 +37,7 @@ def distribution_for(space: spaces.Space) -> Distribution:
 
 
 def _is_empty(space: spaces.Space) -> bool:
-    """Whether a Tuple or Dict, or one inside it, has no parts."""
+    """Whether a Tuple or Dict, or one nested in it, has no parts."""
     inner = parts(space)
     return inner is not None and (not inner or any(_is_empty(part) for _, part in inner))
 
@@ -48,7 +48,7 @@ MAX_VALUES = 10_000
 
 
 def _choices_of(space: spaces.Box) -> MultiCategorical:
-    """Each number of a Box of integers is a choice among low ... high."""
+    """Distribution of a Box of integers: each number is a choice among low ... high."""
     sizes = [int(high) - int(low) + 1 for low, high in zip(space.low.flat, space.high.flat)]
     if max(sizes) > MAX_VALUES:
         raise ValueError(

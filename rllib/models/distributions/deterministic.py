@@ -1,7 +1,7 @@
-"""Actions without chance: a = tanh(inputs), within -1 ... 1 (Lillicrap et al., arXiv:1509.02971).
+"""Deterministic actions: a = tanh(inputs), within -1 ... 1 (Lillicrap et al., arXiv:1509.02971).
 
-Explorers of workers add their noise to them (exploration/action_noise.py); where a policy acts by itself, the
-distribution does. The mapper of actions stretches -1 ... 1 to the bounds of the space (env/spaces/actions.py).
+In workers the explorer adds noise (exploration/action_noise.py); in a policy that acts alone, the distribution does. The
+mapper of actions stretches -1 ... 1 to the bounds of the space (env/spaces/actions.py).
 """
 
 import math
@@ -41,12 +41,12 @@ class Deterministic(Described):
     def noise(
         self, rng: np.random.Generator, *shape: int, stddev: float = 0.0, epsilon: float = 0.0
     ) -> np.ndarray:
-        """Noise for `sample`, float32 [*shape, 2, size]: what is added, then random actions + 2, or 0 for no such.
+        """Noise for `sample`, float32 [*shape, 2, size]: summands, then random actions + 2, or 0 for none.
 
-        Without exploration there is nothing to draw, and the result is [*shape, 0].
+        Without exploration nothing is drawn, and the result is [*shape, 0].
 
         Args:
-            rng: draws it.
+            rng: source of randomness.
             shape: of the actions.
             stddev: standard deviation of normal noise.
             epsilon: probability of an action that is uniform over -1 ... 1 instead.

@@ -1,8 +1,8 @@
 """The distribution of Tuple and Dict actions: independent parts, each with its own distribution.
 
-An action is one row of numbers, those of its parts side by side in the order of the space's leaves (flat_spaces.py):
-int64 where all are choices, else float32. Given the observation the parts are independent, so log-probabilities,
-entropies and divergences are sums, and gradients stand side by side.
+An action is one row of numbers, its parts side by side in the order of the space's leaves (flat_spaces.py): int64 if
+all are choices, else float32. Given the observation the parts are independent, so log-probabilities, entropies and
+divergences are sums, and gradients are concatenated.
 """
 
 import functools
@@ -20,7 +20,7 @@ MAX_CHOICES_IN_FLOATS = 2**24
 
 
 class _Place(NamedTuple):
-    """A part, and its columns in the distribution inputs, in the noise and in the row of an action."""
+    """A part and its columns in the distribution inputs, the noise and the row of an action."""
 
     part: Categorical | MultiCategorical | DiagGaussian
     inputs: slice
@@ -30,7 +30,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Product(Described):
-    """Several actions at once; the inputs are those of the parts side by side.
+    """Several actions at once; inputs are the inputs of all parts side by side.
 
     Attributes:
         parts: the distributions, in the order of the leaves.
@@ -81,7 +81,7 @@ class Product(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop); none for numbers."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action; none for numbers."""
         return tuple(
             (place.inputs.start + start, place.inputs.start + stop)
             for place in self._places

@@ -1,6 +1,6 @@
 """Action values, or distributions of returns, as an action distribution: greedy, or random with probability epsilon.
 
-The network's inputs to it are, feature by feature,
+Its inputs, which the network computes, are, feature by feature,
 
 | part       | length               | there when                                     |
 |------------|----------------------|------------------------------------------------|
@@ -23,7 +23,7 @@ import numpy as np
 from rllib.models.observations.masks import LOWEST
 from rllib.storage.json_dataclass import Described
 
-# Inputs above this one are those of legal actions.
+# Inputs of legal actions are above this number.
 LEGAL = float(LOWEST) / 2
 
 
@@ -58,7 +58,7 @@ class QValues(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action."""
         return ((0, self.num_actions * self.num_atoms),)
 
     @property
@@ -72,7 +72,7 @@ class QValues(Described):
         """The noise for `sample`, [*shape, num_actions] float32: zeros, or infinity at an action drawn at random.
 
         Args:
-            rng: draws it.
+            rng: source of randomness.
             shape: of the actions.
             epsilon: probability of a random action, a number or an array of that shape.
             temperature: the others are drawn with probabilities softmax(Q / temperature); 0 takes the best.
@@ -105,7 +105,7 @@ class QValues(Described):
         return inputs[:, : self.num_actions] if self.num_atoms == 1 else self.at(inputs).q_values()
 
     def best(self, inputs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Q of the best action [B]: the value of the observations."""
+        """Values [B] of the observations: Q of the best action."""
         return np.maximum.reduce(self.at(inputs).q_values(), -1, out=out)
 
     def at(self, inputs: np.ndarray) -> "QBatch":
@@ -192,7 +192,7 @@ class TorchQBatch:
         if description.dueling:
             mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
             self.logits = inputs[:, None, actions * atoms :] + advantages - mean
-        # Made there: a copy from this process would wait for the device, and could not be recorded as a CUDA graph.
+        # Made on the device: a copy to it would wait, and could not be recorded in a CUDA graph.
         ends, like = (description.v_min, description.v_max), {"dtype": torch.float64, "device": inputs.device}
         self.support = torch.linspace(*ends, description.num_atoms, **like).float()
         self._rows = torch.arange(inputs.shape[0], device=inputs.device)

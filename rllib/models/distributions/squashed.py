@@ -1,12 +1,12 @@
 """A Gaussian squashed into the bounds of actions: a = tanh(u), u normal (Haarnoja et al., arXiv:1801.01290).
 
 The stored action is u, before tanh: nothing has to be inverted, and no precision is lost where tanh is flat. The mapper
-of actions applies tanh and stretches the result to the bounds (env/spaces/actions.py). Densities and entropies are
-those of tanh(u) in [-1, 1]:
+of actions applies tanh and stretches the result to the bounds (env/spaces/actions.py). Densities and entropies refer to
+tanh(u) in [-1, 1]:
 
     log p(a) = log N(u) - sum log(1 - tanh(u)^2),    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))
 
-tanh is one to one, so divergences are those of the Gaussians. The entropy has no closed form; it is the Gaussian's plus
+tanh is one to one, so divergences equal the Gaussians'. The entropy has no closed form; it is the Gaussian's plus
 the mean of the same logarithm, by Gauss-Hermite quadrature, and its gradient follows from d/du log(1 - tanh(u)^2) =
 -2 tanh(u). (The log-probability of the action taken, which others put in its place, has a gradient of mean zero.)
 """
@@ -49,14 +49,14 @@ LOG_STD = (-20.0, 2.0)
 
 @dataclass(frozen=True)
 class BoundedSquashedGaussian(SquashedGaussian):
-    """The same with bounded standard deviations, for learning from a replay: probabilities of old actions are not kept.
+    """SquashedGaussian with bounded standard deviations, for learning from a replay: no probabilities of old actions.
 
-    Losses draw actions of their own, with gradients: see `torch_draw`.
+    Losses draw new actions, with gradients: see `torch_draw`.
 
     Attributes:
-        mean_limit: means are clipped to it on both sides, before tanh; None: they are not. Beyond it, a gradient that
-            leads back counts, and one that leads farther away does not: with no gradient at all, as a clip has, a
-            policy whose means are beyond the limit in every state would stay there.
+        mean_limit: bound of the means on both sides, before tanh; None: unbounded. Beyond it, only gradients that lead
+            back are passed on. A plain clip passes on none, and a policy whose means are beyond the limit in every
+            state would stay there.
     """
 
     mean_limit: float | None = None
@@ -75,11 +75,11 @@ class BoundedSquashedGaussian(SquashedGaussian):
         return mean if self.mean_limit is None else np.clip(mean, -self.mean_limit, self.mean_limit)
 
     def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "Draw":
-        """Actions whose gradients are known; arguments and result as for `torch_draw`, arrays instead of tensors."""
+        """Draws actions whose gradients are known, from arrays; arguments as for `torch_draw`."""
         return Draw(self.size, inputs, noise, self.mean_limit)
 
     def torch_draw(self, inputs, noise) -> tuple:
-        """Actions that have a gradient (appendix C of the paper).
+        """Draws actions that have a gradient (appendix C of the paper).
 
         Args:
             inputs: tensor [B, 2 size].
@@ -91,9 +91,7 @@ class BoundedSquashedGaussian(SquashedGaussian):
         mean, log_std = inputs.chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD)
         if self.mean_limit is not None:
-            from rllib.models.distributions.torch_clip import clipped
-
-            mean = clipped(mean, self.mean_limit)
+            mean = _clip().apply(mean, self.mean_limit)
         u = mean + log_std.exp() * noise
         # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
         log_prob = -(0.5 * noise.square() + log_std + HALF_LOG_2_PI) - _torch_log_slope(u)
@@ -101,7 +99,7 @@ class BoundedSquashedGaussian(SquashedGaussian):
 
 
 class Draw:
-    """Squashed actions that were drawn by some noise, their log-probabilities and both gradients.
+    """Squashed actions drawn with given noise, their log-probabilities and both gradients.
 
     Attributes:
         actions: tanh(u), [B, size].
@@ -122,7 +120,7 @@ class Draw:
         self.log_prob = np.add.reduce(log_prob, -1)
 
     def gradient(self, d_actions: np.ndarray, d_log_prob: float) -> np.ndarray:
-        """With respect to the inputs, [B, 2 size].
+        """Gradient with respect to the inputs, [B, 2 size].
 
         Args:
             d_actions: gradient with respect to the actions, [B, size].
@@ -167,7 +165,7 @@ def _log_slope(u: np.ndarray) -> np.ndarray:
 
 
 class TorchSquashedGaussianBatch(TorchDiagGaussianBatch):
-    """SquashedGaussianBatch of a tensor, for autograd."""
+    """Like SquashedGaussianBatch, of a tensor, for autograd."""
 
     def log_prob(self, actions):
         return super().log_prob(actions) - _torch_log_slope(actions.reshape(len(actions), self._size)).sum(-1)
@@ -182,3 +180,25 @@ def _torch_log_slope(u):
     # Even in u, and written so: autograd gives -2 tanh(u) at u = 0, too.
     size = u.abs()
     return 2 * (math.log(2) - size - (-2 * size).exp().log1p())
+
+
+@functools.cache
+def _clip() -> type:
+    """Clamp to -limit ... limit whose gradient is kept where it leads back into the range."""
+    import torch
+
+    class Clip(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, limit: float):
+            ctx.save_for_backward(x)
+            ctx.limit = limit
+            return x.clamp(-limit, limit)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            # A step against the gradient would lead farther away.
+            outwards = (x.abs() > ctx.limit) & (x * gradient < 0)
+            return gradient.masked_fill(outwards, 0.0), None
+
+    return Clip

@@ -3,7 +3,7 @@
 A distribution is a description without state: the number of its network inputs and the form of an action.
 `at(inputs)` evaluates it for a batch; shared terms are computed once there. Everything is a sum over the
 parts of an action, so each result has one number per row. `torch_at(inputs)` is the same for tensors, without
-`gradient`. Those whose `has_log_prob` is False (q_values.py) have no probabilities: they evaluate values.
+`gradient`. Distributions whose `has_log_prob` is False (q_values.py) have no probabilities: they evaluate values.
 
 Inputs are [B, num_inputs] float32, best in feature-major memory (the transpose of a contiguous array), because then
 reductions over actions run along contiguous rows.
@@ -47,7 +47,7 @@ class Categorical(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action."""
         return ((0, self.num_actions),)
 
     @property
@@ -56,7 +56,7 @@ class Categorical(Described):
         return self.num_actions
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """The noise for `sample`, [*shape, num_inputs] float32; drawn ahead, for a whole fragment at once."""
+        """Noise for `sample`, float32 [*shape, num_inputs]; drawn ahead, for a whole fragment at once."""
         return _gumbel(rng, (*shape, self.num_actions))
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -172,7 +172,7 @@ class MultiCategorical(Described):
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        """Columns (start, stop) of the inputs with the choices of each part of an action."""
         return tuple((part.start, part.stop) for part in self.slices())
 
     @property
@@ -201,7 +201,7 @@ class MultiCategorical(Described):
         return out
 
     def slices(self) -> list[slice]:
-        """Where each part's logits lie in the inputs."""
+        """Slices of the inputs with the logits of each part."""
         ends = np.cumsum(self.sizes).tolist()
         return [slice(end - size, end) for size, end in zip(self.sizes, ends)]
 

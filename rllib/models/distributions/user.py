@@ -1,4 +1,4 @@
-"""Action distributions of the user's, in torch: model={"custom_action_dist": Class}, shaped like RLlib's.
+"""Action distributions written by users, in torch: model={"custom_action_dist": Class}, shaped like RLlib's.
 
 class Dist(TorchDistributionWrapper):
     def __init__(self, inputs, model): ...       # inputs [B, K], what the network computed
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class TorchDistributionWrapper:
     """Base of distributions that set `self.dist`, a torch.distributions.Distribution, in their constructor.
 
-    Where its results have an axis for the parts of an action, they are summed over it.
+    Results with an axis for the parts of an action are summed over it.
     """
 
     dist: torch.distributions.Distribution
@@ -52,7 +52,7 @@ class TorchDistributionWrapper:
 
 @dataclass(frozen=True)
 class TorchDistribution:
-    """The description of a distribution that a class of the user's evaluates; methods as in distributions/standard.py.
+    """Description of a distribution that a user's class evaluates; methods as in distributions/standard.py.
 
     Attributes:
         name: of the class.
@@ -76,7 +76,7 @@ class TorchDistribution:
 
     @classmethod
     def of(cls, user_class: Callable, action_space: spaces.Space, model: Mapping) -> "TorchDistribution":
-        """For the actions of a space.
+        """Describes the distribution for the actions of a space.
 
         Raises:
             ValueError: if the class does not say how many inputs it takes.
@@ -93,7 +93,7 @@ class TorchDistribution:
 
     @property
     def action_dtype(self) -> np.dtype:
-        """Of stored actions."""
+        """Dtype of stored actions."""
         return np.dtype(self.dtype)
 
     def to_json(self) -> dict:

@@ -1,6 +1,6 @@
 """LSTM and GRU cells in numpy: one step for acting; forward and backward through time for learning.
 
-Rows stand in the order of their steps (memory.py: StepOrder), so a step is a contiguous block of rows; arrays are
+Rows are in the order of their steps (memory/spec.py: StepOrder), so a step is a contiguous block of rows; arrays are
 [towers, rows, numbers]. What does not depend on the step before is computed for all rows at once: the features' product
 before the loop over steps, and the factors of the gradient before the loop back. A sigmoid is written with tanh, which
 never overflows: all gates of a step are then one tanh.
@@ -15,7 +15,7 @@ ONE = np.float32(1)
 
 
 class Buffers:
-    """Arrays [towers, rows, numbers] by name, kept for the largest number of rows so far, at first filled with ones."""
+    """Arrays [towers, rows, numbers] by name, kept for the largest number of rows so far; filled with ones at first."""
 
     def __init__(self, towers: int):
         self._towers = towers
@@ -29,12 +29,12 @@ class Buffers:
 
 
 class LSTM:
-    """The LSTM cells of all towers (Hochreiter and Schmidhuber 1997, with forget gates), equations of torch.nn.LSTM.
+    """LSTM cells of all towers (Hochreiter and Schmidhuber 1997, with forget gates), equations of torch.nn.LSTM.
 
     Gates stand in the order input, forget, candidate, output.
 
     Args:
-        weights, gradient: the block "cell" of the weights and of their gradient (memory.py: MemoryLayout).
+        weights, gradient: the block "cell" of the weights and of their gradient (memory/spec.py: MemoryLayout).
         size: numbers in the output.
     """
 
@@ -81,18 +81,18 @@ class LSTM:
         return h[:, num_sequences:]
 
     def backward(self, d_outputs: np.ndarray, wants_features: bool) -> np.ndarray | None:
-        """Writes the gradient of the weights; that of the features [towers, B, width] is returned if it is wanted.
+        """Writes the gradient of the weights; returns that of the features [towers, B, width] if `wants_features`.
 
         Args:
-            d_outputs: gradient of the outputs [towers, B, size]; it is overwritten.
-            wants_features: see above.
+            d_outputs: gradient of the outputs [towers, B, size]; overwritten.
+            wants_features: whether the gradient of the features is computed.
         """
         features, order, gates, h, c, tanh_c = self._kept
         size, buffers = self._size, self._buffers
         towers, rows = gates.shape[:2]
         i, f, g, o = (gates[..., start : start + size] for start in range(0, 4 * size, size))
         previous = np.take(h, order.previous, axis=1, out=buffers("previous", rows, size + 1), mode="clip")
-        # Of each gate what its gradient is, but for the factor dc (of the output gate dh), which the loop brings.
+        # The gradient of each gate without the factor dc (dh for the output gate), which the loop multiplies in.
         d_gates = buffers("d_gates", rows, 4 * size)
         np.subtract(self._is_sigmoid, gates, out=d_gates)
         np.multiply(d_gates, gates, out=d_gates)
@@ -135,10 +135,10 @@ class LSTM:
 
 
 class GRU:
-    """The GRU cells of all towers (Cho et al., arXiv:1406.1078), equations of torch.nn.GRU.
+    """GRU cells of all towers (Cho et al., arXiv:1406.1078), equations of torch.nn.GRU.
 
-    Gates stand in the order reset, update, candidate; the reset gate multiplies the candidate's part from before, bias
-    included. Arguments and methods as for LSTM; states are [towers, S, 1, size].
+    Gates stand in the order reset, update, candidate; the reset gate multiplies the candidate's part from the step
+    before, bias included. Arguments and methods as for LSTM; states are [towers, S, 1, size].
     """
 
     num_gates = 3
@@ -174,8 +174,8 @@ class GRU:
         towers, rows = gates.shape[:2]
         reset, update, candidate = (gates[..., start : start + size] for start in range(0, 3 * size, size))
         previous = np.take(h, order.previous, axis=1, out=buffers("previous", rows, size + 1), mode="clip")
-        # Of each gate its gradient but for the factor dh, which the loop brings; d_gates are those of the product with
-        # the state, which differ from those of the product with the features in the candidate alone.
+        # The gradient of each gate without the factor dh, which the loop multiplies in. d_gates refers to the product
+        # with the state; the product with the features has the same gradient but for the candidate.
         d_gates = buffers("d_gates", rows, 3 * size)
         d_reset, d_update, d_remembered = (d_gates[..., start : start + size] for start in range(0, 3 * size, size))
         d_candidate = (ONE - update) * (ONE - candidate * candidate)
@@ -280,7 +280,7 @@ CELLS = {"lstm": (LSTM, LSTMStep), "gru": (GRU, GRUStep)}
 
 
 def _sigmoid_gates(size: int, are_sigmoid: tuple[bool, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(scale, shift) of each number of the gates: gate = scale * tanh(scale * z) + shift."""
+    """Scale and shift of each number of the gates: gate = scale * tanh(scale * z) + shift."""
     sigmoid = np.repeat(np.array(are_sigmoid), size)
     return np.where(sigmoid, 0.5, 1.0).astype(np.float32), np.where(sigmoid, 0.5, 0.0).astype(np.float32)
 
@@ -296,7 +296,7 @@ HALF = np.float32(0.5)
 
 
 def _gru_gates(z: np.ndarray, added: np.ndarray, scratch: np.ndarray, size: int) -> None:
-    """Turns the products with the features, z, into the gates; `added` are those with the state before."""
+    """Turns z, the products with the features, into the gates; `added` are the products with the state before."""
     sigmoids, candidate = z[..., : 2 * size], z[..., 2 * size :]
     np.add(sigmoids, added[..., : 2 * size], out=sigmoids)
     _squash(sigmoids, HALF, HALF)

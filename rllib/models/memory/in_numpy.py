@@ -1,7 +1,7 @@
-"""A network with a memory in numpy: hidden layers, an LSTM or GRU, more layers, heads; forward and backward by hand.
+"""The recurrent network in numpy: hidden layers, LSTM or GRU, more layers, heads; forward and backward by hand.
 
 Acting and learning work on views of one flat vector, as in dense/in_numpy.py. Activations are [towers, rows, width + 1]
-and close with a 1, so biases come with the products; rows stand in the order of their steps (memory.py: StepOrder).
+and close with a 1, so biases come with the products; rows are in the order of their steps (memory/spec.py: StepOrder).
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from rllib.models.memory.spec import MemoryLayout, StepOrder
 
 
 class NumpyMemoryNetwork:
-    """Distribution inputs and values of encoded observations, and of states.
+    """Computes distribution inputs and values of encoded observations and states.
 
     Args:
         layout: where the parameters lie.
@@ -25,7 +25,7 @@ class NumpyMemoryNetwork:
 
     Attributes:
         closed_form: whether there is a `backward`; convolutions have none.
-        gives_values: whether a step computes values as well: always.
+        gives_values: True, since every step can compute values as well.
     """
 
     gives_values = True
@@ -56,7 +56,7 @@ class NumpyMemoryNetwork:
     def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
 
-        Nothing flows into the states that the sequences begin with.
+        No gradient flows into the initial states of the sequences.
 
         Args:
             gradients: of the loss with respect to the two results of the last `forward`.
@@ -82,7 +82,7 @@ class NumpyMemoryNetwork:
 
 
 class _Acting:
-    """The buffers of one number of rows. Each tower is computed on its own, by products of plain matrices."""
+    """Buffers for one number of rows. Each tower is computed separately, by products of plain matrices."""
 
     def __init__(self, network: NumpyMemoryNetwork, rows: int):
         layout, blocks = network.layout, network.blocks
@@ -126,7 +126,7 @@ class _ActingTower:
         self._posts = [(*layer, *_layer_buffers(layer[0], rows)) for layer in posts]
 
     def features(self, inputs: np.ndarray, state: np.ndarray, next_state: np.ndarray) -> np.ndarray:
-        """What the heads read, [rows, width + 1]."""
+        """Inputs of the heads, [rows, width + 1]."""
         if self._hiddens:
             _through(self._hiddens, inputs)
         else:
@@ -207,7 +207,7 @@ class _Training:
         for read, d_read, (head, gradient) in zip(self._features, d_features, self._heads):
             own = d_results[start : start + head.shape[1]]
             kernels.matmul(read.T, own.T, out=gradient)
-            # Of one tower for both only the policy's outputs, the first ones (MemoryLayout); others have no more.
+            # In a shared tower only the policy's outputs, which come first (MemoryLayout); other towers have no more.
             kernels.matmul(own[:num_outputs].T, head[:-1, :num_outputs].T, out=d_read)
             start += head.shape[1]
         for layer in reversed(self._posts):
@@ -225,7 +225,7 @@ class _Layer:
         self._weights, self._gradient = blocks[name], gradients[name]
 
     def forward(self, features: np.ndarray) -> np.ndarray:
-        """[towers, B, width + 1] of features [towers, B, before + 1], or [B, before + 1] where all read the same."""
+        """Outputs [towers, B, width + 1] for features [towers, B, before + 1], or [B, before + 1] for all towers."""
         rows, width = features.shape[-2], self._weights.shape[2]
         z, out = self._buffers(f"{self._name}_z", rows, width), self._buffers(self._name, rows, width + 1)
         kernels.matmul(features, self._weights, out=z)
@@ -234,7 +234,7 @@ class _Layer:
         return out
 
     def backward(self, d_outputs: np.ndarray, wants_features: bool) -> np.ndarray | None:
-        """Writes the gradient of the weights and returns that of the features if it is wanted; overwrites d_outputs."""
+        """Writes the gradient of the weights; returns that of the features if it is wanted. Overwrites d_outputs."""
         features, z, h = self._kept
         scratch = self._buffers(f"{self._name}_scratch", *z.shape[1:])
         self._activation.multiply_derivative(d_outputs, h, z, scratch)

@@ -1,4 +1,4 @@
-"""A network with a memory in torch: views of the same flat vector as the numpy network (memory/in_numpy.py)."""
+"""The recurrent network in torch: views of the same flat vector as the numpy network (memory/in_numpy.py)."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from rllib.models.memory.spec import MemoryLayout, StepOrder
 
 
 class TorchMemoryNetwork(nn.Module):
-    """Distribution inputs and values of sequences.
+    """Computes distribution inputs and values of sequences.
 
     `parameters()` are shaped as in torch.nn.Linear, torch.nn.LSTM and torch.nn.GRU; changes show in the flat vector.
 
@@ -38,8 +38,8 @@ class TorchMemoryNetwork(nn.Module):
 
         Args:
             inputs: what `Policy.encode` gives, [B, ...], sequence after sequence.
-            seq_lens: int [S], lengths of the sequences; on a GPU they are waited for, unless they have them as an array
-                in their attribute `on_host`.
+            seq_lens: int [S], lengths of the sequences. On a GPU this waits for them, unless the tensor has them as an
+                array in an attribute `on_host`.
             state: [S, state_size] before their first rows.
         """
         lengths = getattr(seq_lens, "on_host", None)  # as learners give them
@@ -64,7 +64,7 @@ class TorchMemoryNetwork(nn.Module):
         return *self._results(outputs), torch.cat([part for own in following for part in own], dim=1)
 
     def _features(self, inputs: Tensor) -> Tensor:
-        """What the cells read, [towers, B, width]."""
+        """Inputs of the cells, [towers, B, width]."""
         layout = self.layout
         if layout.torso:
             features = torso_features(layout.torso, self._parts, inputs, layout.num_towers)
@@ -80,13 +80,13 @@ class TorchMemoryNetwork(nn.Module):
         return state.unflatten(1, shape).permute(1, 2, 0, 3)
 
     def _results(self, features: Tensor, order: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Distribution inputs and values of what the cells give, [towers, B, size], in another order of rows."""
+        """Distribution inputs and values from the cells' outputs, [towers, B, size], in another order of rows."""
         for index in range(len(self.layout.memory.post_hiddens)):
             features = self._post(_affine(self._parts, f"post_{index}", features))
         return results_of_heads(self.layout, self._parts, features, order)
 
     def _stepped(self, tower: int, features: Tensor, states: Tensor) -> list[Tensor]:
-        """The states of a tower after one step, [B, size] each, of which the first is the cell's output."""
+        """States of a tower after one step, [B, size] each; the first is the cell's output."""
         parts, h = self._parts, states[0]
         read = functional.linear(features, parts[f"cell_{tower}.weight_ih"], parts[f"cell_{tower}.bias_ih"])
         recalled = functional.linear(h, parts[f"cell_{tower}.weight_hh"], parts[f"cell_{tower}.bias_hh"])
@@ -99,7 +99,7 @@ class TorchMemoryNetwork(nn.Module):
         return [torch.lerp(new, h, (update + update_h).sigmoid())]
 
     def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> Tensor:
-        """Outputs [B, size] of features [B, width], both in the order of steps, from states [h and c, S, size]."""
+        """Outputs [B, size] for features [B, width], both in the order of steps, from states [h and c, S, size]."""
         weights = [self._parts[f"cell_{tower}.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         # has_biases, num_layers, dropout, train (cuDNN's backward pass asks for it), bidirectional
         rest = weights, True, 1, 0.0, True, False
@@ -116,9 +116,9 @@ class TorchMemoryNetwork(nn.Module):
 def results_of_heads(
     layout: MemoryLayout, parts: dict[str, Tensor], features: Tensor, order: Tensor | slice = slice(None)
 ) -> tuple[Tensor, Tensor]:
-    """Distribution inputs and values of what the last layers give, [towers, B, width], in another order of rows."""
+    """Distribution inputs and values from the last layers' outputs, [towers, B, width], in another order of rows."""
     policy, *value = features.unbind()
-    # A shared tower is the policy's: the value reads it, and sends no gradient into it.
+    # The policy trains a shared tower: the value reads it and sends no gradient into it.
     read = policy, *(value or [policy.detach()])
     dist_inputs, *values = [
         torch.addmm(parts[f"{name}_head.bias"], each, parts[f"{name}_head.weight"])[order]
@@ -130,14 +130,14 @@ def results_of_heads(
 
 
 def head_pieces(layout: MemoryLayout, blocks: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights and biases of each head, as `results_of_heads` reads them."""
+    """Weights and biases of each head, for `results_of_heads`."""
     heads = {name: layout.head(blocks, name) for name in layout.heads}
     weights = {f"{name}_head.weight": head[:-1] for name, head in heads.items()}
     return weights | {f"{name}_head.bias": head[-1:] for name, head in heads.items()}
 
 
 def _sent(array: np.ndarray, device: torch.device) -> Tensor:
-    """The array on the device; to a GPU from page-locked memory, so that nothing waits."""
+    """Sends an array to the device; to a GPU from page-locked memory, so that nothing waits."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
@@ -147,7 +147,7 @@ def _affine(parts: dict[str, Tensor], name: str, features: Tensor) -> Tensor:
 
 
 def _pieces(layout: MemoryLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as `forward` needs them: weights and biases apart, the cells' as in torch.nn.LSTM."""
+    """Parts of the blocks that `forward` reads: weights apart from biases, those of cells as in torch.nn.LSTM."""
     blocks, torso = layout.blocks(flat), layout.torso
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
     split = -layout.memory.size - 1

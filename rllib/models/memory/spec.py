@@ -1,4 +1,4 @@
-"""Policies with a memory: a recurrent cell between the hidden layers and the heads, and where its parameters lie.
+"""Recurrent policies: the description of a cell between hidden layers and heads, and the layout of its parameters.
 
 A state is one row of numbers: for each tower the cell's output h and, of an LSTM, its cell state c. It is zero where an
 episode begins.
@@ -11,18 +11,18 @@ from typing import ClassVar
 import numpy as np
 
 from rllib.models.dense.initializers import orthogonal_matrix
-from rllib.models.dense.layout import LayersLayout
+from rllib.models.dense.layout import LayersLayout, weight_and_bias
 from rllib.storage.json_dataclass import Described
 
-# Of each cell: the gates, whose weights stand side by side in the order of torch.nn.LSTM and torch.nn.GRU, and the
-# arrays in a state.
+# For each cell, the number of gates, whose weights lie side by side in the order of torch.nn.LSTM and torch.nn.GRU, and
+# the number of arrays in a state.
 NUM_GATES = {"lstm": 4, "gru": 3}
 NUM_STATES = {"lstm": 2, "gru": 1}
 
 
 @dataclass(frozen=True)
 class Memory(Described):
-    """The recurrent part of a policy's network.
+    """Description of the recurrent cell in a policy's network.
 
     Attributes:
         cell: "lstm" or "gru".
@@ -46,13 +46,13 @@ class Memory(Described):
         return NUM_STATES[self.cell]
 
     def layout(self, *rest) -> "MemoryLayout":
-        """Where the parameters lie; arguments as for LayersLayout."""
+        """Layout of the parameters; arguments as for LayersLayout."""
         return MemoryLayout(*rest, memory=self)
 
 
 @dataclass
 class MemoryLayout(LayersLayout):
-    """The blocks of a network with a memory; each tower has a cell. AttentionLayout replaces the cell.
+    """Blocks of a network with a memory; each tower has a cell, for which AttentionLayout has its units.
 
     | block         | shape                                 |                                                        |
     |---------------|---------------------------------------|--------------------------------------------------------|
@@ -63,8 +63,8 @@ class MemoryLayout(LayersLayout):
     | post_i        | [towers, before + 1, width]           | the layers behind the cell                             |
     | heads, log_std | as for LayersLayout                  |                                                        |
 
-    A value head that shares a tower reads it, and its gradient ends there: the policy alone trains it. Errors of the
-    value are many times larger than what is left of normalised advantages.
+    If policy and value share a tower, the value's gradient ends at its head, and the policy alone trains the tower:
+    errors of the value are many times larger than normalised advantages.
 
     Attributes:
         memory: the cell, and what follows it.
@@ -86,13 +86,13 @@ class MemoryLayout(LayersLayout):
         return shapes | self.head_shapes(before)
 
     def remembering_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
-        """Those of the blocks that remember; they read `before` features and give `memory.size`."""
+        """Shapes of the blocks of the cells, which read `before` features and give `memory.size`."""
         memory = self.memory
         return {"cell": (self.num_towers, before + 1 + memory.size + 1, NUM_GATES[memory.cell] * memory.size)}
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the arrays that make up a state, side by side: h (and c) of each tower."""
+        """Shapes of a state's arrays, side by side: h (and c) of each tower."""
         return ((self.memory.size,),) * (self.num_towers * self.memory.num_states)
 
     def named_parameters(self, flat) -> dict:
@@ -126,7 +126,7 @@ class MemoryLayout(LayersLayout):
         }
 
     def initialize_memory(self, weights: np.ndarray, rng: np.random.Generator, initializer: str) -> None:
-        """Fills the cells' weights: each gate's matrices orthogonal with gain 1, no bias; "uniform": as torch does."""
+        """Fills the cells' weights: each gate's matrices orthogonal with gain 1, biases 0; "uniform": as torch does."""
         size = self.memory.size
         for cell in self.blocks(weights)["cell"]:
             if initializer == "uniform":
@@ -139,29 +139,23 @@ class MemoryLayout(LayersLayout):
                     gate[:] = orthogonal_matrix(gate.shape, rng)
 
 
-def weight_and_bias(name: str, layer) -> dict:
-    """The views of a layer [width + 1, outputs], whose last row is the bias, under torch's names."""
-    return {f"{name}.weight": layer[:-1].T, f"{name}.bias": layer[-1]}
-
-
 class StepOrder:
-    """The rows of sequences in the order of their steps: those of the first steps first, and so on.
+    """Order of the rows of sequences by step: the first rows of all sequences, then the second ones, and so on.
 
-    Within a step the longest sequences come first, so those that go on are the first ones of the step before: a cell
-    then computes each step on contiguous rows, and nothing is padded.
+    Within a step the longest sequences come first, so a step's sequences are the first ones of the step before: a cell
+    computes each step on contiguous rows, and nothing is padded.
 
     Args:
-        seq_lens: int [S], lengths of sequences that stand one after the other; at least 1 each.
+        seq_lens: int [S], lengths of the consecutive sequences; at least 1 each.
 
     Attributes:
         by_length: int [S], the sequences, the longest first.
         counts: int [T], number of sequences that have each step.
-        rows: int [B], where each row stands in the batch.
-        back: int [B], the inverse: where each row of the batch stands in this order.
-        previous: int [B], of each row the one of the step before, counted with the S states before the first steps in
-            front of all rows.
-        steps: for each step the slices of its rows, of those before them, and of its rows, the last two counted with
-            the states in front.
+        rows: int [B], index in the batch of each row of this order.
+        back: int [B], the inverse: index in this order of each row of the batch.
+        previous: int [B], index of each row's predecessor when the S initial states precede all rows.
+        steps: for each step three slices: its rows; their predecessors; its rows again. The last two count the S
+            initial states first.
     """
 
     def __init__(self, seq_lens: np.ndarray):
@@ -176,7 +170,7 @@ class StepOrder:
         self.rows = (np.cumsum(seq_lens) - seq_lens)[self.by_length][within] + step_of_row
         self.back = np.empty_like(self.rows)
         self.back[self.rows] = np.arange(len(self.rows))
-        # Where each step's predecessors begin.
+        # Index of the first predecessor of each step's rows.
         before = np.concatenate([[0], num_sequences + starts[:-1]])
         self.previous = before[step_of_row] + within
         self.steps = [

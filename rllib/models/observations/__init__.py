@@ -1,1 +1,1 @@
-"""From observations to the inputs of a network: encoders, filters, masks, torsos."""
+"""Conversion of observations to the inputs of a network: encoders, filters, masks, torsos."""

@@ -1,8 +1,8 @@
-"""From stored observations to the rows that a fully connected network reads.
+"""Encoders: turn stored observations into the rows that a fully connected network reads.
 
-Batches keep observations as the environment gives them (a Discrete one stays an integer); the network does the rest.
-Every encoded row ends with a 1, so that biases are one more row of the weights. Where `as_stored` is true there is
-nothing to encode: the network reads the stored rows themselves.
+Batches keep observations as the environment gives them (a Discrete one stays an integer). Every encoded row ends with a
+1, so that biases are one more row of the weights. If `as_stored` is true, nothing is encoded: the network reads the
+stored rows themselves.
 """
 
 import functools
@@ -59,7 +59,7 @@ class FlatEncoder(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one stored observation."""
+        """Shape of one stored observation."""
         return (self.size,)
 
     def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
@@ -131,7 +131,7 @@ LARGEST_TABLE = 512
 
 @functools.lru_cache(maxsize=4)
 def _one_hot_table(num_values: int) -> np.ndarray:
-    """The encoded rows of all states, [num_values, num_values + 1]."""
+    """Encoded rows of all values, [num_values, num_values + 1]."""
     table = np.eye(num_values, num_values + 1, dtype=np.float32)
     table[:, -1] = 1
     return table
@@ -139,7 +139,7 @@ def _one_hot_table(num_values: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MaskedEncoder(Described):
-    """An encoder of flat rows that hold an action mask (masks.py): the mask's columns come first, the others follow.
+    """An encoder of flat rows that hold an action mask (masks.py); it puts the mask's columns first.
 
     Attributes:
         inner: encodes the other columns.
@@ -160,7 +160,7 @@ class MaskedEncoder(Described):
 
     @property
     def num_choices(self) -> int:
-        """Numbers of the mask."""
+        """Number of numbers in the mask, one for each choice."""
         return self.stop - self.start
 
     @property
@@ -170,12 +170,12 @@ class MaskedEncoder(Described):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one stored observation."""
+        """Shape of one stored observation."""
         return (self.size,)
 
     @functools.cached_property
     def _others(self) -> slice | np.ndarray:
-        """The other columns of a stored row; a slice, which makes a view, where the mask stands at one end of it."""
+        """The other columns of a stored row; a slice, which makes views, if the mask is at one end of the row."""
         if self.shown:
             return slice(None)
         if self.start == 0:
@@ -192,7 +192,7 @@ class MaskedEncoder(Described):
         return observations[:, self.start : self.stop]
 
     def split(self, inputs) -> tuple:
-        """The masks [B, num_choices], and what the network reads, of encoded inputs: arrays or tensors."""
+        """Splits encoded inputs, arrays or tensors, into masks [B, num_choices] and the inputs of the network."""
         if self.as_stored:
             return inputs[:, self.start : self.stop], inputs[:, self._others]
         return inputs[:, : self.num_choices], inputs[:, self.num_choices :]

@@ -1,8 +1,8 @@
 """Observation filters: part of a policy, applied once when observations are collected, never during an update.
 
 Each worker's filter normalises with the last statistics that it received, and counts new observations in a delta. The
-driver merges the deltas and sends the merged statistics to the workers: nothing is counted twice, and all workers of
-an iteration normalise alike.
+driver merges the deltas and sends the merged statistics to the workers. So nothing is counted twice, and all workers
+normalise alike within an iteration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 CLIP = 10.0  # bound of normalised observations, in standard deviations (OpenAI baselines, VecNormalize)
 # Added to the variance, as VecNormalize and gymnasium's NormalizeObservation do: numbers that hardly vary, by less than
-# 1e-4, stay small. RLlib adds it to the standard deviation, and so makes full-scale noise of what is almost constant.
+# 1e-4, stay small. RLlib adds it to the standard deviation, which turns almost constant numbers into full-scale noise.
 EPSILON = 1e-8
 PENDING_ROWS = 256
 
@@ -37,7 +37,7 @@ class RunningMoments:
             self._merge(len(rows), mean, np.square(rows - mean).sum(0))
 
     def merge(self, other: "RunningMoments") -> None:
-        """Adds the rows that `other` has counted."""
+        """Adds the rows that `other` counted."""
         self._merge(other.count, other.mean, other.m2)
 
     def _merge(self, count: float, mean: np.ndarray, m2: np.ndarray) -> None:
@@ -55,7 +55,7 @@ class RunningMoments:
         return self.m2 / max(self.count, 1.0)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Arrays for `set_state`."""
+        """The statistics as arrays, for `set_state`."""
         return {"count": np.asarray(self.count), "mean": self.mean.copy(), "m2": self.m2.copy()}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
@@ -80,7 +80,7 @@ def rows_of(moments: Sequence[RunningMoments]) -> dict[str, np.ndarray]:
 
 
 def merge_rows(moments: RunningMoments, rows: Mapping[str, np.ndarray]) -> None:
-    """Adds to `moments` what others have counted: one state, or rows of states in the order in which they count."""
+    """Adds the counts of others to `moments`: one state, or rows of states, merged in this order."""
     counts, means, m2 = np.atleast_1d(rows["count"]), np.atleast_2d(rows["mean"]), np.atleast_2d(rows["m2"])
     for state in zip(counts, means, m2, strict=True):
         other = RunningMoments(moments.mean.size)
@@ -132,17 +132,17 @@ class MeanStdFilter:
         self.keep_apart(1)
 
     def keep_apart(self, num_streams: int) -> None:
-        """Counts the observations of each environment separately from now on.
+        """Makes the filter count the observations of each environment separately.
 
-        Rounding depends on the order of a sum's terms, so deltas that are merged environment by environment give the
-        same bits whichever worker an environment is in. Before the first merge each environment is normalised by its
-        own statistics.
+        Rounding depends on the order of a sum's terms. Deltas that are merged environment by environment give the same
+        bits for any distribution of environments among workers. Before the first merge each environment is normalised
+        by its own statistics.
 
         Args:
             num_streams: number of environments; 1 counts all rows together.
         """
         self._deltas = [RunningMoments(self._size) for _ in range(num_streams)]
-        # Rows that are not in the deltas yet: the sums over many rows at once cost as much as over one step's few.
+        # Rows that are not in the deltas yet: summing many rows at once costs as much as the few of one step.
         self._pending = np.empty((num_streams, PENDING_ROWS, self._size))
         self._num_pending = np.zeros(num_streams, int)
         self._all = np.arange(num_streams)
@@ -162,7 +162,7 @@ class MeanStdFilter:
             observations: [B, *shape] of any numeric dtype.
             out: float32 of that shape.
             update: count the observations in the delta.
-            environments: [B], the environment of each row, where they are kept apart; None: one row of each.
+            environments: [B], the environment of each row, if they are counted separately; None: one row of each.
         """
         if out is None:
             out = np.empty(observations.shape, np.float32)
@@ -235,7 +235,7 @@ class MeanStdFilter:
         return self._merged.variance
 
     def pop_delta(self) -> dict[str, np.ndarray]:
-        """The delta since the last call, for `merge` in the driver, one row per stream; a new delta begins."""
+        """Returns the delta since the last call, one row per stream, for `merge` in the driver; begins a new one."""
         self._flush(self._all)
         delta = rows_of(self._deltas)
         self._deltas = [RunningMoments(self._size) for _ in self._deltas]
@@ -258,7 +258,7 @@ class MeanStdFilter:
 
 
 def _normalisation(moments: RunningMoments) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and inverse of the standard deviation, [size] each; of fewer than two rows, what changes nothing."""
+    """Mean and inverse standard deviation, [size] each; for fewer than two rows 0 and 1, which change nothing."""
     if moments.count < 2:
         return np.zeros_like(moments.mean), np.ones_like(moments.mean)
     # A number that never varied is only shifted: it comes out as 0, not as NaN.

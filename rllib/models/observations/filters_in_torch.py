@@ -13,7 +13,7 @@ class TensorFilter:
     """Normalises observations as the policy's MeanStdFilter does, and counts those that are collected.
 
     Args:
-        of: the filter of the policy; its shape and bound are used, and not its statistics (see `load`).
+        of: the filter of the policy, for shape and bound; its statistics are not read (see `load`).
         device: of the observations.
     """
 
@@ -25,7 +25,7 @@ class TensorFilter:
         self._knows = False  # whether merged statistics have been loaded
 
     def load(self, state: Mapping[str, np.ndarray]) -> None:
-        """Normalises by these merged statistics from now on; before the first two rows, by what is counted here."""
+        """Replaces the merged statistics; with fewer than two rows in them, observations counted here are used."""
         self._knows = float(state["count"]) >= 2
         if self._knows:
             device = self._mean.device
@@ -52,7 +52,7 @@ class TensorFilter:
         out.copy_(normal.view(out.shape))
 
     def pop_delta(self) -> dict[str, np.ndarray]:
-        """What was counted since the last call, for `merge` of the policy's filter; waits for the device."""
+        """Statistics counted since the last call, for `merge` of the policy's filter; waits for the device."""
         moments = self._moments
         mean, m2 = torch.stack((moments.mean, moments.m2)).cpu().numpy()
         self._moments = _Moments(len(mean), moments.mean.device)
@@ -60,7 +60,7 @@ class TensorFilter:
 
 
 class _Moments:
-    """As RunningMoments, on a device."""
+    """Like RunningMoments, on a device."""
 
     def __init__(self, size: int, device: torch.device):
         self.count = 0

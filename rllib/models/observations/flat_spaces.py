@@ -1,4 +1,4 @@
-"""The leaves of Dict and Tuple spaces, and where each lies in the flat row that gymnasium.spaces.flatten would make."""
+"""Leaves of Dict and Tuple spaces, and their columns in the flat row that gymnasium.spaces.flatten makes."""
 
 import math
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium import spaces
 
-# Of observations and of actions.
+# Kinds of leaves that observations and actions may have.
 SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
 
 
 def unsupported(space, path: str) -> str | None:
-    """Why observations or actions cannot be of this space, and what to do; None if they can.
+    """The reason why a space is not supported, and what to do; None if it is.
 
     Args:
-        space: see above.
+        space: of observations or actions.
         path: its name in the message.
     """
     if isinstance(space, SUPPORTED):
@@ -47,24 +47,24 @@ class Leaf:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one value."""
+        """Shape of one value."""
         return self.space.shape
 
     @property
     def choices(self) -> np.ndarray | None:
-        """Number of values that each of its numbers can take, [numbers]; None where numbers are stored as they are."""
+        """Number of values that each of its numbers can take, [numbers]; None if the numbers are no choices."""
         if isinstance(self.space, spaces.Discrete):
             return np.array([self.space.n])
         return self.space.nvec.ravel() if isinstance(self.space, spaces.MultiDiscrete) else None
 
     @property
     def fits_bytes(self) -> bool:
-        """Whether unsigned bytes hold its columns without loss."""
+        """Whether unsigned bytes can hold its columns without loss."""
         return not isinstance(self.space, spaces.Box) or self.space.dtype in (np.uint8, np.bool_)
 
 
 def are_pixels(space: spaces.Space) -> bool:
-    """Whether a space holds bytes of the whole range, 0 to 255, of a picture; bytes in a row are plain numbers."""
+    """Whether a space holds pixels: bytes 0 to 255 of an image; one-dimensional bytes are plain numbers."""
     is_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
     return is_bytes and bool((space.low == 0).all() and (space.high == 255).all())
 

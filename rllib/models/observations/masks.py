@@ -9,7 +9,7 @@ Masked inputs are replaced, not lowered by a constant: masking twice changes not
 0 * LOWEST is 0. No gradient flows through them.
 
 A row without any legal choice is computed as if all were legal: the last observation of an episode often has such a
-mask, and nobody acts upon it. Where somebody does, `without_choice` finds it.
+mask, and no action is taken there. `without_choice` finds rows in which one is.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from rllib.models.observations.flat_spaces import Leaf, flat_leaves
 LOWEST = np.finfo(np.float32).min
 
 def masked_columns(space: spaces.Space, key: str | None, distribution) -> slice | None:
-    """Where the mask lies in a stored row of a Dict observation; None if the observations have none.
+    """Columns of the mask in a stored row of a Dict observation; None if the observations have none.
 
     Args:
         space: of the observations.
@@ -71,12 +71,12 @@ def _is_mask(leaf: Leaf) -> bool:
 
 
 def num_choices(distribution) -> int:
-    """Choices of an action, over all of its parts: numbers of a mask."""
+    """Number of choices of an action, over all of its parts: the length of a mask."""
     return sum(stop - start for start, stop in distribution.choices) // getattr(distribution, "num_atoms", 1)
 
 
 def parts_of_mask(distribution) -> list[tuple[slice, slice]]:
-    """For each part of an action that is one of several choices, where it lies in the mask, and in the inputs."""
+    """Slices of the mask and of the distribution inputs for each part of an action that is a choice."""
     atoms, found, first = getattr(distribution, "num_atoms", 1), [], 0
     for start, stop in distribution.choices:
         last = first + (stop - start) // atoms
@@ -86,13 +86,13 @@ def parts_of_mask(distribution) -> list[tuple[slice, slice]]:
 
 
 def without_choice(mask: np.ndarray, distribution) -> np.ndarray:
-    """Whether some part of the action has no legal choice, [B] bool, by masks [B, num_choices]."""
+    """Whether masks [B, num_choices] leave some part of the action without a legal choice, bool [B]."""
     none = [~mask[:, columns].any(-1) for columns, _ in parts_of_mask(distribution)]
     return np.logical_or.reduce(none)
 
 
 def no_choice(mask: np.ndarray) -> str:
-    """What is wrong with a mask [num_choices] without a legal action, and what to do."""
+    """Message about a mask [num_choices] without a legal action, and what to do."""
     return (
         f"the action mask is {np.asarray(mask).astype(int).tolist()}, and each part of an action needs a choice that "
         "is not 0. Let the environment end the episode where nothing can be done."
@@ -114,7 +114,7 @@ class MaskedOutputs:
         self.without_choice: np.ndarray | None = None
 
     def illegal(self, mask: np.ndarray) -> list[np.ndarray]:
-        """For each part its illegal choices, bool [choices, 1, B]; none where all are illegal.
+        """Illegal choices of each part, bool [choices, 1, B]; none are marked where all are illegal.
 
         Args:
             mask: [B, num_choices].
@@ -131,12 +131,12 @@ class MaskedOutputs:
         return found
 
     def write(self, outputs: np.ndarray, illegal: list[np.ndarray], value: float = LOWEST) -> None:
-        """Writes the value where choices are illegal.
+        """Writes a value into the outputs of illegal choices.
 
         Args:
             outputs: [B, K], best in feature-major memory.
-            illegal: from `illegal`.
-            value: see above.
+            illegal: result of `illegal`.
+            value: to write.
         """
         features = outputs.T
         for (_, where), bad in zip(self._parts, illegal):
@@ -146,7 +146,7 @@ class MaskedOutputs:
 
 
 class MaskedNetwork:
-    """A policy's network with a mask in its inputs; its passes are the wrapped network's, their outputs masked.
+    """A policy's network with a mask in its inputs: the wrapped network, with masked outputs.
 
     Args:
         network: reads the inputs without the mask.
@@ -154,8 +154,8 @@ class MaskedNetwork:
         distribution: reads the outputs.
 
     Attributes:
-        network: the wrapped one.
-        masks: what masks the outputs.
+        network: the wrapped network.
+        masks: masks the outputs.
     """
 
     def __init__(self, network, encoder: MaskedEncoder, distribution):
@@ -197,7 +197,7 @@ class MaskedNetwork:
         return self._masked(self.network.step(others, *states), self.masks.illegal(mask))
 
     def _masked(self, outputs: np.ndarray, illegal: list[np.ndarray]) -> np.ndarray:
-        # A buffer of this library's networks is overwritten; what a user's module returns may be its own parameters.
+        # Buffers of the built-in networks may be overwritten; a user's module may return its own parameters.
         outputs = outputs if self.closed_form else outputs.copy()
         self.masks.write(outputs, illegal)
         return outputs
@@ -208,7 +208,7 @@ class MaskedNetwork:
 
     @property
     def noise(self) -> np.ndarray:
-        """That of the noisy layers."""
+        """Noise in the weights of the noisy layers."""
         return self.network.noise
 
     def silence(self) -> None:
@@ -217,7 +217,7 @@ class MaskedNetwork:
 
 
 class MaskedNetworkPerRow:
-    """A network with weights for each row (dense/per_row.py), with a mask in its inputs.
+    """A network with separate weights for each row (dense/per_row.py) and a mask in its inputs.
 
     Args:
         network, encoder, distribution: as for MaskedNetwork.

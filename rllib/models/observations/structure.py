@@ -1,4 +1,4 @@
-"""From stored rows back to tensors in the form of an observation space, for networks of the user's."""
+"""Restores the structure of an observation space from stored rows, for networks written by users."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ from rllib.models.observations.flat_spaces import Leaf, flat_leaves, parts
 
 
 class Structure:
-    """The form of a space: dicts and tuples, with a tensor in the place of each leaf.
+    """Reads rows as the dicts and tuples of a space, with a tensor for each leaf.
 
     | leaf          | tensor                                  | with one_hot             |
     |---------------|-----------------------------------------|--------------------------|
@@ -71,7 +71,7 @@ def _torch_dtype(dtype: np.dtype) -> torch.dtype:
 
 
 def sampled_rows(space: spaces.Space, count: int, filtered: bool) -> np.ndarray:
-    """Rows of made-up observations, the same in each call, as batches store them.
+    """Rows of random observations, the same in each call, as batches store them.
 
     Numbers of unbounded Box spaces lie within -1 ... 1.
     """

@@ -1,7 +1,7 @@
 """Descriptions of the convolutions before the fully connected layers, for the numpy and the torch network.
 
-Stored observations enter as they are (pixels as bytes); a torso turns each row into features. Images go through
-convolutions of their own, what else a row holds goes past them; both stand side by side in the features.
+A torso turns stored rows (pixels as bytes) into features: the results of separate convolutions for each image, then all
+other numbers of the row.
 """
 
 import dataclasses
@@ -32,13 +32,13 @@ PADDINGS = ("same", "valid")
 
 @dataclass(frozen=True)
 class Filters:
-    """One layer of convolutions, whatever image it is for.
+    """One layer of convolutions, for images of any size.
 
     Attributes:
         channels: number of filters.
         kernel, stride: (height, width).
-        padding: "valid" for none; "same" for as many zeros as make the result ceil(size / stride) large, the odd one
-            at the bottom and the right.
+        padding: "valid": none; "same": zeros that make the size of the result ceil(size / stride), an odd one at the
+            bottom and the right.
     """
 
     channels: int
@@ -63,7 +63,7 @@ class Convolution:
 
     Attributes:
         filters: the layer.
-        in_shape: (height, width, channels) of what they read.
+        in_shape: (height, width, channels) of the input.
     """
 
     filters: Filters
@@ -71,7 +71,7 @@ class Convolution:
 
     @cached_property
     def pads(self) -> tuple[int, int, int, int]:
-        """As Filters.pads."""
+        """Padding, as Filters.pads."""
         return self.filters.pads(*self.in_shape[:2])
 
     @cached_property
@@ -137,7 +137,7 @@ class Image:
 
     @cached_property
     def layers(self) -> tuple[Convolution, ...]:
-        """The convolutions, each for what the one before it leaves."""
+        """The convolutions, each for the result of the one before it."""
         layers, shape = [], self.pixels
         for filters in self.filters:
             layers.append(Convolution(filters, shape))
@@ -155,8 +155,8 @@ class Torso:
     """The stage between stored rows and the fully connected layers.
 
     Attributes:
-        images: those in a row; at least one.
-        others: (start, stop, scale) of the numbers of a flattened row that go past the convolutions.
+        images: in a row; at least one.
+        others: (start, stop, scale) of the numbers of a flattened row that bypass the convolutions.
         activation: of the convolutions, one of activations.ACTIVATIONS.
         layer_norm: the channels of every place are normalised before the activation.
     """
@@ -168,7 +168,7 @@ class Torso:
 
     @cached_property
     def num_features(self) -> int:
-        """Numbers that the first fully connected layer reads: those of the images, then the others."""
+        """Number of inputs of the first fully connected layer: features of the images, then the other numbers."""
         return sum(image.num_features for image in self.images) + sum(stop - start for start, stop, _ in self.others)
 
     def block_shapes(self, towers: int) -> dict[str, tuple[int, ...]]:
@@ -225,7 +225,7 @@ def torso_from_json(data: Mapping | None) -> Torso | None:
 
 
 def filters_from(setting: Sequence) -> tuple[Filters, ...]:
-    """What `model["conv_filters"]` describes, layer by layer.
+    """Filters that `model["conv_filters"]` describes, layer by layer.
 
     Args:
         setting: [[channels, kernel, stride], ...]; kernel and stride are a number or [height, width]. A fourth entry is

@@ -13,7 +13,8 @@ as rows [B, K]; and "is_training". A class needs no base of this file: it is kno
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,15 @@ from torch import Tensor, nn
 
 from rllib.models.dense.in_torch import ACTIVATIONS
 from rllib.models.model_settings import ACTIVATION_NAMES
+from rllib.models.observations.structure import Structure
+from rllib.models.user.own_model import CalledByRows, OwnModelSpec
 
-# What RLlib's examples add to the logits of actions that must not be taken.
+# Added by RLlib's examples to the logits of illegal actions.
 FLOAT_MIN, FLOAT_MAX = -3.4e38, 3.4e38
 
 
 class TorchModelV2:
-    """The part of a network that is no torch.nn.Module.
+    """Base of a network besides torch.nn.Module.
 
     Args:
         obs_space: of flat rows where observations have parts or choices; its original_space is the environment's.
@@ -44,7 +47,7 @@ class TorchModelV2:
         self.model_config, self.name, self.framework = model_config, name, "torch"
 
     def __call__(self, input_dict: Mapping, state: Sequence[Tensor] | None = None, seq_lens=None):
-        """`forward` with the parts of input_dict that models within models do not pass on."""
+        """Calls `forward`; adds "obs_flat" to input_dict where an enclosing model did not pass it on."""
         given = dict(input_dict)
         given.setdefault("obs_flat", flattened(given["obs"]))
         return self.forward(given, state or [], seq_lens)
@@ -57,7 +60,7 @@ class TorchModelV2:
         return []
 
     def custom_loss(self, policy_loss: Tensor, loss_inputs: Mapping[str, Tensor]) -> Tensor:
-        """The loss to minimise in the place of the algorithm's; a class that overrides it changes the loss."""
+        """The loss to minimise instead of the algorithm's; by default that loss."""
         return policy_loss
 
 
@@ -79,7 +82,7 @@ class TorchFC(TorchModelV2, nn.Module):
     """Fully connected layers with a head for outputs and one for values, by the `model` settings.
 
     Arguments as for TorchModelV2. It reads fcnet_hiddens, fcnet_activation, post_fcnet_hiddens, post_fcnet_activation
-    and vf_share_layers. With num_outputs None its outputs are those of the last hidden layer.
+    and vf_share_layers. With num_outputs None it outputs the last hidden layer.
     """
 
     def __init__(self, obs_space, action_space, num_outputs: int | None, model_config: Mapping, name: str):
@@ -126,7 +129,7 @@ def _layers(before: int, layers: Sequence[tuple[int, str | None]]) -> nn.Sequent
 
 
 def _linear(before: int, after: int, gain: float) -> nn.Linear:
-    """A layer that begins as those of the built-in networks do (models/dense/initializers.py)."""
+    """A layer with the initial weights of the built-in networks (models/dense/initializers.py)."""
     layer = nn.Linear(before, after)
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
@@ -142,9 +145,58 @@ def flattened(observation: Any) -> Tensor:
 
 
 def preprocessed_space(space: spaces.Space) -> spaces.Space:
-    """The space of flat rows that RLlib's preprocessors make, with the `original_space`; a Box is as it was."""
+    """The space of flat rows that RLlib's preprocessors make, with the `original_space`; a Box is unchanged."""
     if isinstance(space, spaces.Box):
         return space
     flat = spaces.Box(-1.0, 1.0, (spaces.flatdim(space),), np.float32)
     flat.original_space = space
     return flat
+
+
+# ---------------------------------------------------------------------- the policy of such a network
+
+
+@dataclass(frozen=True)
+class ModelV2Spec(OwnModelSpec):
+    """Describes a policy whose network is a TorchModelV2.
+
+    Attributes:
+        model_config: the `model` settings, which its constructor gets.
+    """
+
+    model_config: Mapping[str, Any] = field(default_factory=dict)
+    structures_one_hot = True
+
+    def construct(self) -> nn.Module:
+        space, outputs = preprocessed_space(self.observation_space), self.distribution.num_inputs
+        return self.model(space, self.action_space, outputs, dict(self.model_config), self.network_name, **self.config)
+
+    def initial_state_of(self, module: nn.Module) -> list:
+        state = module.get_initial_state() if hasattr(module, "get_initial_state") else []
+        return [part if isinstance(part, Tensor) else torch.as_tensor(part) for part in state]
+
+    def called(self, module: nn.Module, structure: Structure) -> "CalledModelV2":
+        return CalledModelV2(module, structure, self.state_shapes, self.critic)
+
+    @property
+    def custom_loss(self) -> Callable | None:
+        """The class's change of an algorithm's loss, in the form of the setting custom_loss; None if there is none."""
+        own = getattr(self.model, "custom_loss", TorchModelV2.custom_loss)
+        return None if own is TorchModelV2.custom_loss else _custom_loss
+
+
+class CalledModelV2(CalledByRows):
+    """Calls a TorchModelV2 for one step, with stored rows."""
+
+    def outputs(self, rows: Tensor, state: list[Tensor] | None = None) -> tuple:
+        observation = self.structure.of_rows(rows)
+        input_dict = {"obs": observation, "obs_flat": flattened(observation), "is_training": torch.is_grad_enabled()}
+        seq_lens = None if state is None else torch.ones(len(rows), dtype=torch.int32, device=rows.device)
+        dist_inputs, following = self.module.forward(input_dict, state or [], seq_lens)
+        values = self.module.value_function() if self.has_values else dist_inputs.new_zeros(len(dist_inputs))
+        return (dist_inputs, values) if state is None else (dist_inputs, values, following)
+
+
+def _custom_loss(loss: Tensor, minibatch: Mapping, outputs, model) -> Tensor:
+    found = model.custom_loss(loss, minibatch)
+    return sum(found) if isinstance(found, list | tuple) else found

@@ -64,7 +64,7 @@ class App:
         try:
             status, body, headers = await self._answered(scope, receive)
         except BadRequest as error:
-            status, body, headers = error.status, _json({"error": error.message}), _headers_of(error.status)
+            status, body, headers = error.status, _json({"error": error.message}), _HEADERS.get(error.status, _IN_JSON)
         except _ClientHasGone:
             return
         except Exception:
@@ -179,12 +179,11 @@ class _ClientHasGone(Exception):
 
 _json = msgspec.json.encode
 _IN_JSON = [(b"content-type", JSON.encode())]
-_RETRY = [*_IN_JSON, (b"retry-after", b"1")]
-_WHO = [*_IN_JSON, (b"www-authenticate", b"Bearer")]
-
-
-def _headers_of(status: int) -> list:
-    return {503: _RETRY, 401: _WHO}.get(status, _IN_JSON)
+# Headers of errors with this status; others have _IN_JSON.
+_HEADERS = {
+    401: [*_IN_JSON, (b"www-authenticate", b"Bearer")],
+    503: [*_IN_JSON, (b"retry-after", b"1")],
+}
 
 
 def _header(scope, name: bytes) -> bytes | None:

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rllib.progress import counted, elapsed, number
-from rllib.runs.files import lookup
+from rllib.runs.entries import lookup
 
 _FIRST_LINES = 10
 _LINE_INTERVAL_S = 1.0

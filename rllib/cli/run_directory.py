@@ -15,8 +15,9 @@ import msgspec
 from rllib.cli.failures import Mistake, user_input
 from rllib.cli.spec import RunSpec
 from rllib.errors import DamagedFileError
-from rllib.runs.files import UNREADABLE, numbered, write_whole
+from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
+from rllib.runs.safe_files import numbered, write_whole
 from rllib.storage.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.storage.foreign_files import json_object, read_inside, refuse_links
 

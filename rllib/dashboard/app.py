@@ -30,7 +30,7 @@ from starlette.routing import Route
 from rllib.dashboard import details
 from rllib.dashboard.index import RESULTS, Index, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
-from rllib.runs.files import encode, is_number, settings_by_path
+from rllib.runs.entries import encode, is_number, settings_by_path
 from rllib.serving.guard import Guard
 from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.reporting import plots

@@ -14,7 +14,8 @@ from rllib.dashboard.index import Run
 from rllib.dashboard.result_file import read_object
 from rllib.errors import DamagedFileError
 from rllib.result import stored_names
-from rllib.runs.files import UNREADABLE, encode, flatten, is_number, settings_by_path
+from rllib.runs.entries import encode, flatten, is_number, settings_by_path
+from rllib.runs.files import UNREADABLE
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.storage.foreign_files import open_inside
 

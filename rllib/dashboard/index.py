@@ -33,7 +33,8 @@ from rllib.dashboard.journals import Experiment
 from rllib.dashboard.result_file import ResultFile, read_last, read_object
 from rllib.dashboard.series import Sparkline
 from rllib.progress import mean_rate
-from rllib.runs.files import UNREADABLE, is_number, lookup
+from rllib.runs.entries import is_number, lookup
+from rllib.runs.files import UNREADABLE
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.tune.experiment.directory import lock_held
 from rllib.tune.experiment.stoppers import threshold_reached

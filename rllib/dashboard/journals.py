@@ -88,4 +88,3 @@ class Experiment:
             raise ValueError(f"it is of format {record['format']}, and this version reads {FORMAT}")
         else:
             self.header = record
-

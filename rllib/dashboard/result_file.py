@@ -11,7 +11,8 @@ import numpy as np
 
 from rllib.errors import DamagedFileError
 from rllib.result import stored_names
-from rllib.runs.files import UNREADABLE, lookup
+from rllib.runs.entries import lookup
+from rllib.runs.files import UNREADABLE
 from rllib.storage.foreign_files import open_inside, read_inside
 
 _CHUNK_BYTES = 4 << 20

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rllib.runs.files import is_number, write_whole
+from rllib.runs.entries import is_number
+from rllib.runs.safe_files import write_whole
 
 STEPS, RETURN = "timesteps_total", "episode_reward_mean"
 # A single run's curve is a moving mean over this share of its results.

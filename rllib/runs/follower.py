@@ -17,7 +17,8 @@ from typing import NoReturn
 import msgspec
 
 from rllib.runs.drawing import RETURN, CurveLogger
-from rllib.runs.files import UNREADABLE, TensorBoardLogger, read_goals, read_params
+from rllib.runs.events import TensorBoardLogger
+from rllib.runs.files import UNREADABLE, read_goals, read_params
 
 _POLL_INTERVAL_S = 0.5
 _NO_MATPLOTLIB = "curve.png needs matplotlib: pip install 'rllib[plot]'"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from rllib.runs.files import finite_numbers, settings_by_path
+from rllib.runs.entries import finite_numbers, settings_by_path
 
 # Most entries of one request of MLflow, and characters of a setting.
 _MOST_METRICS, _MOST_PARAMS, _MOST_CHARACTERS = 1000, 100, 6000

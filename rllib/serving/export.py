@@ -26,7 +26,7 @@ from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.models.observations.masks import parts_of_mask
 from rllib.policy import WEIGHTS, Policy
-from rllib.runs.files import write_whole
+from rllib.runs.safe_files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.exported_policy import (
     ACTION,

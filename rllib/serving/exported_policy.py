@@ -180,5 +180,3 @@ def _network(policy) -> nn.Module:
     for leaf in module.leaves:
         leaf.requires_grad_(False)
     return module.eval()
-
-

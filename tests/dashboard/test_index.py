@@ -15,7 +15,7 @@ from rllib.dashboard import index as index_module
 from rllib.dashboard import journals
 from rllib.dashboard.details import describe, logs, tail
 from rllib.dashboard.index import Index
-from rllib.runs.files import encode
+from rllib.runs.entries import encode
 from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.records import status_record, trial_record
 from rllib.tune.experiment.trial import Trial

@@ -9,17 +9,10 @@ from pathlib import Path
 import pytest
 from full_disk import disk_of
 
-from rllib.runs.files import (
-    CsvLogger,
-    ResultFiles,
-    TensorBoardLogger,
-    close_all,
-    drop_results_after,
-    finite_numbers,
-    read_params,
-    read_results,
-    write_whole,
-)
+from rllib.runs.entries import finite_numbers
+from rllib.runs.events import TensorBoardLogger
+from rllib.runs.files import CsvLogger, ResultFiles, close_all, drop_results_after, read_params, read_results
+from rllib.runs.safe_files import write_whole
 
 
 def result(iteration, **more):

@@ -4,7 +4,7 @@ import atexit
 import sys
 from pathlib import Path
 
-from rllib.runs.files import TensorBoardLogger
+from rllib.runs.events import TensorBoardLogger
 from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends
 from rllib.runs.sidecar import Sidecar
 from rllib.tune.experiment.callbacks import Callback

@@ -1,6 +1,7 @@
 """The web page of `rllib dashboard`: it shows the runs of `rllib train` and the trials of Tune below a directory.
 
-    index.py        which runs there are, their state and their row in the table
+    index.py        the runs and experiments below the directory, and their changes
+    run.py          one run: its state and its row in the table
     journals.py     experiments of Tune: header and trials, read as the journal grows
     result_file.py  result.json, read as it grows
     series.py       columns of results, at most 2,000 points of each

@@ -28,7 +28,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 
 from rllib.dashboard import details
-from rllib.dashboard.index import RESULTS, Index, Run
+from rllib.dashboard.index import Index
+from rllib.dashboard.run import RESULTS, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
 from rllib.runs.entries import encode, is_number, settings_by_path
 from rllib.serving.guard import Guard

@@ -10,8 +10,8 @@ import msgspec
 
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.run_directory import SPEC
-from rllib.dashboard.index import Run
 from rllib.dashboard.result_file import read_object
+from rllib.dashboard.run import Run
 from rllib.errors import DamagedFileError
 from rllib.result import stored_names
 from rllib.runs.entries import encode, flatten, is_number, settings_by_path

@@ -1,7 +1,7 @@
 """A process beside the run that writes what needs slow libraries: TensorBoard events and the learning curve.
 
 It follows result.json, which the run writes anyway, so that the run never waits for it (follower.py); an experiment's
-(tune/running/sidecar.py) follows its journal and the files of each trial.
+(tune/running/trial_events.py) follows its journal and the files of each trial.
 """
 
 import contextlib

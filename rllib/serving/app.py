@@ -16,7 +16,7 @@ from rllib.serving.counts import Counts
 from rllib.serving.guard import Guard
 from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
 from rllib.serving.model import Model, example_of
-from rllib.serving.settings import ServingSettings
+from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import CheckpointError
 from rllib.storage.encoding import space_to_json
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rllib.serving.counts import Counts
 from rllib.serving.loaded_policy import LoadedPolicy, checkpoint_at, load_policy
 from rllib.serving.messages import Question
-from rllib.serving.settings import ServingSettings
+from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import MANIFEST, CheckpointError
 
 # A forward pass that takes longer than this would keep other requests from being read: it gets a thread.

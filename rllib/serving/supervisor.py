@@ -16,7 +16,8 @@ import msgspec
 
 from rllib.errors import RLlibError
 from rllib.serving.counts import Counts
-from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+from rllib.serving.sockets import url_of
+from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
 
 # A process that ends sooner than this after its start is replaced only after a while, which doubles each time.
 STEADY_S = 5.0
@@ -26,16 +27,6 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 class ServingError(RLlibError):
     """A policy server could not begin: there is no policy at its source, or its processes end at once."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """The socket that the processes of a server share; port 0 takes a free one.
-
-    Raises:
-        OSError: if the address is in use, or not of this machine.
-    """
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=BACKLOG)
 
 
 class _Worker:
@@ -80,7 +71,7 @@ class Supervisor:
 
     Args:
         settings: of the server.
-        listening: what `listen` gave.
+        listening: the listening socket (sockets.py).
         workers: number of processes.
         say: gets a line for everything that happens.
     """
@@ -166,10 +157,10 @@ class Supervisor:
 
     def _announce(self, report: Report) -> None:
         is_first, self._newest = self._newest is None, report
-        host, port = self._listening.getsockname()[:2]
-        host = f"[{host}]" if ":" in host else host
         what = f"{report.of}, version {report.version}, from {report.checkpoint}"
-        self._say(f"Serving {what} at http://{host}:{port}" if is_first else f"Now serving {what}")
+        self._say(
+            f"Serving {what} at {url_of(*self._listening.getsockname()[:2])}" if is_first else f"Now serving {what}"
+        )
 
     def _refused(self, worker: _Worker, error: str) -> None:
         if self._newest is None:

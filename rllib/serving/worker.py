@@ -23,7 +23,8 @@ from rllib.serving.app import App
 from rllib.serving.counts import Counts
 from rllib.serving.guard import server_config
 from rllib.serving.model import Model
-from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+from rllib.serving.sockets import BACKLOG
+from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
 from rllib.storage.checkpoint import CheckpointError
 
 logger = logging.getLogger("rllib.serving")

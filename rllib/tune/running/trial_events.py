@@ -1,4 +1,4 @@
-"""The process beside an experiment (runs/sidecar.py): TensorBoard events of its trials, from the journal's order."""
+"""TensorBoard events of an experiment's trials, written by a process beside it (runs/sidecar.py)."""
 
 import atexit
 import sys

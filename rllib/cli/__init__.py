@@ -1,4 +1,4 @@
-"""The `rllib` command. Each verb is a module that is imported when it is used, so that help is quick."""
+"""The `rllib` command. Each verb is a module that is imported when it is used, which keeps help fast."""
 
 import difflib
 import importlib
@@ -68,8 +68,8 @@ def command() -> None:
 
 
 def main() -> None:
-    # `python -m rllib` puts the current directory before the standard library, so that a file there that is called
-    # csv.py would run. What a user's code is imported for, and from where, is decided in user_code.py.
+    # `python -m rllib` puts the current directory before the standard library, so that a file csv.py there
+    # would run. user_code.py decides for which names, and from where, a user's code is imported.
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         here = sys.path.pop(0)
         if here == os.path.dirname(os.path.dirname(rllib.__file__)):  # a source tree that is not installed

@@ -45,7 +45,7 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
 
 
 def _show_departures(algorithm: str, names: set[str], width: int) -> None:
-    """The defaults of these settings that differ from RLlib's."""
+    """Prints the defaults of these settings that differ from RLlib's."""
     shown = [departure for departure in departures(algorithm) if departure.setting.partition(".")[0] in names]
     if shown:
         click.echo("Defaults that are not RLlib 2.6's")

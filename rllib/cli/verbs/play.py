@@ -117,7 +117,7 @@ def _show(
 
 
 class _Window:
-    """Lets an environment draw its window, at a steady rate where it sets none."""
+    """Draws an environment's window, at a steady rate if the environment sets none."""
 
     def __init__(self, env, fps: float):
         self._env, self._interval_s, self._next = env, 1 / fps, time.monotonic()

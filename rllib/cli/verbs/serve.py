@@ -59,5 +59,5 @@ def command(checkpoint, host, port, workers, token, verbose, **settings) -> None
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, without what Python adds."""
+    """The system's message, without the part that Python adds."""
     return str(error.strerror).partition(" (")[0]

@@ -299,14 +299,14 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
                 profile.save(path)
                 outcome.profile = f"{profile}\nprofile     {path} (open it in ui.perfetto.dev)"
             algorithm.stop()
-    except KeyboardInterrupt:  # the second, or one while this begins: what has been saved is what there is
+    except KeyboardInterrupt:  # the second, or one during the start: nothing more is saved
         interrupts.seen = interrupts.seen or signal.SIGINT
     except Exception as error:
         if isinstance(error, NotFiniteError):
             keep_failing_batch(run.path, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
             error.add_note(f"Go on from there: rllib train --resume {run.path}{outcome.flag}")
-        with suppress(OSError):  # the disk is full, which is what has ended the run
+        with suppress(OSError):  # the full disk has ended the run
             (run.path / "error.txt").write_text(traceback.format_exc())
         raise
     finally:

@@ -15,7 +15,7 @@ LEFT_OUT = ("config",)
 
 
 def plain(value):
-    """A value that JSON can hold in place of one that it cannot: numpy by content, all else by its repr."""
+    """Replaces a value that JSON cannot hold: numpy by its content, other values by their repr."""
     if hasattr(value, "tolist") and not isinstance(value, type):
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
@@ -27,12 +27,12 @@ def plain(value):
 
 
 def encode(value) -> bytes:
-    """A value as JSON; NaN and infinity become null."""
+    """Encodes a value as JSON; NaN and infinity become null."""
     return msgspec.json.encode(value, enc_hook=plain)
 
 
 def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | int | str]]:
-    """The numbers and strings of a result under "a/b" names; lists and the settings are left out."""
+    """Yields the numbers and strings of a result by "a/b" name; lists and the settings are left out."""
     for key, value in result.items():
         if key in LEFT_OUT and not prefix:
             continue
@@ -43,7 +43,7 @@ def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | in
 
 
 def finite_numbers(result: Mapping) -> dict[str, float]:
-    """The numbers of a result that are worth a chart, under "a/b" names: no NaN or infinity, no number twice."""
+    """Numbers of a result that are worth a chart, by "a/b" name: no NaN or infinity, no number twice."""
     numbers = {key: value for key, value in flatten(result) if isinstance(value, (int, float)) and is_finite(value)}
     return {key: value for key, value in numbers.items() if key not in _NO_CHART and _original(key) not in numbers}
 
@@ -55,9 +55,9 @@ def is_finite(value: float) -> bool:
         return False
 
 
-# Numbers that say nothing of the training.
+# Numbers that say nothing about training.
 _NO_CHART = frozenset(("pid", "timestamp", "done"))
-# Ray's further names of a number -> the one that is drawn.
+# Ray's further name of a number -> the name that is drawn.
 _ORIGINALS = {
     "num_env_steps_sampled": "timesteps_total",
     "num_env_steps_sampled_this_iter": "timesteps_this_iter",
@@ -73,7 +73,7 @@ _ORIGINALS = {
 
 
 def _original(key: str) -> str | None:
-    """The key that has the same number; None if this is not a copy."""
+    """The key of which this one is a copy, or None."""
     if key.startswith("num_agent_steps_"):  # there is one agent
         key = key.replace("agent", "env", 1)
         return _ORIGINALS.get(key, key)
@@ -84,13 +84,13 @@ def _original(key: str) -> str | None:
 
 
 def lookup(result: Mapping, key: str):
-    """The value under a key, an "a/b" path or a name of later versions (result.py); None where there is none."""
+    """Finds the value of a key, an "a/b" path or a name of later versions (result.py); None without such an entry."""
     values = (_at(result, name) for name in (key, *stored_names(key)))
     return scalar(next((value for value in values if value is not None), None))
 
 
 def scalar(value):
-    """A number of numpy, torch, `fractions` or `decimal` as Python's own; all else as it is."""
+    """Converts a number of numpy, torch, `fractions` or `decimal` to Python's own; other values stay as they are."""
     if value is None or isinstance(value, (int, float, str)):
         return value
     if getattr(value, "ndim", None) == 0:
@@ -112,7 +112,7 @@ def _at(result: Mapping, key: str):
 
 
 def settings_by_path(settings: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a configuration by "a/b" path; an empty mapping is a value."""
+    """Yields the settings of a configuration by "a/b" path; an empty mapping is a value."""
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from settings_by_path(value, f"{prefix}{key}/")
@@ -121,5 +121,5 @@ def settings_by_path(settings: Mapping, prefix: str = "") -> Iterator[tuple[str,
 
 
 def is_number(value) -> bool:
-    """Whether it can be compared: an int or float, but neither a bool nor NaN."""
+    """Whether a value can be compared: an int or float, but neither a bool nor NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

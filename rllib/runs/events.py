@@ -23,7 +23,7 @@ _VIDEOS, _LARGEST_VIDEO_BYTES = "videos", 2**26
 
 @contextmanager
 def _hidden(module: str) -> Iterator[None]:
-    """Importing this module fails inside, unless it has been imported before."""
+    """Makes importing a module fail inside, unless it has been imported before."""
     was_there = module in sys.modules
     sys.modules.setdefault(module, None)
     try:
@@ -34,7 +34,7 @@ def _hidden(module: str) -> Iterator[None]:
 
 
 def _of_tensorboard() -> tuple:
-    """The classes of events and summaries, and the checksum of records.
+    """Imports the classes of events and summaries, and the checksum of records.
 
     Raises:
         ImportError: if tensorboardX is not installed.
@@ -51,17 +51,16 @@ class TensorBoardLogger:
     """Writes the numbers of each result to an event file, by environment steps.
 
     Importing tensorboardX imports torch where it is installed (1.6 s, 200 MB) to convert tensors, of which there are
-    none here, so torch is hidden from it. Its writer is not used: that has a thread which dies on a full disk, and
-    whoever writes later waits for it without end.
+    none here, so torch is hidden from it. Its writer is not used: its thread dies on a full disk,
+    and every later write then waits for it without end.
 
     Attributes:
-        points_per_poll: number of results that are written in each half second at most; more come from very short
-            iterations.
+        points_per_poll: largest number of results written in each half second; very short iterations make more.
     """
 
     points_per_poll = 100
     what = "TensorBoard events are"
-    # The end of the names of its files, by which they are told from event files that a user's code writes there.
+    # Suffix of its files, which tells them from event files that a user's code writes there.
     _SUFFIX = ".rllib"
 
     def __init__(self, directory: Path):
@@ -73,14 +72,14 @@ class TensorBoardLogger:
 
     @classmethod
     def anew(cls, directory: Path) -> "TensorBoardLogger":
-        """One that gets all results again: the event files of earlier ones are removed."""
+        """Makes a logger that gets all results again: earlier event files are removed."""
         _of_tensorboard()
         for file in directory.glob(f"events.out.tfevents*{cls._SUFFIX}"):
             file.unlink(missing_ok=True)
         return cls(directory)
 
     def on_result(self, result: Mapping) -> None:
-        """Adds one point to every curve, in a single event: one for each number takes seven times as long."""
+        """Adds a point to every curve in a single event, since an event for each number takes seven times as long."""
         values = [self._summary.Value(tag=key, simple_value=value) for key, value in finite_numbers(result).items()]
         if video := lookup(result, VIDEO):
             values += self._video(video)
@@ -93,7 +92,7 @@ class TensorBoardLogger:
         ))  # fmt: skip
 
     def _video(self, name) -> list:
-        """The video of a result, which may come from others: one of the run's own, or none."""
+        """Summary of a result's video; empty if its name leads out of the run's videos or to no GIF."""
         try:
             gif = read_video(self._directory, name)
         except (OSError, ValueError) as error:
@@ -106,18 +105,18 @@ class TensorBoardLogger:
         return [self._summary.Value(tag=VIDEO, image=image)]
 
     def _write(self, event) -> None:
-        """A record is the length, its checksum, the event, its checksum."""
+        """Appends a record: length, its checksum, event, its checksum."""
         content = event.SerializeToString()
         length = struct.pack("<Q", len(content))
         checksums = [struct.pack("<I", self._checksum(part)) for part in (length, content)]
         self._file.append(length + checksums[0] + content + checksums[1])
 
     def add_hparams(self, params: Mapping, result: Mapping) -> None:
-        """Writes what TensorBoard's page of hyperparameters shows of the run.
+        """Writes the run's row on TensorBoard's page of hyperparameters.
 
         Args:
-            params: "a/b" path -> value of what was chosen for it.
-            result: its last one.
+            params: "a/b" path -> value that was chosen for it.
+            result: the last one.
         """
         from tensorboardX.summary import hparams
 
@@ -132,11 +131,11 @@ class TensorBoardLogger:
 
 
 def read_video(directory: Path, name: str) -> bytes:
-    """A GIF in the videos of a run, by the name that a result has for it.
+    """Reads a GIF in the videos of a run, by its name in a result.
 
     Raises:
-        ValueError: if it is none, or anywhere else.
-        OSError: if it cannot be read, as a link cannot.
+        ValueError: if it is no GIF, or not in the folder of videos.
+        OSError: if it cannot be read, or is a link.
     """
     folder, _, plain_name = str(name).partition("/")
     if folder != _VIDEOS or not plain_name or "/" in plain_name or plain_name == "..":

@@ -37,12 +37,12 @@ UNREADABLE = (DamagedFileError, msgspec.DecodeError, UnicodeDecodeError, Recursi
 
 
 def read_params(directory: Path) -> dict[str, Any]:
-    """The settings in params.json by "a/b" path; {} if there is none, or, with a warning, none that can be read."""
+    """Reads the settings in params.json by "a/b" path; {} without the file, or, with a warning, if it is damaged."""
     return dict(settings_by_path(_read_object(directory / "params.json")))
 
 
 def read_goals(directory: Path) -> dict[str, float]:
-    """The thresholds at which a run of `rllib train` stops, by result key; {} where there is none."""
+    """Reads the thresholds at which a run of `rllib train` stops, by result key; {} if there are none."""
     stop = _read_object(directory / "run.json").get("stop")
     return {key: value for key, value in stop.items() if is_number(value)} if isinstance(stop, dict) else {}
 
@@ -58,13 +58,13 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def keep_failing_batch(directory: Path, error: NotFiniteError) -> None:
-    """Writes the batch from which no finite gradient came, and adds to the message what is kept and where."""
+    """Writes the batch from which no finite gradient came, and adds its path to the error's message."""
     path = directory / FAILING_BATCH
     try:
         with open(path, "wb") as file:
             file.writelines(TensorFile(error.batch).parts())
         kept = f"The batch is in {path}, as safetensors.numpy.load_file reads it."
-    except (OSError, TypeError) as problem:  # the disk is full, or a column of the user's is no array of numbers
+    except (OSError, TypeError) as problem:  # a full disk, or a column of the user's that is no array of numbers
         kept = f"The batch could not be kept: {problem}."
     checkpoint = newest_checkpoint(directory)
     back = f"The newest checkpoint is {checkpoint}." if checkpoint else f"{directory} has no checkpoint yet."
@@ -85,7 +85,6 @@ class JsonLogger:
         self._file.cut_half_line()
 
     def on_result(self, result: Mapping) -> None:
-        """Writes one line."""
         self._file.append(encode({key: value for key, value in result.items() if key not in LEFT_OUT}) + b"\n")
 
     def close(self) -> None:
@@ -93,18 +92,18 @@ class JsonLogger:
 
 
 def read_results(directory: Path) -> list[dict]:
-    """The results in a directory's result.json.
+    """Reads the results in a directory's result.json.
 
-    Half a line at its end is left out, as are, with a warning, lines that hold no result.
+    An unfinished line at its end is left out, as are, with a warning, lines that hold no result.
 
     Raises:
-        ValueError: if result.json is no file.
+        ValueError: if result.json is no regular file.
     """
     return [result for result, _ in _read_lines(directory / "result.json")]
 
 
 def _read_lines(path: Path) -> list[tuple[dict, int]]:
-    """Each result with the position at which its line ends, in bytes."""
+    """Reads each result, with the position of its line's end in bytes."""
     try:
         lines = read_inside(path.parent, path.name).split(b"\n")
     except FileNotFoundError:
@@ -127,13 +126,13 @@ def _read_lines(path: Path) -> list[tuple[dict, int]]:
 
 
 def drop_results_after(directory: Path, iteration: int) -> list[dict]:
-    """Cuts what came after the last result of this or an earlier iteration off result.json, and off progress.csv.
+    """Removes the results of later iterations from result.json and progress.csv.
 
-    A kill at any time loses nothing but these: result.json is cut in one step, and progress.csv, which has the same
+    A kill at any time loses no other results: result.json is cut in one step, and progress.csv, which has the same
     results, is replaced.
 
     Returns:
-        the results that are left, the oldest first.
+        the remaining results, the oldest first.
     """
     path = directory / "result.json"
     lines = _read_lines(path)
@@ -147,18 +146,17 @@ def drop_results_after(directory: Path, iteration: int) -> list[dict]:
 
 
 class CsvLogger:
-    """Appends each result as a row to progress.csv; a new key has the file replaced by one with its column."""
+    """Appends each result as a row to progress.csv. For a new key the file is replaced by one with its column."""
 
     def __init__(self, directory: Path):
         self._path = directory / "progress.csv"
-        self._columns: dict[str, None] = {}  # in order; the values mean nothing
+        self._columns: dict[str, None] = {}  # an ordered set
         self._file: AppendedFile | None = None
         if self._path.exists():
             self._open()
             self._columns = dict.fromkeys(_read_rows(self._path)[0])
 
     def on_result(self, result: Mapping) -> None:
-        """Writes one row."""
         row = dict(flatten(result))
         if new := [key for key in row if key not in self._columns]:
             self._add_columns(new)
@@ -187,7 +185,7 @@ def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _write_table(path: Path, rows: Sequence[Mapping]) -> None:
-    """Writes rows with all of their columns; without a row there is no file."""
+    """Writes a file of rows with all of their columns; without rows the file is removed."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     if rows:
         write_whole(path, _as_csv([columns, *([row.get(column, "") for column in columns] for row in rows)]))
@@ -202,7 +200,7 @@ def _as_csv(rows: Iterable[Iterable]) -> bytes:
 
 
 class ResultFiles:
-    """A run's result.json and progress.csv, to whose ends results are written.
+    """The result.json and progress.csv of a run, to which results are appended.
 
     Args:
         directory: of the run.
@@ -220,7 +218,7 @@ class ResultFiles:
 
 
 def close_all(loggers: Sequence) -> None:
-    """Closes each of them, though another raises; then raises what the last of these raised."""
+    """Closes all loggers even if some raise, then raises the last of their exceptions."""
     with ExitStack() as stack:
         for each in reversed(loggers):
             stack.callback(each.close)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def numbered(path: Path) -> Iterator[Path]:
-    """PATH, PATH_2, PATH_3, ...: where to look for a free name."""
+    """Yields PATH, PATH_2, PATH_3, ... for the search of a free name."""
     yield path
     yield from (path.with_name(f"{path.name}_{number}") for number in itertools.count(2))
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError raised inside names the file: that of a failed write, as on a full disk, does not by itself."""
+    """Adds the file's name to an OSError raised inside: that of a failed write has none."""
     try:
         yield
     except OSError as error:
@@ -31,7 +31,7 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
     Args:
         path: of the file.
         content: of the file.
-        is_synced: have it on the disk first, so that a power failure leaves the old or the new one, too.
+        is_synced: whether to wait until the disk has it: then even a power failure leaves the old or the new file.
     """
     draft = path.with_name(f".{path.name}.tmp")
     try:
@@ -48,10 +48,10 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
 
 
 class AppendedFile:
-    """A file to whose end pieces are written, each by one system call: a full disk leaves all of a piece or nothing.
+    """A file to which pieces are appended; on a full disk a piece is written as a whole or not at all.
 
     Args:
-        path: of the file; made if it is not there.
+        path: of the file; it is made if there is none.
     """
 
     def __init__(self, path: Path):
@@ -62,7 +62,7 @@ class AppendedFile:
         return self._file.fileno()
 
     def cut_half_line(self) -> None:
-        """Cuts the file behind its last whole line: a writer that was killed may have left half of the next."""
+        """Removes an unfinished line at the end, which a killed writer may have left."""
         size = os.fstat(self.fileno()).st_size
         if size:
             with mmap.mmap(self.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -71,10 +71,10 @@ class AppendedFile:
                 os.ftruncate(self.fileno(), end)
 
     def append(self, piece: bytes) -> None:
-        """Writes a piece.
+        """Appends a piece.
 
         Raises:
-            OSError: naming the file, which is as before.
+            OSError: with the file's name; the file is as before.
         """
         size = os.fstat(self.fileno()).st_size
         try:

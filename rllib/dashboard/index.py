@@ -22,8 +22,8 @@ class Index:
         root: the directory; it may itself be a run or an experiment.
 
     Attributes:
-        boot: of this index: versions of another one mean nothing to it.
-        version: grows with every change.
+        boot: random id of this index; versions belong to one id.
+        version: number that grows with every change.
         runs, experiments: by id.
     """
 
@@ -36,11 +36,11 @@ class Index:
         self._refreshed_at = float("-inf")
 
     def refresh(self, older_than_s: float = 0.0, budget_s: float = 0.3) -> None:
-        """Looks for changes, unless that was done only just now.
+        """Looks for changes, unless the last look was too recent.
 
         Args:
-            older_than_s: how long ago that must have been.
-            budget_s: time for reading results; what is left then is read by later calls.
+            older_than_s: least time since the last look.
+            budget_s: time for reading results; later calls read the rest.
         """
         with self._lock:
             if not self.is_behind and time.monotonic() - self._refreshed_at < older_than_s:
@@ -58,7 +58,7 @@ class Index:
             self._refreshed_at = time.monotonic()
 
     def run(self, id: str) -> Run | None:
-        """The run with this id, None if there is none; a refresh under way ends first, since it fills the row."""
+        """Returns the run with this id, or None. Waits for a refresh under way, which fills the row."""
         with self._lock:
             return self.runs.get(id)
 
@@ -68,10 +68,10 @@ class Index:
         return any(run.is_behind for run in list(self.runs.values()))
 
     def changes(self, since: int = 0) -> dict[str, Any] | None:
-        """What has changed after a version, for the page; None if nothing has.
+        """Describes the changes after a version for the page; None without changes.
 
         Args:
-            since: the version; 0: everything.
+            since: the version; 0 describes everything.
         """
         with self._lock:
             if since >= self.version:
@@ -125,7 +125,7 @@ class Index:
         self._removed = [*self._removed[-9999:], (self._next_version(), id)]
 
     def _add_trials(self, experiment: Experiment) -> None:
-        """Connects the journal's trials with their directories: by name, never by a path that a journal gives."""
+        """Connects the journal's trials with their directories, by name and never by a path in the journal."""
         for trial in experiment.trials.values():
             id = trial.dirname if experiment.id == "." else f"{experiment.id}/{trial.dirname}"
             run = self.runs.setdefault(id, Run(id, None, trial.name))
@@ -134,7 +134,7 @@ class Index:
         self._experiment_versions[experiment.id] = self._next_version()
 
     def _read_results(self, budget_s: float) -> None:
-        """Running ones first, then those that changed last."""
+        """Reads new results: of running runs first, then of the others by their last change."""
         behind = [run for run in self.runs.values() if run.is_behind and run.path]
         behind.sort(key=lambda run: (run.row["status"] != "running", -(run.row["updated"] or 0)))
         deadline = time.monotonic() + budget_s
@@ -146,7 +146,7 @@ class Index:
 
 
 def _described(experiment: Experiment, rows: list[dict]) -> dict[str, Any]:
-    """What the page shows of an experiment: its header, its state, and how many trials have which."""
+    """Description of an experiment for the page: header, state, and number of trials in each state."""
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
@@ -171,7 +171,7 @@ def _described(experiment: Experiment, rows: list[dict]) -> dict[str, Any]:
 
 
 def _directories(root: Path, depth: int) -> Iterator[tuple[Path, bool, bool]]:
-    """(directory, is a run or trial, is an experiment); checkpoints, hidden directories and links are left out."""
+    """Yields (directory, is a run or trial, is an experiment); skips checkpoints, hidden directories and links."""
     try:
         with os.scandir(root) as entries:
             below = list(entries)

@@ -1,6 +1,6 @@
 """One run or trial: its state, and its row in the table.
 
-The state of a run is what its files prove, and `reason` says what that is:
+The state follows from the run's files alone; `reason` names the evidence:
 
 | state    | a run of `rllib train`                            | a trial of Tune                                    |
 |----------|---------------------------------------------------|----------------------------------------------------|
@@ -44,11 +44,11 @@ _CHUNK_BYTES = 4 << 20
 
 
 class Summary:
-    """Best value and sparkline of one metric over all results of a run, brought up to date in pieces.
+    """Best value and sparkline of one metric over all results of a run, read in pieces.
 
     Args:
         path: of result.json.
-        metric: result key or "a/b" path; None: results are counted only.
+        metric: result key or "a/b" path; None only counts the results.
         mode: whether "max" or "min" is best.
     """
 
@@ -81,14 +81,14 @@ class Run:
     """A run of `rllib train`, or a trial.
 
     Args:
-        id: by which the page asks for it: the path below the directory that is shown.
-        path: its directory; None of a trial that has none yet.
-        name: for people.
+        id: path below the directory that is shown, by which the page requests it.
+        path: its directory; None for a trial that has none yet.
+        name: shown in the table.
 
     Attributes:
-        row: what the table shows of it.
-        version: of the index when the row changed last.
-        is_behind: whether there are results that are not in the row yet.
+        row: content of its row in the table.
+        version: version of the index at the row's last change.
+        is_behind: whether the row lacks results that are in the file.
     """
 
     def __init__(self, id: str, path: Path | None, name: str):
@@ -103,7 +103,7 @@ class Run:
         self._is_running: bool | None = None
 
     def refresh(self) -> bool:
-        """Looks whether files, lock or journal have changed; whether the row has."""
+        """Looks for changes of files, lock and journal. Returns whether the row has changed."""
         stats = [_stat(self.path / name) if self.path else None for name in _FILES]
         seen = tuple(each and (each.st_ino, each.st_size, each.st_mtime_ns) for each in stats)
         if self.trial is not None:
@@ -124,7 +124,7 @@ class Run:
         return True
 
     def advance(self) -> bool:
-        """Reads a piece of the results; whether that was the last."""
+        """Reads a piece of the results. Returns whether it was the last one."""
         metric, mode = self._objective()
         if self.summary is None or (self.summary.metric, self.summary.mode) != (metric, mode):
             self.summary = Summary(self.path / RESULTS, metric, mode)
@@ -144,7 +144,7 @@ class Run:
     # ------------------------------------------------------------------ the row
 
     def _describe(self, stats: dict[str, os.stat_result | None]) -> None:
-        """Makes the row anew. Whatever stands in the files, it says what is wrong and does not raise."""
+        """Makes the row anew. It does not raise for damaged files, but lists them as problems."""
         times = [each.st_mtime for each in stats.values() if each]
         self.row = {
             "id": self.id,
@@ -183,7 +183,7 @@ class Run:
         }
 
     def _asked_for(self, stats, problems: list[str]) -> dict[str, Any]:
-        """Algorithm, environment, seed, what a search chose, and the state."""
+        """Columns of the specification: algorithm, environment, seed, settings that a search chose, and the state."""
         params = _object(self.path / "params.json", problems) if stats["params.json"] else {}
         if self.trial is not None:
             status, reason = self._state_of_trial()
@@ -193,8 +193,8 @@ class Run:
             spec = self._spec(problems) if stats[SPEC] else None
             status, reason = self._state_of_run(spec, stats)
             of_log_dir = params.get("log_dir") is not None
-            told = params.get("algorithm", "") if of_log_dir else ""
-            algorithm, env = (spec.algorithm, spec.env) if spec else (told, params.get("env"))
+            logged = params.get("algorithm", "") if of_log_dir else ""
+            algorithm, env = (spec.algorithm, spec.env) if spec else (logged, params.get("env"))
             if of_log_dir and status == "unknown" and self._is_running is False and not stats[SPEC]:
                 status, reason = "stopped", "it has ended; a run of log_dir does not say what its goal was"
             seed = params.get("seed", spec.seed if spec else None)
@@ -247,7 +247,7 @@ class Run:
         try:
             reached = threshold_reached(spec.stop, self.last_result) if spec else None
         except ValueError:
-            reached = None  # the result holds something else than a number there
+            reached = None  # the result has no number under that key
         if reached:
             return "finished", reached
         if spec is None or self._is_running is None:
@@ -280,7 +280,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _object(path: Path, problems: list[str]) -> dict[str, Any]:
-    """The JSON object in a file; {} with what is wrong added to `problems`."""
+    """Reads the JSON object in a file; for a damaged file returns {} and adds to `problems`."""
     try:
         return read_object(path)
     except (OSError, *UNREADABLE) as error:

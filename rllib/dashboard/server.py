@@ -14,7 +14,7 @@ from rllib.serving.sockets import is_loopback, listen, url_of
 
 
 class Server:
-    """Shows the runs below a directory until it is stopped. The port is taken when it is made.
+    """Shows the runs below a directory until it is stopped. The constructor opens the port.
 
     Args:
         root: the directory.

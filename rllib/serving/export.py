@@ -59,9 +59,9 @@ class Parity:
     """Result of the comparison of an export with the policy.
 
     Attributes:
-        num_rows: observations that both have acted on.
-        max_error: output -> largest |difference| / max(1, |policy's|); 0 for actions that are choices.
-        num_ties: choices that differ where the policy's two best differ by rounding.
+        num_rows: number of observations compared.
+        max_error: output -> largest |difference| / max(1, |policy's|); 0 for discrete actions.
+        num_ties: number of discrete actions that differ where the policy's two best scores are equal up to rounding.
     """
 
     num_rows: int
@@ -75,7 +75,7 @@ class Export:
 
     Attributes:
         path: of the file; its description has the same name with .json behind it.
-        inputs, outputs: what the program reads and writes, in this order.
+        inputs, outputs: ports of the program, in the order of its arguments and results.
         parity: result of the comparison; None if nothing was compared.
     """
 
@@ -121,7 +121,7 @@ def export_policy(
     path.parent.mkdir(parents=True, exist_ok=True)
     described_in = path.with_name(f"{path.name}.json")
     for target in (path, described_in):
-        if target.is_dir():  # which the other file would be left beside
+        if target.is_dir():  # found before the other file is written beside it
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)
@@ -338,7 +338,7 @@ def _sampled(space: spaces.Space, algorithm: Algorithm, rng: np.random.Generator
 
 
 def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
-    """Views of an observation's mask, one for each part of an action; none for a policy without masks."""
+    """Views of an observation's mask, one for each part of an action; [] for a policy without masks."""
     policy = algorithm.get_policy()
     if not policy.is_masked:
         return []
@@ -347,7 +347,7 @@ def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
 
 
 def _met(algorithm: Algorithm, count: int) -> list:
-    """The first observations of an environment under random legal actions; none where it cannot be made."""
+    """First observations of an environment under random legal actions; [] if it cannot be made."""
     config = algorithm.config
     if config.env is None:
         return []

@@ -94,7 +94,7 @@ def bare(port: int) -> None:
 
     import uvicorn
 
-    from rllib.serving.supervisor import listen
+    from rllib.serving.sockets import listen
     from rllib.serving.worker import http_config
 
     body = b'{"action":1,"policy_version":3}'

@@ -10,7 +10,7 @@ from rllib.env.episodes import Episode
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.metrics import Metrics
 from rllib.result import LATER_RESULT_KEYS, ByAllNames, Result, as_result, stored_names
-from rllib.runs.files import encode, flatten, lookup
+from rllib.runs.entries import encode, flatten, lookup
 
 
 @pytest.fixture

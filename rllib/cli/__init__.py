@@ -1,4 +1,4 @@
-"""The `rllib` command. Each verb is a module that is imported when it is used, so that help is quick."""
+"""The `rllib` command. Each verb is a module that is imported when it is used, which keeps help fast."""
 
 import difflib
 import importlib
@@ -25,10 +25,12 @@ _COMMANDS = {
 }
 # Other names of commands.
 _ALIASES = {"enjoy": "play"}
+# Commands that are not the `command` of the module with their name -> module and function.
+_ELSEWHERE = {"record": ("play", "record")}
 
 
 class LazyGroup(click.Group):
-    """Imports `rllib.cli.verbs.NAME` when command NAME runs; its help page needs the table above only."""
+    """Imports the module of a command in `rllib.cli.verbs` when the command runs; help needs the table above only."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -36,7 +38,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"rllib.cli.verbs.{cmd_name.replace('-', '_')}").command
+        module, function = _ELSEWHERE.get(cmd_name, (cmd_name.replace("-", "_"), "command"))
+        return getattr(importlib.import_module(f"rllib.cli.verbs.{module}"), function)
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         args = [_ALIASES.get(args[0], args[0]), *args[1:]]
@@ -65,8 +68,8 @@ def command() -> None:
 
 
 def main() -> None:
-    # `python -m rllib` puts the current directory before the standard library, so that a file there that is called
-    # csv.py would run. What a user's code is imported for, and from where, is decided in user_code.py.
+    # `python -m rllib` puts the current directory before the standard library, so that a file csv.py there
+    # would run. user_code.py decides for which names, and from where, a user's code is imported.
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         here = sys.path.pop(0)
         if here == os.path.dirname(os.path.dirname(rllib.__file__)):  # a source tree that is not installed

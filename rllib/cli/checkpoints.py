@@ -1,4 +1,4 @@
-"""Checkpoints that a command is given, and their algorithms on this machine."""
+"""Checkpoints named on the command line, and the algorithms restored from them."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ def latest(path: Path) -> Path:
 
 
 def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Algorithm:
-    """The algorithm of a checkpoint, which is to act in this process alone, on its CPU where there is no GPU.
+    """Restores the algorithm of a checkpoint for acting in this process alone, on the CPU if there is no GPU.
 
     Args:
         checkpoint: its directory.
-        load_user_code: as for Algorithm.from_checkpoint, which see for the errors.
+        load_user_code: as for Algorithm.from_checkpoint, which raises the same errors.
         overrides: further settings to change.
     """
     alone = dict.fromkeys(("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker"), 0)

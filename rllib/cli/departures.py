@@ -1,4 +1,4 @@
-"""The defaults that are not those of RLlib 2.6.3, and why; `rllib config ALGO` shows them."""
+"""Defaults that differ from RLlib 2.6.3, with the reason; `rllib config ALGO` shows them."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ class Departure(NamedTuple):
         rllib: RLlib's default.
         ours: the default here.
         reason: a sentence.
-        algorithms: names of those that it is the default of; empty: all that RLlib has.
+        algorithms: names of the algorithms with this default; empty: all that RLlib has.
     """
 
     setting: str
@@ -107,7 +107,7 @@ NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ")
 
 
 def departures(algorithm: str) -> list[Departure]:
-    """Those of the algorithm with this name; none of an algorithm that RLlib does not have."""
+    """Departures of the algorithm with this name; none for an algorithm that RLlib does not have."""
     if algorithm in NOT_IN_RLLIB:
         return []
     return [departure for departure in DEPARTURES if not departure.algorithms or algorithm in departure.algorithms]

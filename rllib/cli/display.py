@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rllib.progress import counted, elapsed, number
-from rllib.runs.files import lookup
+from rllib.runs.entries import lookup
 
 _FIRST_LINES = 10
 _LINE_INTERVAL_S = 1.0
@@ -30,9 +30,9 @@ _LINE_INTERVAL_S = 1.0
 _LINE_FRACTION = 0.02
 _REFRESH_INTERVAL_S = 0.25
 _WIDEST = 120
-# Columns that are not the values': two of the border, two of its padding, the labels and two between.
+# Columns beside the values: two of the border, two of its padding, the labels and two between.
 _FRAME_WIDTH = 4 + 7 + 2
-# At least; longer ones widen the column that all three share.
+# Least width of a number; longer ones widen the column that all three share.
 _NUMBER_WIDTH = 9
 _SHORTEST_LINE, _LONGEST_LINE = 8, 36
 _BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
@@ -42,17 +42,17 @@ class QuietDisplay:
     """Shows notices only; base of the other displays."""
 
     def start(self, title: str, goal: str, directory: str) -> None:
-        """Training of `title` begins; it ends when `goal` is reached, or never if that is empty."""
+        """Called when training of `title` begins; it ends when `goal` is reached, or never if `goal` is empty."""
 
     def on_result(self, result: Mapping, progress: float) -> None:
-        """An iteration has ended, at `progress` of 1 towards the goal."""
+        """Called when an iteration has ended; `progress` towards the goal is in [0, 1]."""
 
     def note(self, text: str) -> None:
         """Shows a notice about a rare event."""
         click.echo(text, err=True)
 
     def close(self) -> None:
-        """No more results will come."""
+        """Called after the last result."""
 
 
 class LineDisplay(QuietDisplay):
@@ -87,7 +87,7 @@ class LineDisplay(QuietDisplay):
 
 
 class _ResizableLive(Live):
-    """A Live that also erases the rows into which a window that has become narrower has broken its last drawing."""
+    """A Live that also erases the rows into which a narrower window has broken its last drawing."""
 
     _drawn_width = 0
 
@@ -192,7 +192,7 @@ class PanelDisplay(QuietDisplay):
             yield from self._goal_rows(width)
 
     def _return_rows(self, mean: str, width: int):
-        """The mean return, its course, and the lowest and highest; these have a row of their own if it is narrow."""
+        """Mean return, sparkline, and lowest and highest return, these in another row if the panel is narrow."""
         result = self._result
         low, high = number(result.get("episode_reward_min")), number(result.get("episode_reward_max"))
         spread = f"{low} to {high}" if self._returns else "no episode has ended yet"
@@ -243,12 +243,12 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _end_of(path: str, width: int) -> str:
-    """A path whose beginning is left out where it is too long: its end says which run it is."""
+    """Shortens a path at its beginning, since its end names the run."""
     return path if len(path) <= width else f"…{path[len(path) - width + 1 :]}"
 
 
 def _broken(parts: Sequence[str], width: int, between: str = ", ") -> str:
-    """The parts in lines of this many columns, broken between parts only."""
+    """Joins the parts in lines of at most `width` columns, broken between parts only."""
     lines: list[str] = []
     for number_left, part in zip(reversed(range(len(parts))), parts):
         room = width - (len(between.rstrip()) if number_left else 0)
@@ -260,7 +260,7 @@ def _broken(parts: Sequence[str], width: int, between: str = ", ") -> str:
 
 
 def _learner(result: Mapping) -> list[str]:
-    """The share of the time in which it does not learn, and the use of its GPUs; of several learners the mean."""
+    """Share of the time in which the learner is idle, and use of its GPUs; the mean over several learners."""
     perf = result.get("perf", {})
     learning = perf.get("learner_util_percent", phase_shares(result).get("learn"))
     parts = [] if learning is None else [f"idle {1 - learning:.0%}"]
@@ -283,7 +283,7 @@ def _workers(result: Mapping) -> str:
 
 
 def sparkline(values: Sequence[float], width: int, blocks: str = _BLOCKS) -> str:
-    """The course of the values in at most `width` characters, lowest to highest; each is the mean of its stretch."""
+    """Draws the values in at most `width` characters, each the mean of an equal number of consecutive values."""
     if not values:
         return ""
     count = min(width, len(values))
@@ -294,7 +294,7 @@ def sparkline(values: Sequence[float], width: int, blocks: str = _BLOCKS) -> str
 
 
 class LogToDisplay(logging.Handler):
-    """Shows what the library logs as notices."""
+    """Shows log messages as notices."""
 
     def __init__(self, display: QuietDisplay):
         super().__init__()
@@ -306,7 +306,7 @@ class LogToDisplay(logging.Handler):
 
 @contextlib.contextmanager
 def shown_logs(display: QuietDisplay, verbose: bool, quiet: bool = False) -> Iterator[None]:
-    """Inside it the display shows what the library logs at INFO, with `verbose` at DEBUG, with `quiet` at WARNING."""
+    """Shows the library's log messages inside: from INFO on, with `verbose` from DEBUG, with `quiet` from WARNING."""
     handler = LogToDisplay(display)
     loggers = [logging.getLogger(package) for package in ("rllib", "runtime")]
     for logger in loggers:

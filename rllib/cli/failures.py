@@ -1,4 +1,4 @@
-"""How a command ends: 0 done, 1 failed, 2 the user's mistake, 130 interrupted; one clear message each."""
+"""Exit codes and messages of commands: 0 done, 1 failed, 2 the user's mistake, 130 interrupted."""
 
 import re
 import signal
@@ -18,19 +18,19 @@ EXIT_SIGNAL = 128  # plus the signal's number, as shells do
 
 _LIBRARY = Path(__file__).parents[1]
 _OWN = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
-# With its lines of code, which are indented further.
+# A frame of a traceback with its lines of code, which are indented further.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line \d+.*\n(?:    .*\n)*', re.MULTILINE)
 
 
 class Mistake(click.ClickException):
-    """What the user asked for cannot be done; the message says what can."""
+    """A request of the user that cannot be fulfilled; the message says what can be done."""
 
     exit_code = EXIT_MISTAKE
 
 
 @contextmanager
 def user_input() -> Iterator[None]:
-    """A ValueError or TypeError raised inside is the user's mistake; one that carries notes is their environment's."""
+    """Turns a ValueError or TypeError into a Mistake, unless it has notes: then the user's environment raised it."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -41,7 +41,7 @@ def user_input() -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """An OSError raised inside that names the path, what is beside it or a directory above is the user's mistake."""
+    """Turns an OSError about the path, a file beside it or a directory above it into a Mistake."""
     try:
         yield
     except OSError as error:
@@ -57,7 +57,7 @@ def writing(path: Path) -> Iterator[None]:
 def reported(verbose: bool) -> Iterator[None]:
     """Turns an exception of a command into a message and an exit code.
 
-    A traceback is shown where it is the user's own code that raised, from their first frame on, and with `verbose`.
+    A traceback is shown where it is the user's own code that raised, from its first frame on, and with `verbose`.
     """
     try:
         yield
@@ -81,21 +81,21 @@ def _show(error: Exception, verbose: bool) -> None:
     if verbose:
         traceback.print_exc()
     elif getattr(error, "__notes__", None):
-        told = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__))
+        shown = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__))
         # The traceback that comes from another process ends with the notes.
-        told.__notes__ = [note for note in told.__notes__ if str(note) not in str(error)]
-        click.echo(printable(_FRAME.sub(_unless_own, "".join(told.format()))).rstrip(), err=True)
+        shown.__notes__ = [note for note in shown.__notes__ if str(note) not in str(error)]
+        click.echo(printable(_FRAME.sub(_unless_own, "".join(shown.format()))).rstrip(), err=True)
     else:
         click.echo(printable(f"Error: {type(error).__name__}: {error}"), err=True)
 
 
 def _unless_own(frame: re.Match) -> str:
-    """A frame of a traceback as text; nothing if it is one of ours, above or below the user's."""
+    """Text of a traceback's frame; empty for a frame of the library."""
     return "" if frame["file"].startswith(_OWN) else frame[0]
 
 
 def _users_frames(frames):
-    """The traceback from where our code called the user's; None if it never did."""
+    """Traceback from the user's first frame on; None if there is none."""
     while frames and frames.tb_frame.f_code.co_filename.startswith(_OWN):
         frames = frames.tb_next
     return frames

@@ -1,4 +1,4 @@
-"""The directory of a run of `rllib train`: what was asked for, results and checkpoints, from which it can go on."""
+"""The directory of a run of `rllib train`: specification, results, and checkpoints from which it can continue."""
 
 import contextlib
 import math
@@ -15,35 +15,36 @@ import msgspec
 from rllib.cli.failures import Mistake, user_input
 from rllib.cli.spec import RunSpec
 from rllib.errors import DamagedFileError
-from rllib.runs.files import UNREADABLE, numbered, write_whole
+from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
+from rllib.runs.safe_files import numbered, write_whole
 from rllib.storage.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.storage.foreign_files import json_object, read_inside, refuse_links
 
 SPEC = "run.json"
 BEST = "best.json"
-# Where no number of iterations is given, the state is saved after the first iteration and when a run is twice as old as
-# at the last time, at these intervals: a run that fails has something to go back to, and loses half of it at most.
+# Without a number of iterations, the state is saved after the first iteration and then when a run is twice as old as
+# at the last time, at intervals between these: a run that fails has a checkpoint, and loses half of its time at most.
 MIN_SAVE_S, SAVE_EVERY_S = 5.0, 300.0
 
 
 class _Best(msgspec.Struct):
-    """The checkpoint that a run keeps as its best, and its return."""
+    """Content of best.json: the checkpoint that a run keeps as its best, and its return."""
 
     checkpoint: str
     episode_reward_mean: float
 
 
 class RunDirectory:
-    """The directory of a run.
+    """Files and checkpoints of one run.
 
     Args:
         path: an existing directory.
 
     Attributes:
-        log: what writes its files; it keeps other processes from training there.
-        checkpoint: the newest one; None if there is none.
-        best: the one that `save_if_best` keeps; None if there is none.
+        log: writes the run's files, and keeps other processes from training there.
+        checkpoint: path of the newest checkpoint; None if there is none.
+        best: path of the checkpoint that `save_if_best` keeps; None if there is none.
 
     Raises:
         Mistake: if another process trains there.
@@ -65,10 +66,10 @@ class RunDirectory:
 
     @classmethod
     def new(cls, results: Path, spec: RunSpec) -> Self:
-        """RESULTS/NAME, RESULTS/EXPERIMENT_DATE or RESULTS/ALGORITHM_ENV_DATE, with what was asked for.
+        """Makes RESULTS/NAME, RESULTS/EXPERIMENT_DATE or RESULTS/ALGORITHM_ENV_DATE, and writes the specification.
 
         Raises:
-            Mistake: if a run of that name has been there before, or it cannot be made.
+            Mistake: if there is a run of that name, or the directory cannot be made.
         """
         refuse_used_name(results, spec)
         what = spec.experiment or f"{spec.algorithm}_{spec.env}"
@@ -86,10 +87,10 @@ class RunDirectory:
 
     @classmethod
     def taken_up(cls, path: Path) -> Self:
-        """The directory of an earlier run, at its newest checkpoint. No file is changed before `begin`.
+        """Opens the directory of an earlier run. No file is changed before `begin`.
 
         Raises:
-            Mistake: if it is none, has no checkpoint, or is being trained.
+            Mistake: if it is no run's directory, has no checkpoint, or is being trained.
         """
         if not (path / SPEC).is_file():
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
@@ -99,16 +100,16 @@ class RunDirectory:
             refuse_links(path)
         directory = cls(path)
         if directory.checkpoint is None:
-            raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")
+            raise Mistake(f"{path} has no checkpoint to continue from; start the run again, under another --name")
         return directory
 
     def begin(self, spec: RunSpec, params: Mapping, title: str) -> None:
-        """Opens the files: of a new run, or of one that goes on, without results of later iterations.
+        """Opens the files for writing, without results of iterations after the newest checkpoint.
 
-        Until here, settings or a checkpoint may have been refused, and all has stayed as it was.
+        It is called when settings and checkpoint have been accepted: until then no file changes.
 
         Args:
-            spec: what was asked for, which is kept.
+            spec: specification of the run, which is stored.
             params: all settings.
             title: of the curve.
         """
@@ -118,24 +119,24 @@ class RunDirectory:
 
     @property
     def iteration(self) -> int:
-        """Of the newest checkpoint; 0 if there is none."""
+        """Iteration of the newest checkpoint; 0 if there is none."""
         return _iteration(self.checkpoint) if self.checkpoint else 0
 
     def read_spec(self) -> RunSpec:
-        """What was asked for."""
+        """Reads the specification of the run."""
         try:
             return msgspec.convert(json_object(read_inside(self.path, SPEC)), RunSpec)
         except (msgspec.ValidationError, DamagedFileError) as error:
             raise Mistake(f"{self.path / SPEC} is damaged: {error}") from error
 
     def write_spec(self, spec: RunSpec) -> None:
-        """Keeps what was asked for, for `taken_up`."""
+        """Stores the specification of the run."""
         write_whole(self.path / SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
 
     # ------------------------------------------------------------------ checkpoints
 
     def save_if_due(self, algorithm, iteration: int, every: int) -> None:
-        """Saves after each `every` iterations; with 0 ever more rarely, and then the newest alone is kept."""
+        """Saves after each `every` iterations; with 0 at growing intervals, keeping only the newest checkpoint."""
         if every:
             if iteration % every == 0:
                 self.save(algorithm, iteration)
@@ -146,10 +147,12 @@ class RunDirectory:
             self._passing = self.checkpoint
 
     def save_if_best(self, algorithm, iteration: int, result: Mapping, every: int) -> None:
-        """Saves if no return was as high: that of the evaluation, in an iteration with one; the earlier best goes.
+        """Saves if the return is the highest so far, and removes the earlier best checkpoint.
+
+        The return is that of the evaluation in an iteration that has one.
 
         Args:
-            algorithm, iteration, every: as for `save_if_due`, whose checkpoints of each `every` iterations stay.
+            algorithm, iteration, every: as for `save_if_due`; checkpoints of each `every` iterations are not removed.
             result: of the iteration.
         """
         score = (result.get("evaluation") or result)["episode_reward_mean"]
@@ -163,7 +166,7 @@ class RunDirectory:
             shutil.rmtree(earlier, ignore_errors=True)
 
     def save(self, algorithm, iteration: int) -> None:
-        """Writes the checkpoint of an iteration, unless it has been written."""
+        """Writes the checkpoint of an iteration, unless it exists."""
         path = self.path / f"checkpoint_{iteration:06}"
         if path != self.checkpoint:
             algorithm.save(path)
@@ -176,7 +179,7 @@ class RunDirectory:
 
 
 def refuse_used_name(results: Path, spec: RunSpec) -> None:
-    """Raises Mistake if there is a run of that name, before anything is started for the new one."""
+    """Raises Mistake if there is a run of that name."""
     if spec.name and (path := results / _file_name(spec.name)).exists():
         go_on = f", or go on with it: rllib train --resume {path}" if (path / SPEC).exists() else ""
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")

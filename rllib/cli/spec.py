@@ -1,4 +1,4 @@
-"""The specification of a run: a YAML file, the command line, or the command line over the file."""
+"""Specifications of runs: from a YAML file, the command line, or both, where the command line takes precedence."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from rllib.tune.search.space import holds_domains
 TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
 
 
-# What the file of a search may say.
+# Keys that the file of a search may have.
 SEARCH_KEYS = (
     "algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials", "scheduler",
     "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
@@ -26,21 +26,21 @@ SEARCH_KEYS = (
 )  # fmt: skip
 
 _RAYS = {"run": "algorithm", "num_samples": "trials"}
-# What Ray's release tests ask for.
+# Keys of Ray's release tests that have no meaning here.
 _IGNORED = ("pass_criteria",)
 
 
 class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One run.
+    """Specification of one run.
 
     Attributes:
         algorithm: its name.
         env: id of the environment.
         config: settings of the algorithm, by their names.
-        stop: result key -> value at which the run stops; it stops at the first that is reached.
-        seed: of everything random; None draws one.
-        name: of the run's directory; None makes one of algorithm, environment and date.
-        experiment: stands before the date in place of algorithm and environment: the name in a file of Ray's form.
+        stop: result key -> value at which the run stops; the first one reached ends it.
+        seed: seed of everything random; None draws one.
+        name: name of the run's directory; None: it consists of algorithm, environment and date.
+        experiment: name in a file of Ray's form, which replaces algorithm and environment in the directory's name.
         checkpoint_freq: iterations between checkpoints; 0 saves the last state only.
         measured: return, steps and minutes that the authors of the file measured. Not used by the program.
     """
@@ -57,7 +57,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_specs(path: Path) -> list[dict[str, Any]]:
-    """The keys of a YAML file: of a run, or of a search (see `is_search`), or of several in Ray's form.
+    """Reads the keys of each experiment in a YAML file: one run, one search (`is_search`), or several in Ray's form.
 
     Ray's form has the experiment's name around the keys, `run`, `num_samples`, and `env` in `config`.
 
@@ -74,7 +74,7 @@ def load_specs(path: Path) -> list[dict[str, Any]]:
 
 
 def load_spec(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file that holds one experiment; see `load_specs`."""
+    """Reads the keys of a YAML file that holds one experiment; see `load_specs`."""
     keys, *others = load_specs(path)
     if others:
         raise ValueError(f"{path} holds {1 + len(others)} experiments, and here one is needed")
@@ -82,7 +82,7 @@ def load_spec(path: Path) -> dict[str, Any]:
 
 
 def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
-    """With our names of Ray's keys, and without those that have no meaning here."""
+    """Renames Ray's keys to ours, and drops keys without a meaning here."""
     refuse_unknown(keys, dict.fromkeys([*RunSpec.__struct_fields__, *SEARCH_KEYS, *_IGNORED]), where)
     ours = {_RAYS.get(key, key): value for key, value in keys.items() if key not in _IGNORED}
     return {key: value for key, value in ours.items() if value is not None}
@@ -97,15 +97,15 @@ def is_search(keys: Mapping[str, Any]) -> bool:
 
 
 def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `below` with those of `above` over them; a setting stands over the same one under any of its names.
+    """Merges two specifications; `above` takes precedence, also over a setting under another of its names.
 
     Raises:
-        TypeError: if a setting of both has two names on one side, too.
+        TypeError: if a setting that both have is given twice on one side, under two names.
     """
     keys, name = merged(below, above), above.get("algorithm") or below.get("algorithm")
     lower, upper = below.get("config"), above.get("config")
     if isinstance(lower, Mapping) and isinstance(upper, Mapping):
-        with contextlib.suppress(ValueError):  # whoever makes the config tells that there is no such algorithm
+        with contextlib.suppress(ValueError):  # an unknown algorithm is reported when the config is made
             config = get_algorithm_config(name)
             under, over = config.places(lower), config.places(upper)
             if any(under[setting] != over[setting] for setting in under.keys() & over.keys()):
@@ -114,14 +114,14 @@ def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:
-    """The file's keys with those of the command line over them.
+    """Makes the specification of a run from a file's keys and those of the command line, which take precedence.
 
     Raises:
         ValueError: naming the key whose value is missing or of the wrong type.
     """
     keys = merged_keys(below, above)
     _refuse_missing(keys, where)
-    for key in ("trials", "checkpoint_at_end"):  # of a search of one run
+    for key in ("trials", "checkpoint_at_end"):  # keys of a search with a single run
         keys.pop(key, None)
     config = keys.get("config")
     if isinstance(config, dict) and "env" in config:
@@ -158,7 +158,7 @@ def refuse_one_name(experiments: Sequence, options: Mapping[str, Any]) -> None:
 
 
 def find_file(name: str) -> Path:
-    """The YAML file of that path, or the tuned example of that name (ppo/cartpole or cartpole-ppo).
+    """Finds the YAML file of that path, or the tuned example of that name (ppo/cartpole or cartpole-ppo).
 
     Raises:
         ValueError: if there is none; names the nearest tuned examples, or all.

@@ -1,7 +1,7 @@
-"""Code of the user's, and when it runs: names that were typed, and files that they said to trust.
+"""The user's own code, which runs for names that were typed and for files that the user trusts.
 
-A command imports modules of the current directory for these alone. What stands in a file, a run or a checkpoint comes
-from somebody else perhaps, and may name what is installed.
+Only for these does a command import modules of the current directory. A file, a run or a checkpoint may come from
+somebody else, so it may name installed modules only.
 """
 
 import os
@@ -18,7 +18,7 @@ FLAG = "--load-user-code"
 
 
 def load_user_code_option(where: str):
-    """The option --load-user-code of a command, for what its argument or option `where` names."""
+    """Option --load-user-code of a command, for the files that its argument or option `where` names."""
     return click.option(
         FLAG,
         is_flag=True,
@@ -28,9 +28,9 @@ def load_user_code_option(where: str):
 
 
 def typed(*keys) -> None:
-    """Lets algorithm and environment that keys of a specification name be code of the user's, who has typed them.
+    """Allows the algorithm and environment that typed specifications name to be the user's own code.
 
-    Keys that are no mapping, or name neither, are left to the checks that come later.
+    A value that is no mapping, or names neither, is left to later checks.
     """
     for each in (each for each in keys if isinstance(each, Mapping)):
         env, algorithm = each.get("env"), each.get("algorithm")
@@ -43,13 +43,13 @@ def typed(*keys) -> None:
 
 
 def trust_current_directory() -> None:
-    """Lets modules of the current directory be imported, where nothing that is installed has their name."""
+    """Makes modules of the current directory importable, after installed ones of the same name."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
 
 
 def flag_for(env: str, algorithm: str = "") -> str:
-    """What has to follow a command that reads these names from a file: " --load-user-code", or "" if nothing has to."""
+    """Flag that a command needs when it reads these names from a file: " --load-user-code", or ""."""
     if ":" in algorithm:
         return f" {FLAG}"
     here, package = os.getcwd(), module_of(env).partition(".")[0]

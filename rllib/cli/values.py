@@ -1,4 +1,4 @@
-"""Values that users type: YAML, in files and in key=value arguments."""
+"""Parses values that users type: YAML, in files and in key=value arguments."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from rllib.storage.foreign_files import WRONG_FORM
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose floats are those of YAML 1.2: 1e-4 is a number, not a string."""
+    """Loader with the floats of YAML 1.2: 1e-4 is a number, not a string."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -24,12 +24,12 @@ _FLOAT = r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(in
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^({_FLOAT})$"), list("-+0123456789."))
 
 
-# In a file, with what its aliases stand for.
+# Largest number of values in a file, with its aliases expanded.
 _MOST_VALUES = 1_000_000
 
 
 def read_file(path: Path) -> Any:
-    """The content of a YAML file.
+    """Reads a YAML file.
 
     Raises:
         ValueError: if it is not YAML; the message has line and column.
@@ -43,14 +43,14 @@ def read_file(path: Path) -> Any:
 
 
 def _count(value, known: dict[int, int]) -> int:
-    """Number of values that this one holds; with aliases (*name) a few characters may stand for any number.
+    """Number of values inside a value with its aliases (*name) expanded, by which a few characters may become millions.
 
     Args:
         value: what was read.
         known: id of a list or mapping -> its number; 0 while it is counted.
 
     Raises:
-        ValueError: if it holds itself, or too many.
+        ValueError: if a value contains itself, or there are too many.
     """
     if not isinstance(value, dict | list):
         return 1
@@ -67,7 +67,7 @@ def _count(value, known: dict[int, int]) -> int:
 
 
 def parse_value(text: str) -> Any:
-    """A value as in a YAML file: 1e-4, true, null, [64, 64], {a: 1}, or a string."""
+    """Parses a value as in a YAML file: 1e-4, true, null, [64, 64], {a: 1}, or a string."""
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, *WRONG_FORM) as error:
@@ -75,10 +75,10 @@ def parse_value(text: str) -> Any:
 
 
 def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any]:
-    """`a=1 b.c=[2,3]` as {"a": 1, "b": {"c": [2, 3]}}.
+    """Parses `a=1 b.c=[2,3]` into {"a": 1, "b": {"c": [2, 3]}}.
 
     Raises:
-        ValueError: for one without a `=`, or one that sets a part of what another has set whole.
+        ValueError: for an argument without `=`, or for a part (b.c) of a key (b) that has a value already.
     """
     values: dict[str, Any] = {}
     for assignment in assignments:
@@ -90,10 +90,10 @@ def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """{"a": 1, "b.c": 2} as {"a": 1, "b": {"c": 2}}.
+    """Turns {"a": 1, "b.c": 2} into {"a": 1, "b": {"c": 2}}.
 
     Raises:
-        ValueError: for a key that sets a part of what another has set whole.
+        ValueError: for a part (b.c) of a key (b) that has a value already.
     """
     root: dict[str, Any] = {}
     for key, value in values.items():
@@ -107,7 +107,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-# Short names for --stop -> result key.
+# Short name for --stop -> result key.
 _SHORT_STOP_KEYS = {
     "return": "episode_reward_mean",
     "reward": "episode_reward_mean",
@@ -118,7 +118,7 @@ _SHORT_STOP_KEYS = {
 
 
 def parse_stop(words: Iterable[str]) -> dict[str, Any]:
-    """Values of --stop, `steps=1e5` or Ray's '{"timesteps_total": 100000}', as result key -> threshold.
+    """Parses values of --stop, `steps=1e5` or Ray's '{"timesteps_total": 100000}', as result key -> threshold.
 
     Raises:
         ValueError: for anything else.
@@ -133,7 +133,7 @@ def parse_stop(words: Iterable[str]) -> dict[str, Any]:
 
 
 def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The thresholds by their result keys, short names replaced.
+    """Replaces short names in thresholds by result keys.
 
     Raises:
         ValueError: for a key that no result has, with the nearest; callbacks, if the config has any, may add keys.
@@ -146,7 +146,7 @@ def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[
 
 
 def parse_mapping(text: str, option: str) -> dict[str, Any]:
-    """A mapping as JSON or YAML: '{"lr": 0.001}'.
+    """Parses a mapping in JSON or YAML: '{"lr": 0.001}'.
 
     Raises:
         ValueError: if it is anything else.
@@ -158,7 +158,7 @@ def parse_mapping(text: str, option: str) -> dict[str, Any]:
 
 
 def merged(below: Mapping, above: Mapping) -> dict:
-    """`below` with the values of `above` over it; mappings are merged, all else is replaced."""
+    """Merges `above` over `below`: mappings are merged, all other values replaced."""
     both = dict(below)
     for key, value in above.items():
         nested = isinstance(value, Mapping) and isinstance(both.get(key), Mapping)
@@ -167,7 +167,7 @@ def merged(below: Mapping, above: Mapping) -> dict:
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raises ValueError for a key that is not known, with the nearest one that is."""
+    """Raises ValueError for an unknown key, naming the nearest known one."""
     known = list(known)
     for key in given:
         if key not in known:

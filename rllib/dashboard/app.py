@@ -1,4 +1,4 @@
-"""The answers to the browser. Everything is read-only, and an id is looked up among the known runs, never made a path.
+"""HTTP answers to the browser. All are read-only; an id is looked up among the known runs, never used as a path.
 
 | address            | answer                                                                                        |
 |--------------------|-----------------------------------------------------------------------------------------------|
@@ -28,9 +28,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 
 from rllib.dashboard import details
-from rllib.dashboard.index import RESULTS, Index, Run
+from rllib.dashboard.index import Index
+from rllib.dashboard.run import RESULTS, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
-from rllib.runs.files import encode, is_number, settings_by_path
+from rllib.runs.entries import encode, is_number, settings_by_path
 from rllib.serving.guard import Guard
 from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.reporting import plots
@@ -50,10 +51,10 @@ _MOST_RUNS, _MOST_KEYS = 50, 40
 
 
 class Page:
-    """Lets only those requests through that may be answered, and adds the headers that confine the page.
+    """Refuses requests that may not be answered, and adds the headers that confine the page.
 
     Args:
-        app: that answers.
+        app: application that answers.
         token: that a request must carry, as ?token=, cookie or "Authorization: Bearer"; None: none is needed.
         names: see Guard.
     """
@@ -98,11 +99,11 @@ class Page:
 
 
 class Dashboard:
-    """The answers about the runs of one index.
+    """Answers about the runs of one index.
 
     Args:
         index: of the runs.
-        is_stopping: whether streams are to end, so that the server can.
+        is_stopping: whether the server is ending, and streams with it.
     """
 
     def __init__(self, index: Index, is_stopping: Callable[[], bool]):
@@ -149,7 +150,7 @@ class Dashboard:
         return _json({"x": x, "series": curves})
 
     def tune(self, request: Request) -> Response:
-        """Axes of the settings in which the trials differ, and of what each reached."""
+        """Parallel coordinates: the settings in which the trials differ, and the value that each reached."""
         experiment = self._index.experiments.get(request.query_params.get("id", ""))
         if experiment is None:
             raise HTTPException(404, "There is no such experiment.")
@@ -170,15 +171,15 @@ class Dashboard:
         return StreamingResponse(self._events(since), media_type="text/event-stream")
 
     async def _events(self, since: int):
-        said_at = time.monotonic()
+        sent_at = time.monotonic()
         yield b"retry: 1000\n\n"
         while not self._is_stopping():
             changes = await run_sync(self._poll, since)
             if changes:
-                since, said_at = changes["version"], time.monotonic()
+                since, sent_at = changes["version"], time.monotonic()
                 yield f"id: {self._index.boot}-{since}\ndata: ".encode() + encode(changes) + b"\n\n"
-            elif time.monotonic() - said_at > _HEARTBEAT_S:
-                said_at = time.monotonic()
+            elif time.monotonic() - sent_at > _HEARTBEAT_S:
+                sent_at = time.monotonic()
                 yield b": still here\n\n"
             again_at = time.monotonic() + (0.05 if self._index.is_behind else _POLL_S)
             while time.monotonic() < again_at and not self._is_stopping():
@@ -207,7 +208,7 @@ def make_app(
     names: Iterable[str] = (),
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> Page:
-    """The application.
+    """Makes the application.
 
     Args:
         index: of the runs.

@@ -1,4 +1,4 @@
-"""What the page shows of one run: settings, checkpoints, logs, newest result."""
+"""Details of one run: settings, checkpoints, logs, newest result."""
 
 import csv
 import functools
@@ -10,11 +10,12 @@ import msgspec
 
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.run_directory import SPEC
-from rllib.dashboard.index import Run
 from rllib.dashboard.result_file import read_object
+from rllib.dashboard.run import Run
 from rllib.errors import DamagedFileError
 from rllib.result import stored_names
-from rllib.runs.files import UNREADABLE, encode, flatten, is_number, settings_by_path
+from rllib.runs.entries import encode, flatten, is_number, settings_by_path
+from rllib.runs.files import UNREADABLE
 from rllib.storage.checkpoint import checkpoints_in
 from rllib.storage.foreign_files import open_inside
 
@@ -24,12 +25,12 @@ TAIL_BYTES = 64 << 10
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """Everything but the curves.
+    """Describes a run, without its curves.
 
     Returns:
-        "row": that of the table; "config": [{key, value, default, differs}], `differs` None where the default is
+        "row": its row in the table; "config": [{key, value, default, differs}], `differs` None where the default is
         unknown; "checkpoints", the newest first; "logs", names and sizes; "newest": the last result by "a/b" path;
-        "metrics": names of what can be drawn.
+        "metrics": keys that can be drawn.
     """
     return {
         "row": run.row,
@@ -44,7 +45,7 @@ def describe(run: Run) -> dict[str, Any]:
 
 
 def metrics(run: Run) -> list[str]:
-    """Names of the numbers in the results: what progress.csv has as columns, and the last result's."""
+    """Names of the numbers in the results: columns of progress.csv, and keys of the last result."""
     last = dict(flatten(run.last_result))
     names = dict.fromkeys([*_csv_columns(run.path), *last]) if run.path else {}
     metric = run.row["metric"]
@@ -54,7 +55,7 @@ def metrics(run: Run) -> list[str]:
 
 
 def logs(run: Run) -> list[Path]:
-    """The run's text files that people may want to see; no links."""
+    """Paths of the run's logs and other texts; no links."""
     if run.path is None:
         return []
     with os.scandir(run.path) as entries:
@@ -66,7 +67,7 @@ def logs(run: Run) -> list[Path]:
 
 
 def tail(path: Path) -> tuple[str, int]:
-    """The last 64 KiB of a text file, from the beginning of a line, and the number of bytes before them."""
+    """Reads the last 64 KiB of a text file, from the start of a line on, and the number of bytes before."""
     with open_inside(path.parent, path.name) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(size - TAIL_BYTES, 0))
@@ -99,7 +100,7 @@ def _config(run: Run) -> list[dict[str, Any]]:
 
 @functools.cache
 def _defaults(algorithm: str) -> dict[str, Any] | None:
-    """An algorithm's settings by "a/b" path, as params.json would have them; None of what is no algorithm."""
+    """Default settings of an algorithm by "a/b" path, as params.json has them; None for an unknown algorithm."""
     try:
         config = get_algorithm_config(algorithm)
     except ValueError:
@@ -119,7 +120,7 @@ def _checkpoints(run: Run) -> list[dict[str, Any]]:
 
 
 def _size(path: Path) -> dict[str, float | None]:
-    """Bytes of a checkpoint's files, and when it was made."""
+    """Size of a checkpoint in bytes, and time of its last change."""
     try:
         files = [each.stat() for each in path.rglob("*") if each.is_file() and not each.is_symlink()]
         times = [file.st_mtime for file in files]

@@ -1,4 +1,4 @@
-"""Experiments of Tune as their journals tell of them, read as these grow."""
+"""Experiments of Tune, read from their journals as these grow."""
 
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,17 @@ _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, Ty
 
 
 class Experiment:
-    """An experiment's directory.
+    """Header and trials of an experiment.
 
     Args:
-        path: of the directory.
-        id: by which the page asks for it.
+        path: of its directory.
+        id: name of the experiment in requests of the page.
 
     Attributes:
-        header: what the experiment is; {} if its journal is no journal.
+        header: record that describes the experiment; {} if its journal cannot be read.
         trials: by id.
         is_running: whether a process has the journal locked; None if that cannot be known.
-        problem: what is wrong with the journal; "" if nothing is.
+        problem: error in the journal, or "".
     """
 
     def __init__(self, path: Path, id: str):
@@ -42,7 +42,7 @@ class Experiment:
         self._position = 0
 
     def refresh(self) -> bool:
-        """Reads what is new; whether anything has changed."""
+        """Reads new records. Returns whether anything has changed."""
         try:
             file = journal_file(self.path)
             status = file.stat()
@@ -72,7 +72,7 @@ class Experiment:
             self.problem = f"{path.name}: {getattr(error, 'strerror', None) or error}"
 
     def _took_all(self, file) -> bool:
-        """Takes records up to the end of the file, or to the next that is broken."""
+        """Takes records up to the end of the file, or to the next broken one. Returns whether it reached the end."""
         try:
             for record in complete_lines(file):
                 self._take(record)
@@ -88,4 +88,3 @@ class Experiment:
             raise ValueError(f"it is of format {record['format']}, and this version reads {FORMAT}")
         else:
             self.header = record
-

@@ -1,4 +1,4 @@
-"""result.json while it grows: only the new lines are read, and of these only the keys that are wanted."""
+"""Incremental reading of result.json: only new lines, and of these only the requested keys."""
 
 import math
 import os
@@ -11,21 +11,22 @@ import numpy as np
 
 from rllib.errors import DamagedFileError
 from rllib.result import stored_names
-from rllib.runs.files import UNREADABLE, lookup
+from rllib.runs.entries import lookup
+from rllib.runs.files import UNREADABLE
 from rllib.storage.foreign_files import open_inside, read_inside
 
 _CHUNK_BYTES = 4 << 20
-# Bytes before the position that must still be the same: a file that was made anew has others there.
+# Number of bytes before the position that are compared: a file that was made anew has others there.
 _FINGERPRINT_BYTES = 64
 _TAIL_BYTES = 1 << 16
 _LONGEST_TAIL_BYTES = 1 << 24
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a small file of a run.
+    """Reads the JSON object in a small file of a run.
 
     Raises:
-        OSError: if there is none.
+        OSError: if there is no such file.
         one of UNREADABLE: if it is damaged, no regular file, or larger than such a file is.
     """
     return msgspec.json.decode(read_inside(path.parent, path.name, _LONGEST_TAIL_BYTES), type=dict)
@@ -35,16 +36,16 @@ class ResultFile:
     """Reads columns of numbers from a result.json that may grow, be cut, be replaced or be damaged.
 
     Args:
-        path: of the file; it need not be there yet.
+        path: of the file, which need not exist yet.
         keys: result keys or "a/b" paths. Decoding skips everything else in a line.
 
     Attributes:
         count: number of results read.
         bad_lines: number of lines that are no JSON object.
-        first_bad: what is wrong with the first of them, with its number; "" if there is none.
-        unfinished_bytes: length of what stands behind the last line's end.
-        behind_bytes: length of what has not been read yet.
-        restarts: number of times the file was found to be another one, so that all was read again.
+        first_bad: number and error of the first of them; "" if there is none.
+        unfinished_bytes: number of bytes after the end of the last line.
+        behind_bytes: number of bytes that have not been read yet.
+        restarts: number of times that the file was another one, and was read from its beginning.
     """
 
     def __init__(self, path: Path, keys: Sequence[str]):
@@ -63,10 +64,10 @@ class ResultFile:
         self.first_bad = ""
 
     def read(self, most_bytes: int = _CHUNK_BYTES) -> np.ndarray:
-        """The next results.
+        """Reads the next results.
 
         Args:
-            most_bytes: to read at most, or one line if that is longer.
+            most_bytes: largest number of bytes to read; a longer line is read as a whole.
 
         Returns:
             [N, K] float64, of N results the K keys; NaN where a result has no number. If `restarts` has grown, these
@@ -102,7 +103,7 @@ class ResultFile:
             if not (more := file.read(min(len(chunk), left - len(chunk)))):
                 break
             chunk += more
-        # What comes behind a line that is too long for a result is not looked for.
+        # Lines after one that is too long for a result are not read.
         end = chunk.rfind(b"\n") + 1
         is_all = len(chunk) == left or not end
         self._position += end
@@ -146,7 +147,7 @@ class ResultFile:
 
 
 def _row_decoder(names: Iterable[str]) -> tuple[msgspec.json.Decoder, Callable[[Any, str], Any]]:
-    """Decoder of a line, and what gives the value of a name in it.
+    """Makes the decoder of a line, and a function (row, name) -> value.
 
     Only the named fields are decoded, unless one has a name that msgspec cannot look for: then whole lines are.
     """
@@ -170,7 +171,7 @@ def _number(value) -> float:
 
 
 def read_last(path: Path) -> dict[str, Any]:
-    """The last whole result in a result.json, without reading what is before it; {} if there is none."""
+    """Reads the last whole result in a result.json from the end of the file; {} if there is none."""
     length = _TAIL_BYTES
     try:
         with open_inside(path.parent, path.name) as file:
@@ -178,7 +179,7 @@ def read_last(path: Path) -> dict[str, Any]:
             while True:
                 length = min(length, size)
                 file.seek(size - length)
-                # The first piece is the rest of a line, unless the file begins there.
+                # The first piece is the end of a line, unless the file begins there.
                 lines = file.read(length).split(b"\n")[length < size : -1]
                 for line in reversed(lines):
                     if (result := _decoded(line)) is not None:

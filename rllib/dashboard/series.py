@@ -1,4 +1,4 @@
-"""Curves for the page: columns of numbers of a run, and few enough points of them."""
+"""Curves for the page: columns of a run's results, reduced to a bounded number of points."""
 
 import threading
 from collections import OrderedDict
@@ -29,7 +29,7 @@ class RunColumns:
         self._restarts = 0
 
     def read(self) -> dict[str, np.ndarray]:
-        """Key -> [N] float64 of all N results, the newest included."""
+        """Reads key -> [N] float64 of all N results, with the newest."""
         while True:
             chunk = self._file.read()
             if self._file.restarts != self._restarts:
@@ -46,20 +46,20 @@ class RunColumns:
 
 
 class SeriesReader:
-    """Curves of any number of runs. The columns that were read last stay in memory, 256 MiB of them at most."""
+    """Curves of any number of runs. The columns read last stay in memory, up to 256 MiB."""
 
     def __init__(self):
         self._columns: OrderedDict[Path, RunColumns] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, path: Path, keys: Sequence[str], x: str, points: int = MOST_POINTS) -> list[dict]:
-        """A curve for each key, see `curve`.
+        """Makes a curve for each key, see `curve`.
 
         Args:
             path: of result.json.
-            keys: what is drawn.
+            keys: result keys of the curves.
             x: result key of the horizontal axis; where a result has none, its training_iteration, else its number.
-            points: the most numbers that are drawn of each curve.
+            points: largest number of points of each curve.
         """
         with self._lock:
             columns = self._read_columns(path, {*keys, x, _ITERATION})
@@ -82,15 +82,15 @@ class SeriesReader:
 
 
 def curve(x: np.ndarray, y: np.ndarray, points: int = MOST_POINTS) -> dict:
-    """What is drawn of a column, from the first to the last finite number.
+    """Reduces a column to a curve from its first to its last finite number.
 
     Args:
-        x, y: [N] float64; x ascending. What is not finite in y is a gap.
-        points: the most numbers that are drawn.
+        x, y: [N] float64; x ascending. Numbers in y that are not finite are gaps.
+        points: largest number of points.
 
     Returns:
         "x" and "y": lists of equal length. With more than `points` numbers they are the means of bins of equal counts,
-        and "low" and "high" are each bin's least and greatest, so that no peak is lost. "count": of the finite numbers.
+        and "low" and "high" are each bin's least and greatest, so no peak is lost. "count": number of finite numbers.
     """
     finite = np.isfinite(y)
     known = np.flatnonzero(finite)
@@ -109,7 +109,7 @@ def curve(x: np.ndarray, y: np.ndarray, points: int = MOST_POINTS) -> dict:
     low, high = np.fmin.reduceat(y, starts), np.fmax.reduceat(y, starts)
     return {
         "x": (np.add.reduceat(x, starts) / sizes).tolist(),
-        "y": np.clip(mean, low, high).tolist(),  # else rounding makes a ripple of what is constant
+        "y": np.clip(mean, low, high).tolist(),  # rounding would put ripples on a constant curve
         "low": low.tolist(),
         "high": high.tolist(),
         "count": len(known),
@@ -117,18 +117,18 @@ def curve(x: np.ndarray, y: np.ndarray, points: int = MOST_POINTS) -> dict:
 
 
 class Sparkline:
-    """A curve in few numbers, which may be continued for ever: when there are too many, pairs become their mean.
+    """A curve of few points that can grow without bound: when there are too many, pairs are replaced by their mean.
 
     Args:
-        most: numbers that `points` gives at most.
+        most: largest number of points.
     """
 
     def __init__(self, most: int = 60):
         self._most, self._stride = most, 1
-        self._values = self._waiting = np.empty(0)  # waiting for enough others to make a mean
+        self._values = self._waiting = np.empty(0)  # too few for a mean yet
 
     def add(self, values: np.ndarray) -> None:
-        """Continues it by [N] float64; NaN is left out of the means."""
+        """Appends [N] float64; NaN is left out of the means."""
         values = np.concatenate([self._waiting, values])
         whole = len(values) - len(values) % self._stride
         self._waiting = values[whole:]
@@ -143,7 +143,7 @@ class Sparkline:
 
 
 def _means(values: np.ndarray, width: int) -> np.ndarray:
-    """[ceil(N / width)]: the mean of each group, NaN left out; NaN if a group has nothing else."""
+    """[ceil(N / width)]: mean of each group without its NaN; NaN for a group of NaN alone."""
     if width == 1 or not len(values):
         return values
     starts = np.arange(0, len(values), width)

@@ -1,1 +1,1 @@
-"""The directory of a run: its files, what is drawn of it, and the process beside it that writes the slow ones."""
+"""The directory of a run: its files, its pictures, and the process beside the run that writes the slow ones."""

@@ -1,4 +1,4 @@
-"""Pictures of curves and of parallel coordinates, as a PNG or an HTML file with an SVG; and the curve.png of a run."""
+"""Pictures of curves and parallel coordinates, as PNG or as HTML with an SVG, and the curve.png of a run."""
 
 import html
 import io
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rllib.runs.files import is_number, write_whole
+from rllib.runs.entries import is_number
+from rllib.runs.safe_files import write_whole
 
 STEPS, RETURN = "timesteps_total", "episode_reward_mean"
 # A single run's curve is a moving mean over this share of its results.
 _SMOOTHED_SHARE = 1 / 40
 _QUANTILES, _BAND = (0.1, 0.9), "10 to 90 % of the last episodes"
-# What axes and charts are called; anything else by its own name.
+# Result key -> title of its axis or chart; other keys have their own name as title.
 _TITLES = {
     STEPS: "environment steps",
     RETURN: "episode return",
@@ -35,7 +36,7 @@ _TITLES = {
     "mean_q": "mean Q",
     "mean_td_error": "mean TD error",
 }
-# Of the panels, in inches.
+# Heights of the panels, in inches.
 _HEIGHT, _DETAIL_HEIGHT = 4.6, 2.6
 _FEW_POINTS = 30
 # Pointing at a run brings it to the front.
@@ -75,7 +76,7 @@ class Axis:
 
 @dataclass
 class Figures:
-    """All that is drawn.
+    """Content of a picture.
 
     Attributes:
         metric, x: result keys of the vertical and the horizontal axis.
@@ -97,13 +98,13 @@ class Figures:
 
 
 def title_of(key: str) -> str:
-    """A result key as people say it."""
+    """Title of a result key, for axes and charts."""
     name = key.rsplit("/", 1)[-1]
     return _TITLES.get(key) or _TITLES.get(name) or name.replace("_", " ")
 
 
 def finite_part(points: Sequence[Sequence[float]], columns: int = 2) -> np.ndarray:
-    """x, y and whatever else a point has, float64 [columns, P].
+    """Columns of points: x, y and any others, float64 [columns, P].
 
     They are ordered by x, from the first to the last point whose y is finite; NaN in between.
     """
@@ -115,7 +116,7 @@ def finite_part(points: Sequence[Sequence[float]], columns: int = 2) -> np.ndarr
 
 
 def smoothed(curve: Curve) -> Curve:
-    """The curve of a single run as a moving mean, its band likewise, where it has many points."""
+    """Smooths a single run's curve and band by a moving mean, if it has many points."""
     width = int(len(curve.x) * _SMOOTHED_SHARE)
     if width < 2:
         return curve
@@ -125,14 +126,14 @@ def smoothed(curve: Curve) -> Curve:
 
 
 def _moving_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Over at most `width` values around each that is known; NaN stays."""
+    """Mean over at most `width` values around each known value; NaN stays."""
     known = np.isfinite(values)
     sums, counts = (np.convolve(each, np.ones(width), "same") for each in (np.where(known, values, 0.0), known))
     return np.where(known, sums / np.maximum(counts, 1.0), np.nan)
 
 
 def episode_quantiles(result: Mapping) -> tuple[float, float]:
-    """The 10 % and the 90 % quantile of the returns of a result's last episodes; NaN where it does not have them."""
+    """10 % and 90 % quantile of the returns of a result's last episodes; NaN without episodes."""
     stats = result.get("hist_stats")
     returns = stats.get("episode_reward") if isinstance(stats, Mapping) else None
     returns = [each for each in returns if is_number(each)] if isinstance(returns, list) else []
@@ -141,7 +142,7 @@ def episode_quantiles(result: Mapping) -> tuple[float, float]:
 
 
 def return_curve(name: str, points: Sequence[tuple[float, float, float, float]]) -> Curve:
-    """The return of a single run.
+    """Makes the curve of a single run's return.
 
     Args:
         name: of the curve.
@@ -160,7 +161,7 @@ class CurveLogger:
         goal: the return at which training is to stop; None if there is none.
 
     Attributes:
-        points_per_poll: number of results that are taken in each half second.
+        points_per_poll: largest number of results taken in each half second.
 
     Raises:
         ImportError: if matplotlib is not installed.
@@ -176,7 +177,7 @@ class CurveLogger:
         rendered(Figures("", "", "", curves=[]), "png")
 
     def on_result(self, result: Mapping) -> None:
-        """Remembers one point; results without a finished episode are gaps."""
+        """Adds one point; results without a finished episode are gaps."""
         steps, reached = (value if is_number(value) else math.nan for value in map(result.get, (STEPS, RETURN)))
         self._points.append((steps, reached, *episode_quantiles(result)))
 
@@ -188,7 +189,7 @@ class CurveLogger:
 
 
 def rendered(figures: Figures, kind: str) -> bytes:
-    """A "png" or "html" file; an ImportError without matplotlib."""
+    """Draws a "png" or "html" file; raises an ImportError without matplotlib."""
     try:
         from matplotlib import rc_context
     except ImportError:
@@ -210,7 +211,7 @@ def rendered(figures: Figures, kind: str) -> bytes:
 
 
 def _drawn(figures: Figures):
-    """The figure, and the SVG ids of its runs with what is said when one points at them.
+    """Draws the figure; returns it with SVG id -> text that is shown when one points at a run.
 
     The panels stand below one another, the details of a single run in two columns.
     """
@@ -260,7 +261,7 @@ def _draw_curves(axes, figures: Figures) -> None:
 
 
 def _draw(axes, curve: Curve, label: str | None = None):
-    """A curve with its band; a point between two gaps, and each of a few points, has a mark. Returns the line."""
+    """Draws a curve with its band, and marks points between two gaps, or all of a few points. Returns the line."""
     known = np.isfinite(curve.y)
     lone = np.flatnonzero(known & ~np.r_[False, known[:-1]] & ~np.r_[known[1:], False])
     marks = None if len(curve.x) < _FEW_POINTS else lone.tolist()
@@ -268,7 +269,7 @@ def _draw(axes, curve: Curve, label: str | None = None):
     if curve.raw is not None and curve.low is None:
         axes.plot(curve.x, curve.raw, linewidth=0.7, alpha=0.35, color=line.get_color(), zorder=1)
     if curve.low is not None:
-        if len(lone):  # a band has no width there
+        if len(lone):  # at these points a band has no width
             heights = curve.low[lone], curve.high[lone]
             axes.vlines(curve.x[lone], *heights, alpha=0.2, linewidth=8, color=line.get_color())
         axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color(),

@@ -1,6 +1,6 @@
-"""What a process beside a run does (sidecar.py): it reads results as they are written, and writes what takes longer.
+"""The process beside a run (sidecar.py): reads results as they are written, and writes events and curve.
 
-It ends when its standard input does: when the run closes it, or has died. Its notices go to its standard output.
+It ends when its standard input does, which the run closes or which ends with the run. Notices go to standard output.
 """
 
 import contextlib
@@ -17,22 +17,23 @@ from typing import NoReturn
 import msgspec
 
 from rllib.runs.drawing import RETURN, CurveLogger
-from rllib.runs.files import UNREADABLE, TensorBoardLogger, read_goals, read_params
+from rllib.runs.events import TensorBoardLogger
+from rllib.runs.files import UNREADABLE, read_goals, read_params
 
 _POLL_INTERVAL_S = 0.5
 _NO_MATPLOTLIB = "curve.png needs matplotlib: pip install 'rllib[plot]'"
 _NO_TENSORBOARD = "TensorBoard events need tensorboardX: pip install tensorboardX"
-# How long the process may take for the last files when the run has ended; the run itself waits as long (sidecar.py).
+# Time for the last files when the run has ended; the run itself waits as long (sidecar.py).
 LONGEST_END_S = 60.0
-# Bytes before the position that must still be the same.
+# Number of bytes before the position that must not have changed.
 _FINGERPRINT_BYTES = 4096
 
 
 class Follower:
-    """Passes the results in a directory's result.json on to loggers, which are opened when the file is there.
+    """Passes the results in a directory's result.json on to loggers, which are opened when the file exists.
 
-    If results that were passed on have been cut off since, as when a trial goes back to a checkpoint, the loggers are
-    opened anew and get all that is left. A logger that raises gets no more; the others do.
+    If results that were passed on have been removed since, as when a trial returns to a checkpoint, the loggers are
+    opened anew and get all remaining results. A logger that raises gets no more results; the others do.
     """
 
     def __init__(self, directory: Path, open_loggers: Callable[[], list]):
@@ -43,7 +44,7 @@ class Follower:
         self._last: dict = {}
 
     def poll(self) -> None:
-        """Passes on what is new."""
+        """Passes on the new results."""
         if self._file is None or self._was_cut():
             self._close_files()
             try:
@@ -53,31 +54,31 @@ class Follower:
             self._loggers, self._last = self._open_loggers(), {}
         results = self._new_results()
         for logger in self._loggers:
-            self._tell(logger, lambda logger: [*map(logger.on_result, thinned(results, logger.points_per_poll))])
+            self._call(logger, lambda logger: [*map(logger.on_result, thinned(results, logger.points_per_poll))])
         self._last = results[-1] if results else self._last
         length = min(self._file.tell(), _FINGERPRINT_BYTES)
         self._fingerprint = os.pread(self._file.fileno(), length, self._file.tell() - length)
 
     def close(self, params: Mapping | None = None) -> None:
-        """Passes on the rest and closes the loggers.
+        """Passes on the remaining results and closes the loggers.
 
         Args:
-            params: "a/b" path -> what was chosen for it, which TensorBoard shows beside what was reached.
+            params: "a/b" path -> chosen value, for TensorBoard's page of hyperparameters.
         """
         self.poll()
         for logger in self._loggers:
             if params is not None and hasattr(logger, "add_hparams"):
-                self._tell(logger, lambda logger: logger.add_hparams(params, self._last))
+                self._call(logger, lambda logger: logger.add_hparams(params, self._last))
         self._close_files()
 
     def _close_files(self) -> None:
         for logger in self._loggers:
-            self._tell(logger, lambda logger: logger.close())
+            self._call(logger, lambda logger: logger.close())
         if self._file is not None:
             self._file.close()
 
     def _new_results(self) -> list[dict]:
-        """Without lines that hold none: of these `read_results` warns when the run goes on or is drawn."""
+        """Reads the new results. Lines that hold none are skipped here; `read_results` warns of them."""
         results = []
         while True:
             try:
@@ -90,7 +91,7 @@ class Follower:
         length = len(self._fingerprint)
         return os.pread(self._file.fileno(), length, self._file.tell() - length) != self._fingerprint
 
-    def _tell(self, logger, call: Callable) -> None:
+    def _call(self, logger, call: Callable) -> None:
         try:
             call(logger)
         except Exception as error:
@@ -121,9 +122,9 @@ def follow_run(directory: Path, title: str) -> None:
 
 
 def until_input_ends() -> Iterator[None]:
-    """Now and then, and once more when standard input has ended.
+    """Yields twice a second, and a last time when standard input has ended.
 
-    A minute later the process is ended, even if a disk, say, does not answer: it must not outlive its run for ever.
+    A minute after that the process is ended, even if a disk does not answer: it must not outlive its run for ever.
     """
     ended = threading.Event()
 
@@ -145,13 +146,13 @@ def _rounds(ended: threading.Event) -> Iterator[None]:
 
 
 def thinned(results: list, most: int) -> list:
-    """At most this number of them, evenly chosen, the last one included."""
+    """Chooses at most `most` results, evenly spaced, with the last one."""
     step = -(-len(results) // most) or 1
     return results[::-1][::step][::-1]
 
 
 def complete_lines(file, end: float = math.inf) -> Iterator:
-    """The JSON lines that have been written since the last call; half a line waits for its end.
+    """Yields the JSON lines written since the last call; an unfinished line waits for its end.
 
     Args:
         file: open for reading bytes.
@@ -165,7 +166,7 @@ def complete_lines(file, end: float = math.inf) -> Iterator:
 
 
 def run_beside(follow: Callable, *arguments) -> None:
-    """Calls follow(*arguments), which returns when standard input ends, and ends this process; says what went wrong."""
+    """Calls follow(*arguments), which returns when standard input ends, prints its exception, and ends the process."""
     os.nice(10)
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     try:
@@ -174,7 +175,7 @@ def run_beside(follow: Callable, *arguments) -> None:
         print(_NO_TENSORBOARD)
     except Exception as error:
         print(f"TensorBoard events and curve are incomplete: {type(error).__name__}: {error}")
-    finally:  # also where nobody reads any more what is printed
+    finally:  # even if nothing reads standard output any more
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(0)  # all files are closed; taking numpy and matplotlib apart would keep the run waiting

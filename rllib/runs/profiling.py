@@ -1,4 +1,4 @@
-"""Where the time of a training run goes: a timeline of its processes, shares of the whole, and what limits the run."""
+"""Profile of a training run: a timeline of its processes, shares of the time, and its bottleneck."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from rllib.spans import IDLE, WAIT, Lane, read_lanes
 
 DRIVER = "driver"
 ITERATION = "iteration"
-# Beginning of the names of the processes that sample.
+# Prefix of the names of processes that sample.
 _SAMPLERS = "rollout worker"
 _LEARNERS = "learner"
-# Phases of the driver, by the names of their timers -> what they are called in a profile.
+# Name of a timer of the driver -> name of the phase in a profile.
 _PHASES = {"learn": "updates", "replay": "replay", "aggregate": "aggregation", "evaluation": "evaluation"}
-# Work within a fragment -> likewise.
+# Name of a span within a fragment -> name of the work in a profile.
 _WORK = {"act": "actions", "step": "environments", "play": "episodes", "gradient": "gradients"}
 _TRANSFERS = ("join", "take in", "send weights")
 _WORKERS_OTHER, _TRANSFER, _OTHER = "rest of the workers' time", "transfer", "rest"
-# Categories of the events of a trace, which viewers can filter by; other spans are of "other".
+# Category of a trace's event, by which viewers can filter; other spans have "other".
 _CATEGORIES = {
     "act": "acting", "step": "stepping", "play": "stepping", "learn": "update", "update": "update",
     "gradient": "update", IDLE: "idle", **dict.fromkeys(_TRANSFERS, "transfer"), "make rows": "transfer",
@@ -39,18 +39,18 @@ class Recording:
         spans.start(self.directory, DRIVER)
 
     def lanes(self) -> list[Lane]:
-        """What all processes have written so far."""
+        """Spans that all processes have written so far, a lane each."""
         spans.flush()
         return read_lanes(self.directory)
 
     def stop(self) -> None:
-        """Ends it and deletes the directory."""
+        """Ends the recording and deletes the directory."""
         spans.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class Profile:
-    """What the processes of a training run did, up to now.
+    """Use of time by the processes of a training run, up to now.
 
     Args:
         lanes: one a process; one of them is the driver's.
@@ -60,8 +60,8 @@ class Profile:
     Attributes:
         lanes: as given.
         seconds: duration of all iterations.
-        shares: what the time was used for -> share of `seconds`, largest first. The time in which the driver waits for
-            rollout workers counts as what they do meanwhile.
+        shares: use of the time -> share of `seconds`, largest first. The time in which the driver waits for rollout
+            workers is divided by their work.
     """
 
     def __init__(self, lanes: Iterable[Lane], settings: Mapping[str, Any], num_cores: int):
@@ -94,7 +94,7 @@ class Profile:
         return {name: seconds / self.seconds for name, seconds in parts.items() if seconds}
 
     def _of_workers(self) -> dict[str, float]:
-        """What rollout workers use their busy time for: name -> share."""
+        """Shares of the busy time of rollout workers by the name of their work."""
         parts, busy = Counter(), 0.0
         for lane in self._samplers():
             for path, seconds in lane.seconds.items():
@@ -129,7 +129,7 @@ class Profile:
 
     @property
     def bottleneck(self) -> str:
-        """What takes the largest share, and the setting that would change it."""
+        """Sentences on the largest share of the time, and the setting that would change it."""
         if not self.shares:
             return "No iteration has ended yet."
         name, share = next(iter(self.shares.items()))
@@ -219,16 +219,16 @@ class Profile:
 
 
 def _share_of(lanes: list[Lane], counts: Callable[[str], bool]) -> float | None:
-    """How much of the time of these processes the spans take whose paths count; None without such processes."""
+    """Share of the processes' time in spans whose path `counts`; None without processes."""
     lasted = sum(lane.lasted for lane in lanes)
     if not lasted:
         return None
     return sum(seconds for lane in lanes for path, seconds in lane.seconds.items() if counts(path)) / lasted
 
 
-# Rows of a minibatch from which on several learners are faster than one (learners.md).
+# Least number of rows in a minibatch with which several learners are faster than one (learners.md).
 _WORTH_SHARING = 256
-# With as many environments, an array operation takes longer than its call.
+# Number of environments with which an array operation takes longer than its call.
 _MANY_ENVS = 64
 _DESCRIPTIONS = {
     "updates": "updates of the weights",

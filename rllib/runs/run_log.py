@@ -1,4 +1,4 @@
-"""What a run writes while it trains: settings, results and, by a process beside it, TensorBoard events and a curve."""
+"""Files that a run writes while it trains: settings, results and, by a process beside it, events and curve."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
 
 
 class RunLog:
-    """The files of a run (files.py), in its directory. That is locked until `close`, or until the process ends.
+    """Writes the files of a run (files.py). Its directory is locked until `close`, or until the process ends.
 
     Args:
         directory: of the run; it must exist.
 
     Attributes:
-        iteration: of the newest result; that up to which results are kept, before there is one.
-        notices: what could not be written.
+        iteration: of the newest result; before there is one, the iteration up to which results were kept.
+        notices: messages about files that could not be written.
 
     Raises:
         BlockingIOError: if another run is writing there.
@@ -36,7 +36,7 @@ class RunLog:
             raise BlockingIOError(f"{directory} is being written by another run; end that one first") from None
 
     def forget_after(self, iteration: int) -> None:
-        """Takes the results of later iterations out of result.json and progress.csv, from which all else is made again.
+        """Removes the results of later iterations from result.json and progress.csv; the other files follow from these.
 
         Raises:
             TimeoutError: if the process beside the earlier run does not end.
@@ -63,11 +63,11 @@ class RunLog:
             logger.on_result(result)
 
     def finish(self) -> None:
-        """Says that there are no more results, without waiting for the process beside the run."""
+        """Tells the process beside the run that there are no more results, without waiting for its end."""
         self._sidecar.finish()
 
     def close(self) -> None:
-        """Closes the files, when all is written, and gives the directory free; a second call does nothing."""
+        """Waits until all is written, closes the files and unlocks the directory; a second call does nothing."""
         loggers, self._loggers = self._loggers, []
         try:
             close_all(loggers)
@@ -80,10 +80,9 @@ class RunLog:
 
 
 def refuse_earlier_run(directory: Path) -> None:
-    """Raises a ValueError if a run has written there, so that results of two runs are not mixed."""
+    """Raises a ValueError if a run has written there: results of two runs must not be mixed."""
     if results := read_results(directory):
         raise ValueError(
             f"log_dir={str(directory)!r} holds a run of {counted(len(results), 'iteration')}. Choose another "
-            "directory, remove this one, or go on with that run by Algorithm.from_checkpoint, from one of its "
-            "checkpoints."
+            "directory, remove this one, or continue that run: Algorithm.from_checkpoint with one of its checkpoints."
         )

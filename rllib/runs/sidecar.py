@@ -1,7 +1,7 @@
-"""A process beside the run that writes what needs slow libraries: TensorBoard events and the learning curve.
+"""A process beside the run that writes the files which need slow libraries: TensorBoard events and the learning curve.
 
-It follows result.json, which the run writes anyway, so that the run never waits for it (follower.py); an experiment's
-(tune/running/sidecar.py) follows its journal and the files of each trial.
+It follows result.json (follower.py), so the run never waits for it. The process beside an experiment
+(tune/running/trial_events.py) follows its journal and the files of each trial.
 """
 
 import contextlib
@@ -13,23 +13,23 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-# How long the run waits for the last files.
+# Time that the run waits for the last files.
 _CLOSE_S = 60.0
-# What the process of a single run reads, and keeps locked for as long as it is there.
+# File that the process of a single run reads, and keeps locked until it ends.
 _FOLLOWED = "result.json"
 
 
 class Sidecar:
-    """The process, which runs until its standard input ends.
+    """A process that runs until its standard input ends.
 
     Args:
-        module: that it runs, by `run_beside` of follower.py.
+        module: module that it runs, by `run_beside` of follower.py.
         arguments: of its command line.
-        what: it writes, for notices.
-        locked: a file that the process keeps locked until it ends, even if it outlives this one; None: there is none.
+        what: name of its files, for notices.
+        locked: a file that the process keeps locked until it ends, even if it outlives this one; or None.
 
     Attributes:
-        notices: of the process: what could not be written.
+        notices: messages of the process about files that could not be written.
     """
 
     def __init__(self, module: str, arguments: list[str], what: str, locked: Path | None = None):
@@ -39,14 +39,14 @@ class Sidecar:
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        """Starts the process, if it has not been started."""
+        """Starts the process, unless it runs."""
         if self._process is not None:
             return
         with contextlib.ExitStack() as until_started:
             inherited = []
             if self._locked is not None:
                 file = until_started.enter_context(self._locked.open("rb"))
-                with contextlib.suppress(BlockingIOError):  # a stranger's lock must not stop the run
+                with contextlib.suppress(BlockingIOError):  # the lock of another program must not stop the run
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 inherited.append(file.fileno())
             self._process = subprocess.Popen(
@@ -61,23 +61,23 @@ class Sidecar:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None before the start."""
+        """Id of the process; None before the start."""
         return self._process.pid if self._process else None
 
     def finish(self) -> None:
-        """Says that there are no more results, without waiting."""
+        """Tells the process that there are no more results, without waiting for its end."""
         if self._process and self._process.stdin:
             self._process.stdin.close()
             self._process.stdin = None  # communicate() would use it again
 
     def close(self) -> None:
-        """Waits until all is written; `notices` says what could not be."""
+        """Waits until all is written, and collects `notices`."""
         if self._process is None:
             return
         self.finish()
         try:
-            said, _ = self._process.communicate(timeout=_CLOSE_S)
-            self.notices += said.decode(errors="replace").splitlines()
+            output, _ = self._process.communicate(timeout=_CLOSE_S)
+            self.notices += output.decode(errors="replace").splitlines()
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
@@ -102,10 +102,10 @@ class SidecarLogger(Sidecar):
 
 
 def wait_for_sidecar(directory: Path) -> None:
-    """Waits until the process beside an earlier run in this directory has ended; it outlives a run that is killed.
+    """Waits for the end of the process beside an earlier run in this directory, which outlives a run that is killed.
 
     Raises:
-        TimeoutError: if it is still there after a minute.
+        TimeoutError: if it runs after a minute.
     """
     followed = directory / _FOLLOWED
     if not followed.is_file():  # opening a pipe would wait

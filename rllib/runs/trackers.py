@@ -1,4 +1,4 @@
-"""Runs in experiment trackers, Weights & Biases and MLflow: the settings, every result, and how the run has ended."""
+"""Runs in experiment trackers, Weights & Biases and MLflow: settings, results, and success or failure."""
 
 import importlib.util
 import time
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from rllib.runs.files import finite_numbers, settings_by_path
+from rllib.runs.entries import finite_numbers, settings_by_path
 
-# Most entries of one request of MLflow, and characters of a setting.
+# Largest numbers of entries in one request to MLflow, and of characters of a setting.
 _MOST_METRICS, _MOST_PARAMS, _MOST_CHARACTERS = 1000, 100, 6000
 
 
@@ -31,7 +31,7 @@ class WandbRun:
         self._run.log(finite_numbers(result), step=_step(result))
 
     def close(self, failed: bool = False) -> None:
-        """Ends the run, when all is sent or, offline, written."""
+        """Ends the run when all is sent, or written if it is offline."""
         self._run.finish(exit_code=int(failed))
 
 
@@ -81,13 +81,13 @@ TRACKERS: dict[str, Callable[..., WandbRun | MlflowRun]] = {"wandb": WandbRun, "
 
 
 def check_package(name: str) -> None:
-    """Raises an ImportError that says what to install for this tracker, if it is not there."""
+    """Raises an ImportError that says what to install, if the package of this tracker is missing."""
     if importlib.util.find_spec(name) is None:
         raise ImportError(f"logging to {name} needs its package: pip install 'rllib[{name}]'")
 
 
 def _texts(params: Mapping):
-    """Settings by "a/b" path: numbers and texts as they are, all else as Python writes it."""
+    """Yields settings by "a/b" path: numbers and texts as they are, other values by their repr."""
     for key, value in settings_by_path(params):
         yield key, value if isinstance(value, (bool, int, float, str)) or value is None else repr(value)
 

@@ -1,1 +1,1 @@
-"""Trained policies at work, without the parts that train: in a program, as a file for others, or behind HTTP."""
+"""Trained policies without the parts that train: in a program, as a file for other programs, or behind HTTP."""

@@ -1,6 +1,6 @@
-"""The ASGI application of a policy server: who asks for what, and the answers.
+"""The ASGI application of a policy server: routes and answers.
 
-It is written to ASGI itself: starlette's requests and responses cost a quarter of what the server can do.
+It uses ASGI directly: starlette's requests and responses would take a quarter of the throughput.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from rllib.serving.counts import Counts
 from rllib.serving.guard import Guard
 from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
 from rllib.serving.model import Model, example_of
-from rllib.serving.settings import ServingSettings
+from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import CheckpointError
 from rllib.storage.encoding import space_to_json
 
 logger = logging.getLogger(__name__)
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-# Where the observations of a full batch are not larger.
+# Least limit of a body; larger observations raise it to the size of a full batch.
 LEAST_BODY_LIMIT = 2**20
 _BYTES_A_NUMBER = 32
 
 
 class App:
-    """Answers requests.
+    """Answers HTTP requests with actions of a policy.
 
     Args:
         model: has the policy.
         counts: of the server.
         settings: of the server.
-        on_change: called when another checkpoint has been taken up.
+        on_change: called after a change of the checkpoint.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class App:
         }
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """One request, as ASGI has it."""
+        """Answers one request of ASGI."""
         began = time.perf_counter()
         try:
             status, body, headers = await self._answered(scope, receive)
         except BadRequest as error:
-            status, body, headers = error.status, _json({"error": error.message}), _headers_of(error.status)
+            status, body, headers = error.status, _json({"error": error.message}), _HEADERS.get(error.status, _IN_JSON)
         except _ClientHasGone:
             return
         except Exception:
@@ -153,13 +153,13 @@ class App:
         return 200, _json({"changed": changed, **self._version()}), _IN_JSON
 
     async def take_up_newer(self, again: bool = False) -> bool:
-        """Takes up a newer checkpoint while requests are answered; whether there was one.
+        """Takes up a newer checkpoint while requests are answered. Returns whether there was one.
 
         Args:
-            again: also one that has been refused.
+            again: whether to try a checkpoint again that has been refused.
 
         Raises:
-            CheckpointError: if it cannot be taken up; the present one stays.
+            CheckpointError: if it cannot be taken up; the present one stays in use.
         """
         async with self._reloading:
             if again:
@@ -174,17 +174,16 @@ class App:
 
 
 class _ClientHasGone(Exception):
-    """There is no one to answer."""
+    """The client of a request has hung up."""
 
 
 _json = msgspec.json.encode
 _IN_JSON = [(b"content-type", JSON.encode())]
-_RETRY = [*_IN_JSON, (b"retry-after", b"1")]
-_WHO = [*_IN_JSON, (b"www-authenticate", b"Bearer")]
-
-
-def _headers_of(status: int) -> list:
-    return {503: _RETRY, 401: _WHO}.get(status, _IN_JSON)
+# Headers of errors with this status; others have _IN_JSON.
+_HEADERS = {
+    401: [*_IN_JSON, (b"www-authenticate", b"Bearer")],
+    503: [*_IN_JSON, (b"retry-after", b"1")],
+}
 
 
 def _header(scope, name: bytes) -> bytes | None:

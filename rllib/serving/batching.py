@@ -1,4 +1,4 @@
-"""Requests that have arrived together are answered by one forward pass."""
+"""Batches requests that arrive together, and answers them by one forward pass."""
 
 import asyncio
 from collections import deque
@@ -18,9 +18,9 @@ class Waiting:
     """A question in the queue.
 
     Args:
-        question: the observations, and states where there are any.
-        receive: of its request, which says whether the client has gone.
-        answer: receives (actions, states, policy version), None if the client has gone, or a BadRequest.
+        question: observations, with states for a policy with a memory.
+        receive: ASGI function of its request, which shows whether the client has hung up.
+        answer: future of (actions, states, policy version), of None if the client has hung up, or a BadRequest.
     """
 
     __slots__ = ("answer", "count", "question", "receive")
@@ -31,11 +31,11 @@ class Waiting:
 
 
 class Batcher:
-    """The bounded queue of questions, and what empties it.
+    """A bounded queue of questions that is emptied in batches.
 
-    A batch is what has arrived when the event loop comes round to it: while one is computed, the next one gathers. The
-    queue is only touched in the event loop; at most one batch is being computed, in the loop itself where the policy is
-    quick, else in a thread.
+    A batch consists of the questions that have arrived when the event loop comes to it; the next one gathers while it
+    is computed. Only the event loop uses the queue. At most one batch is computed at a time: in the loop itself for a
+    quick policy, else in a thread.
 
     Args:
         model: has the policy that acts.
@@ -57,7 +57,7 @@ class Batcher:
         """Puts a question into the queue.
 
         Returns:
-            a future of what `Waiting.answer` says.
+            the future `Waiting.answer`.
 
         Raises:
             BadRequest: if the queue is full.
@@ -74,7 +74,7 @@ class Batcher:
         return waiting.answer
 
     def _schedule(self) -> None:
-        """Sees to it that the queue is emptied: now where a batch is full, else when its time is up."""
+        """Schedules the next batch: at once if it is full, else when its waiting time is over."""
         if self._is_computing or not self._queue:
             return
         if self._timer is None:
@@ -85,7 +85,7 @@ class Batcher:
             self._timer = self._loop.call_soon(self._run)
 
     def _run(self) -> None:
-        """One batch."""
+        """Computes one batch."""
         self._timer = None
         batch = list(self._taken())
         self._counts.set("queue_length", self._length)
@@ -99,7 +99,7 @@ class Batcher:
         computing.add_done_callback(lambda done: self._finish(batch, done.result(), policy.policy_version))
 
     def _taken(self) -> Iterator[Waiting]:
-        """Takes the next batch out of the queue, without the questions of clients that have gone."""
+        """Takes the next batch out of the queue, without the questions of clients that have hung up."""
         room = self._max_batch
         while self._queue and (self._queue[0].count <= room or room == self._max_batch):
             waiting = self._queue.popleft()
@@ -127,8 +127,8 @@ class Batcher:
 def has_gone(receive: Receive) -> bool:
     """Whether the client of a request whose body has been read has hung up.
 
-    The next message would be that it has. One step of `receive` shows whether it is there already; a coroutine that
-    waits is closed again.
+    The next message of ASGI would say so. One step of `receive` shows whether it has arrived; a coroutine that waits
+    is closed again.
     """
     waiting = receive().__await__()
     try:
@@ -140,7 +140,7 @@ def has_gone(receive: Receive) -> bool:
 
 
 def _answers(policy: LoadedPolicy, batch: Sequence[Waiting]) -> list:
-    """For each of the batch (actions, states) or an exception; nothing is raised, or the queue would stand still."""
+    """(actions, states) or an exception for each question; nothing is raised, since that would stop the queue."""
     answers: list = [None] * len(batch)
     for explore in (False, True):
         chosen = [index for index, waiting in enumerate(batch) if waiting.question.explore == explore]
@@ -151,15 +151,15 @@ def _answers(policy: LoadedPolicy, batch: Sequence[Waiting]) -> list:
 
 
 def _found(policy: LoadedPolicy, questions: Sequence[Question], explore: bool) -> list:
-    """For each of them (actions, states) or an exception."""
+    """(actions, states) or an exception for each question."""
     try:
         return list(_of_each(act(policy, _joined(questions, explore)), questions))
-    except Exception:  # of one of them; which one shows when each is asked alone
+    except Exception:  # separate passes show which question raised it
         return [_alone(policy, question) for question in questions]
 
 
 def _joined(questions: Sequence[Question], explore: bool) -> Question:
-    """All of them as one; a part that some have not is None for these."""
+    """Joins questions; a part that only some of them have is None for the others."""
     if len(questions) == 1:
         return questions[0]
     lists = []
@@ -183,7 +183,7 @@ def _of_each(answer: tuple, questions: Sequence[Question]) -> Iterator[tuple]:
 
 
 def _alone(policy: LoadedPolicy, question: Question):
-    """(actions, states) of a question by a separate pass, or the exception."""
+    """(actions, states) or an exception for a question, by a separate pass."""
     try:
         return act(policy, question)
     except ValueError as error:
@@ -193,7 +193,7 @@ def _alone(policy: LoadedPolicy, question: Question):
 
 
 def _message(policy: LoadedPolicy, question: Question, error: ValueError) -> str:
-    """What is wrong, and with which of several observations."""
+    """Error message of a question, with the index of the wrong one of several observations."""
     first, last = 0, len(question.observations)  # the first wrong one lies between
     while last - first > 1:
         middle = (first + last) // 2

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus: in memory that its processes share, so that any of them can tell it all."""
+"""Prometheus counters in memory shared by the server's processes, so each of them can report all."""
 
 import bisect
 import mmap
@@ -33,12 +33,12 @@ _LATENCY, _LATENCY_SUM, _BATCH = _INDEX["latency_0"], _INDEX["latency_sum"], _IN
 
 
 class Counts:
-    """The counters of some processes, each of which writes one row; they go on where a process is replaced.
+    """Counters of several processes, a row each; a process that replaces another continues its row.
 
     Args:
-        descriptor: of the shared memory.
+        descriptor: file descriptor of the shared memory.
         rows: number of processes.
-        row: that this process writes.
+        row: index of this process's row.
     """
 
     def __init__(self, descriptor: int, rows: int, row: int):
@@ -48,7 +48,7 @@ class Counts:
 
     @classmethod
     def new(cls, rows: int) -> "Counts":
-        """Zeros; this process writes the last row."""
+        """Makes counters that are zero; this process writes the last row."""
         descriptor = os.memfd_create("rllib-serve-counts")
         os.ftruncate(descriptor, rows * len(_NAMES) * 8)
         return cls(descriptor, rows, rows - 1)
@@ -62,7 +62,7 @@ class Counts:
         self._own[_INDEX[name]] = number
 
     def answered(self, status: int, seconds: float) -> None:
-        """Counts a request, `seconds` after it had arrived."""
+        """Counts a request that was answered `seconds` after its arrival."""
         own = self._own
         own[_REQUESTS[status]] += 1
         own[_LATENCY + bisect.bisect_left(LATENCIES_S, seconds)] += 1
@@ -79,7 +79,7 @@ class Counts:
         return sum(self._all[_INDEX[name] :: len(_NAMES)].tolist())
 
     def text(self) -> str:
-        """All of it, in the text format of Prometheus."""
+        """All counters in the text format of Prometheus."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:

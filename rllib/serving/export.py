@@ -27,7 +27,7 @@ from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.models.observations.masks import parts_of_mask
 from rllib.policy import WEIGHTS, Policy
-from rllib.runs.files import write_whole
+from rllib.runs.safe_files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.exported_policy import (
     ACTION,
@@ -43,13 +43,12 @@ from rllib.serving.exported_policy import (
 from rllib.storage.tensor_file import TensorFile
 
 Format = Literal["torch", "onnx"]
-SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
-# Of weights alone.
+# File of weights without a program.
 WEIGHTS_SUFFIX = ".safetensors"
-# Of the operators in an ONNX graph.
+# Version of the operators in an ONNX graph.
 OPSET = 18
 BATCH_SIZES = (1, 2, 7, 64)
-# Steps of a memory.
+# Steps that a policy with a memory is compared over.
 NUM_STEPS = 20
 TOLERANCE = 1e-5
 
@@ -58,12 +57,12 @@ Arrays = Sequence[np.ndarray]
 
 @dataclass(frozen=True)
 class Parity:
-    """How an export compares with the policy.
+    """Result of the comparison of an export with the policy.
 
     Attributes:
-        num_rows: observations that both have acted on.
-        max_error: output -> largest |difference| / max(1, |policy's|); 0 for actions that are choices.
-        num_ties: choices that differ where the policy's two best differ by rounding.
+        num_rows: number of observations compared.
+        max_error: output -> largest |difference| / max(1, |policy's|); 0 for discrete actions.
+        num_ties: number of discrete actions that differ where the policy's two best scores are equal up to rounding.
     """
 
     num_rows: int
@@ -73,12 +72,12 @@ class Parity:
 
 @dataclass(frozen=True)
 class Export:
-    """A policy as a file.
+    """A policy that has been written as a file.
 
     Attributes:
         path: of the file; its description has the same name with .json behind it.
-        inputs, outputs: what the program reads and writes, in this order.
-        parity: None where nothing was compared.
+        inputs, outputs: ports of the program, in the order of its arguments and results.
+        parity: result of the comparison; None if nothing was compared.
     """
 
     path: Path
@@ -104,7 +103,7 @@ def export_policy(
             runs it; the extra onnx is needed to write it.
         policy_id: of the policy.
         verify: compare it with the policy on batches of 1, 2, 7 and 64 observations, drawn from the space and, where an
-            environment can be made, met in it; with a memory over 20 steps.
+            environment can be made, taken from its episodes; with a memory over 20 steps.
 
     Returns:
         the export. A file with the same name and .json behind it describes inputs, outputs and the comparison.
@@ -115,20 +114,20 @@ def export_policy(
         ImportError: if the extra onnx is missing.
         OSError: if the file cannot be written.
     """
-    if format not in SUFFIXES:
-        raise ExportError(f"format must be one of {', '.join(SUFFIXES)}, but got {format!r}")
-    path = _with_suffix(path, SUFFIXES[format])
+    if format not in FORMATS:
+        raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
+    form = FORMATS[format]
+    path = _with_suffix(path, form.suffix)
     module = ExportedPolicy(algorithm, policy_id).eval()
-    write, load = (_write_torch, _load_torch) if format == "torch" else (_write_onnx, _load_onnx)
     path.parent.mkdir(parents=True, exist_ok=True)
     described_in = path.with_name(f"{path.name}.json")
     for target in (path, described_in):
-        if target.is_dir():  # which the other file would be left beside
+        if target.is_dir():  # found before the other file is written beside it
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)
-        write(module, written)
-        parity = _compared(load(written, module), module, algorithm, policy_id) if verify else None
+        form.write(module, written)
+        parity = _compared(form.load(written, module), module, algorithm, policy_id) if verify else None
         description = Path(directory, described_in.name)
         description.write_text(json.dumps(_described(module, algorithm, policy_id, format, parity), indent=2))
         os.replace(written, path)
@@ -181,8 +180,59 @@ def _described(
 # ---------------------------------------------------------------------- the formats
 
 
+class Torch:
+    """The format "torch": a program that `torch.export.load` reads."""
+
+    suffix = ".pt2"
+
+    @staticmethod
+    def write(module: ExportedPolicy, path: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that weights are views of one vector, which it copies
+            torch.export.save(_program(module), path)
+
+    @staticmethod
+    def load(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
+        """Reads the file as a function from inputs to outputs."""
+        function = torch.export.load(path).module()
+        return lambda inputs: [output.numpy() for output in function(*map(torch.from_numpy, inputs))]
+
+
+class Onnx:
+    """The format "onnx": a graph that any runtime of ONNX runs."""
+
+    suffix = ".onnx"
+
+    @staticmethod
+    def write(module: ExportedPolicy, path: Path) -> None:
+        missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ImportError(
+                f"format='onnx' needs the extra onnx, but there is no {', '.join(missing)}. "
+                "Use pip install 'rllib[onnx]'."
+            )
+        inputs, outputs = ([port.name for port in ports] for ports in (module.inputs, module.outputs))
+        with warnings.catch_warnings(), _quiet("torch.onnx"):
+            warnings.simplefilter("ignore")
+            names = {"input_names": inputs, "output_names": outputs}
+            program = torch.onnx.export(_program(module), dynamo=True, opset_version=OPSET, verbose=False, **names)
+            program.save(path)
+
+    @staticmethod
+    def load(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
+        """Reads the file as a function from inputs to outputs."""
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        names = [port.name for port in module.inputs]
+        return lambda inputs: session.run(None, dict(zip(names, inputs)))
+
+
+FORMATS = {"torch": Torch, "onnx": Onnx}
+
+
 def _example(module: ExportedPolicy) -> tuple[Tensor, ...]:
-    """Inputs of two rows; of one or none, a program would hold for that number alone."""
+    """Inputs of two rows: a program traced with one row or none would be valid for that number only."""
     module.space.seed(0)
     arrays = _arrays(module, module.space, [module.space.sample() for _ in range(2)])
     tensors = tuple(map(torch.from_numpy, arrays))
@@ -191,53 +241,16 @@ def _example(module: ExportedPolicy) -> tuple[Tensor, ...]:
 
 def _program(module: ExportedPolicy) -> torch.export.ExportedProgram:
     example = _example(module)
-    module(*example)  # makes what the first call makes
+    module(*example)  # the first call allocates
     shapes = (tuple({0: torch.export.Dim.DYNAMIC} for _ in example),)
     try:
         return torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
-    except Exception as error:  # of many kinds, for what a network of the user's may do
+    except Exception as error:  # of many kinds, since a network of the user's may do anything
         reason = str(error).strip().split("\n")[0]
         raise ExportError(
             f"this policy's network is no torch program: {reason} rllib.load_policy(CHECKPOINT) acts with it where "
             "rllib is installed."
         ) from error
-
-
-def _write_torch(module: ExportedPolicy, path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that weights are views of one vector, which it copies
-        torch.export.save(_program(module), path)
-
-
-def _load_torch(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
-    function = torch.export.load(path).module()
-    return lambda inputs: [output.numpy() for output in function(*map(torch.from_numpy, inputs))]
-
-
-def _write_onnx(module: ExportedPolicy, path: Path) -> None:
-    _require_onnx()
-    inputs, outputs = ([port.name for port in ports] for ports in (module.inputs, module.outputs))
-    with warnings.catch_warnings(), _quiet("torch.onnx"):
-        warnings.simplefilter("ignore")
-        names = {"input_names": inputs, "output_names": outputs}
-        program = torch.onnx.export(_program(module), dynamo=True, opset_version=OPSET, verbose=False, **names)
-        program.save(path)
-
-
-def _load_onnx(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [port.name for port in module.inputs]
-    return lambda inputs: session.run(None, dict(zip(names, inputs)))
-
-
-def _require_onnx() -> None:
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ImportError(
-            f"format='onnx' needs the extra onnx, but there is no {', '.join(missing)}. Use pip install 'rllib[onnx]'."
-        )
 
 
 @contextlib.contextmanager
@@ -297,7 +310,7 @@ def _difference(what: str) -> ExportError:
 
 
 def _check_choices(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> int:
-    """Number of rows whose choices differ; what they were chosen by must then differ by rounding alone."""
+    """Number of rows whose choices differ; raises unless their scores are equal up to rounding."""
     rows = len(expected[ACTION])
     differs = (found[ACTION].reshape(rows, -1) != expected[ACTION].reshape(rows, -1)).any(1)
     scores = np.sort(expected[DIST_INPUTS][differs], axis=1)
@@ -308,7 +321,7 @@ def _check_choices(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]
 
 
 def _batches(algorithm: Algorithm, rng: np.random.Generator, is_recurrent: bool) -> Iterator[list[list]]:
-    """Batches of observations: for each the steps, one after the other; one step where there is no memory."""
+    """Batches of observations as lists of steps; one step for a policy without a memory."""
     space = algorithm.observation_space
     space.seed(0)
     for size in BATCH_SIZES:
@@ -326,7 +339,7 @@ def _sampled(space: spaces.Space, algorithm: Algorithm, rng: np.random.Generator
 
 
 def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
-    """Views of an observation's mask, one for each part of an action; none for a policy without masks."""
+    """Views of an observation's mask, one for each part of an action; [] for a policy without masks."""
     policy = algorithm.get_policy()
     if not policy.is_masked:
         return []
@@ -335,7 +348,7 @@ def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
 
 
 def _met(algorithm: Algorithm, count: int) -> list:
-    """The first observations of an environment under random legal actions; none where it cannot be made."""
+    """First observations of an environment under random legal actions; [] if it cannot be made."""
     config = algorithm.config
     if config.env is None:
         return []
@@ -356,7 +369,7 @@ def _met(algorithm: Algorithm, count: int) -> list:
 
 
 def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any], Any]:
-    """What draws an action of the space that is legal after an observation."""
+    """Makes a function that draws an action of the space which is legal after an observation."""
     space.seed(0)
     policy, config, rng = algorithm.get_policy(), algorithm.config, np.random.default_rng(0)
     if not policy.is_masked:
@@ -373,7 +386,7 @@ def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any],
 
 
 def _arrays(module: ExportedPolicy, space: spaces.Space, observations: list) -> list[np.ndarray]:
-    """The inputs that hold these observations."""
+    """The observations as the program's inputs."""
     by_leaf: list[tuple[Any, ...]] = list(zip(*(leaves_of(space, each) for each in observations)))
     return [
         np.stack([np.asarray(value) for value in values]).astype(port.dtype)

@@ -1,4 +1,4 @@
-"""A policy as one torch module: from observations as an environment gives them to actions as it takes them."""
+"""A policy as one torch module, from the environment's observations to its actions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ ACTION, DIST_INPUTS, VALUE, STATE_OUT = "action", "action_dist_inputs", "value",
 
 
 class ExportError(ValueError):
-    """A policy that cannot be exported, or an export that does not do what the policy does.
+    """Error for a policy that cannot be exported, or an export that differs from the policy.
 
     Attributes:
-        is_difference: the latter.
+        is_difference: whether an export differs from the policy.
     """
 
     is_difference = False
@@ -35,9 +35,9 @@ class Port:
     """An input or an output of an exported policy.
 
     Attributes:
-        name: of it.
-        shape: of one row; the batch comes before.
-        dtype: of its numbers.
+        name: of the tensor.
+        shape: of one row, without the batch's dimension.
+        dtype: of the tensor.
     """
 
     name: str
@@ -46,20 +46,20 @@ class Port:
 
 
 class ExportedPolicy(nn.Module):
-    """What an algorithm's policy does without exploration, for batches of any size; it needs torch alone.
+    """An algorithm's policy without exploration, for batches of any size; a program of it needs torch alone.
 
-    Inside are the encoding of observations, the observation filter, the mask of legal actions, the network, its memory,
-    the choice of the most probable action and the mapping to the environment's bounds.
+    It contains the encoding of observations, the observation filter, the mask of legal actions, the network with its
+    memory, the choice of the most probable action and the mapping to the environment's bounds.
 
     Args:
         algorithm: has the policy.
-        policy_id: of it.
+        policy_id: of the policy.
 
     Attributes:
         space: of the observations.
-        inputs: in their order: a part of the observation each (Dict and Tuple observations have several; a mask that
-            the environment gives beside its observations is one of them), then the memory's state.
-        outputs: likewise; the value if the policy has one.
+        inputs: ports in the order of the arguments: each part of the observation (Dict and Tuple observations have
+            several; a mask that the environment gives beside its observations is one of them), then the memory's state.
+        outputs: ports in the order of the results; the value is among them if the policy has one.
 
     Raises:
         ExportError: for a policy with parts that cannot be a torch program.
@@ -75,7 +75,7 @@ class ExportedPolicy(nn.Module):
         if policy.filters_observations:
             self._filter = TensorFilter(policy.filter, torch.device("cpu"))
             self._filter.load(policy.filter.get_state())
-        # In a list: its parameters are views of one vector, which a program is to hold as constants.
+        # In a list: its parameters are views of one vector, and become constants of a program.
         self._network = [_network(policy)]
         mapping = config.normalize_actions, config.clip_actions
         self._mapper = tensor_action_mapper(action_space, policy.distribution, *mapping, "cpu")
@@ -119,7 +119,7 @@ class ExportedPolicy(nn.Module):
 
 
 def input_ports(space: spaces.Space, name: str = OBSERVATION) -> Iterator[Port]:
-    """The inputs that hold an observation of this space: "obs", or "obs.KEY" for each part of a Dict or Tuple."""
+    """Yields the inputs of an observation: "obs", or "obs.KEY" for each part of a Dict or Tuple."""
     inner = parts(space)
     if inner is None:
         choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
@@ -130,7 +130,7 @@ def input_ports(space: spaces.Space, name: str = OBSERVATION) -> Iterator[Port]:
 
 
 def leaves_of(space: spaces.Space, observation) -> Iterator:
-    """The parts of an observation in the order of `input_ports`."""
+    """Yields the parts of an observation in the order of `input_ports`."""
     inner = parts(space)
     if inner is None:
         yield observation
@@ -170,7 +170,7 @@ def _has_mode(distribution) -> bool:
 
 
 def _network(policy) -> nn.Module:
-    """The policy's torch module on a copy of its weights, without noise in them."""
+    """Makes the policy's torch module on a copy of its weights without parameter noise."""
     spec, layout, weights = policy.spec, policy.layout, torch.from_numpy(policy.weights.copy())
     if isinstance(layout, NoisyLayout):
         layout, weights = layout.plain, weights[: layout.plain.size].clone()
@@ -180,5 +180,3 @@ def _network(policy) -> nn.Module:
     for leaf in module.leaves:
         leaf.requires_grad_(False)
     return module.eval()
-
-

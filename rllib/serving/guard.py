@@ -1,4 +1,4 @@
-"""What stands before every answer over HTTP, of a policy server and of the dashboard: who may ask, and how much."""
+"""Checks of HTTP requests to the policy server and the dashboard: permission, size and time."""
 
 import asyncio
 import hmac
@@ -19,15 +19,15 @@ _HEADERS, _BODY = "headers", "body"
 
 
 class Guard:
-    """Says which requests may not be answered.
+    """Refuses requests that may not be answered.
 
-    A token is all that a request needs. Without one the server is for this machine, and then it is the pages in its
-    browsers that must be kept out: one from elsewhere says so in Origin, and one whose name is made to lead to this
-    machine (DNS rebinding) has that name in Host.
+    With a token, a request needs nothing else. Without one the server is for programs on this machine, and pages in its
+    browsers must be kept out: a page of another server names it in Origin, and a page whose name was made to resolve to
+    this machine (DNS rebinding) has that name in Host.
 
     Args:
-        token: that a request must carry; None: none is needed.
-        names: of this machine, besides numbers and localhost.
+        token: that a request must carry; None: requests need no token.
+        names: host names of this machine, besides addresses and localhost.
     """
 
     def __init__(self, token: str | None, names: Iterable[str] = ()):
@@ -38,8 +38,8 @@ class Guard:
         """Status and message for a request that may not be answered, else None.
 
         Args:
-            scope: of the request, as ASGI has it.
-            tokens: that it carries elsewhere than in "Authorization: Bearer TOKEN".
+            scope: scope of the request in ASGI.
+            tokens: tokens that it carries outside of "Authorization: Bearer TOKEN".
         """
         headers = dict(scope["headers"])
         if self._token is not None:
@@ -68,21 +68,21 @@ class Guard:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with limits of size and time, which uvicorn's has not.
+    """HTTP/1.1 with limits of size and time, which uvicorn does not have.
 
-    - Headers, and all else that is no body, have 32 KiB at most, and all of a request's headers 10 s to arrive.
-    - Its body has 30 s (its size is the application's matter: what it does not read stops the reading).
-    - 64 requests of a connection may wait behind the one that is being answered; with more it ends.
-    - A client that does not read its answer for 60 s is cut off.
-    - Beyond `limit_concurrency` connections, a new one takes the place of one whose time is over soon: half requests
-      and idle connections lock nobody out. If all are being answered, it gets 503.
+    - Headers and all other bytes outside of a body: at most 32 KiB; all headers of a request must arrive within 10 s.
+    - A body must arrive within 30 s. The application limits its size: bytes that it does not read stop the reading.
+    - At most 64 requests of a connection may wait behind the one that is being answered; a further one closes it.
+    - The connection of a client that does not read its answer for 60 s is closed.
+    - Beyond `limit_concurrency` connections, a new one replaces the one that would time out first: unfinished requests
+      and idle connections lock nobody out. If all are being answered, the new one gets 503.
     """
 
-    _part: str | None = _HEADERS  # of a request that is arriving
-    _timed: str | None = None  # the part that the timer is for
+    _part: str | None = _HEADERS  # part of a request that is arriving
+    _timed: str | None = None  # part whose time the timer limits
     _timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
-    _waiting_bytes = 0  # arrived since something was last passed on
+    _waiting_bytes = 0  # number of bytes that arrived since bytes were last passed on
 
     def connection_made(self, transport) -> None:
         super().connection_made(transport)
@@ -140,7 +140,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _ends_at(self) -> float | None:
-        """When its time is over, on the loop's clock; None while it is being answered."""
+        """Time on the loop's clock at which the connection times out; None while a request is answered."""
         timer = self._timer or self.timeout_keep_alive_task
         return timer and timer.when()
 
@@ -150,7 +150,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._unread_timer = None
 
     def _set_timer(self) -> None:
-        """Begins the time of the part that is arriving, unless it runs already. Requests in one piece need none."""
+        """Starts the timer of the part that is arriving, unless it runs. Requests in one piece need none."""
         if self._part != self._timed:
             if self._timer is not None:
                 self._timer.cancel()
@@ -162,7 +162,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timed = self._part
 
     def _refuse(self, status: int, message: str) -> None:
-        """Ends the connection; a request that is arriving gets an answer if it has none yet."""
+        """Closes the connection, after an answer to a request that is arriving and has none yet."""
         is_arriving, self._part = self._part is not None, None
         self._set_timer()
         if self.transport.is_closing():
@@ -174,11 +174,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def server_config(app, **settings) -> uvicorn.Config:
-    """How uvicorn serves both: with the limits, and without what they have no use for.
+    """Configures uvicorn for both servers: with the limits, and without features that they do not use.
 
     Args:
         app: the ASGI application.
-        settings: others of uvicorn.Config.
+        settings: further arguments of uvicorn.Config.
     """
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_CONNECTIONS if descriptors < 0 else min(_MOST_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, 16))

@@ -15,11 +15,11 @@ JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/oct
 
 
 class BadRequest(Exception):
-    """A request that cannot be answered with actions.
+    """Error for a request that cannot be answered with actions.
 
     Args:
-        status: of HTTP.
-        message: what was expected; it becomes one line, whatever names of the client's are in it.
+        status: status of HTTP.
+        message: the rule; joined to one line, since it may contain text of the client.
     """
 
     def __init__(self, status: int, message: str):
@@ -28,7 +28,7 @@ class BadRequest(Exception):
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request: one observation and what belongs to it, or several, in the plural.
+    """The body of a request: one observation with its state, mask and previous step, or several, in the plural.
 
     Attributes:
         explore: sample the actions; otherwise the most likely ones are taken.
@@ -48,13 +48,13 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Question:
-    """What actions are asked for, in the form of `LoadedPolicy.compute_actions`.
+    """Observations whose actions are requested, in the form of `LoadedPolicy.compute_actions`.
 
     Args:
-        observations: N of them.
+        observations: N observations.
         explore: sample the actions.
         states, masks, prev_actions, prev_rewards: N each, or None.
-        alone: whether it was one observation, whose answer is in the singular.
+        alone: whether the request had a single observation, whose answer is in the singular.
     """
 
     __slots__ = ("alone", "explore", "masks", "observations", "prev_actions", "prev_rewards", "states")
@@ -64,13 +64,13 @@ class Question:
         self.prev_actions, self.prev_rewards, self.alone = prev_actions, prev_rewards, False
 
     def part(self, first: int, last: int) -> "Question":
-        """Those from `first` to before `last`, as a separate question."""
+        """A separate question of the observations [first, last)."""
         rest = (each and each[first:last] for each in (self.states, self.masks, *self.previous))
         return Question(self.observations[first:last], self.explore, *rest)
 
     @property
     def previous(self) -> tuple:
-        """The actions before, and their rewards."""
+        """Previous actions and previous rewards."""
         return self.prev_actions, self.prev_rewards
 
 
@@ -79,8 +79,8 @@ class Messages:
 
     Args:
         initial_state: of the policy's memory; [] without one.
-        observation_space, action_space: of what is sent and answered.
-        previous_step: what the policy reads of the step before; None: nothing.
+        observation_space, action_space: of the environment.
+        previous_step: parts of the previous step that the policy reads; None: it reads none.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Messages:
         self._to = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 
     def question(self, body: bytes, kind: str) -> Question:
-        """What a body of this content type asks.
+        """Reads the body of a request of this content type.
 
         Raises:
-            BadRequest: naming what was expected.
+            BadRequest: for a body that is no question; names the expected form.
         """
         if kind == RAW:
             return self._raw_question(body)
@@ -163,12 +163,12 @@ class Messages:
         return states if states is not None else [self._initial_state] * count
 
     def _state(self, state):
-        """One state as arrays; null is that before an episode."""
+        """Reads one state as arrays; null is the state at the beginning of an episode."""
         if state is None or not self._initial_state:
             return self._initial_state if state is None else state
         shapes = [list(part.shape) for part in self._initial_state]
         try:
-            with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            with np.errstate(over="ignore"):  # infinite numbers are refused below
                 arrays = [np.asarray(_read(part), np.float32) for part in state]
         except _NO_ARRAY:
             arrays = []
@@ -191,7 +191,7 @@ class Messages:
         return Question(rows if isinstance(space, spaces.Box) else list(rows))
 
     def answer(self, question: Question, actions: Sequence, states: Sequence | None, version: int, kind: str) -> bytes:
-        """The body that gives N actions and states in this content type."""
+        """Writes the body that answers with N actions and states in this content type."""
         if kind == RAW:
             return np.ascontiguousarray(actions).tobytes()
         actions = plain(actions)
@@ -206,7 +206,7 @@ _FORM = '{"observation": ..., "explore": false}; GET /spec gives an example, and
 
 
 def plain(value):
-    """Arrays, and tuples and dicts of them, as lists and numbers."""
+    """Converts arrays, and tuples and dicts of them, to lists and numbers."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):
@@ -219,12 +219,12 @@ def plain(value):
 _NO_ARRAY = (TypeError, ValueError, OverflowError, RecursionError)
 _NAMES = ["bool", "float16", "float32", "float64"]
 _NAMES += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-# By name, "<f4" and "f4"; numpy's own parser of dtypes reads a language, and is not for words of others.
+# By name, "<f4" and "f4". numpy's own parser accepts a whole language, so it is not used on a client's words.
 _DTYPES = {word: dtype for dtype in map(np.dtype, _NAMES) for word in (dtype.name, dtype.str, dtype.str[1:])}
 
 
 def _read_arrays(question: Question) -> None:
-    """Replaces arrays of MessagePack by those of numpy."""
+    """Replaces arrays of MessagePack by arrays of numpy."""
     try:
         question.observations = list(map(_read, question.observations))
         question.masks = question.masks and list(map(_read, question.masks))
@@ -234,7 +234,7 @@ def _read_arrays(question: Question) -> None:
 
 
 def _read(value):
-    """The value with each {"$array": [dtype, shape, bytes]} as an array."""
+    """Replaces each {"$array": [dtype, shape, bytes]} in a value by an array."""
     if isinstance(value, dict):
         if value.keys() == {"$array"}:
             dtype, shape, data = value["$array"]
@@ -248,10 +248,10 @@ def _read(value):
 
 
 def content_kind(content_type: bytes) -> str:
-    """JSON, MSGPACK or RAW, by the header.
+    """Reads JSON, MSGPACK or RAW from the header Content-Type.
 
     Raises:
-        BadRequest: for another one: what a page may send without asking first (CORS) is among these.
+        BadRequest: for other types, among which are those that a page may send without a preflight request (CORS).
     """
     kind = _KINDS.get(content_type.partition(b";")[0].strip().lower())
     if kind is None:

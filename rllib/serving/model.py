@@ -1,4 +1,4 @@
-"""The policy that a server acts with, and the newer one that takes its place."""
+"""The policy of a server, and its replacement by a newer one."""
 
 import contextlib
 import time
@@ -7,23 +7,23 @@ from pathlib import Path
 from rllib.serving.counts import Counts
 from rllib.serving.loaded_policy import LoadedPolicy, checkpoint_at, load_policy
 from rllib.serving.messages import Question
-from rllib.serving.settings import ServingSettings
+from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import MANIFEST, CheckpointError
 
-# A forward pass that takes longer than this would keep other requests from being read: it gets a thread.
+# A longer forward pass runs in a thread, since in the event loop it would delay the reading of other requests.
 QUICK_S = 0.003
 
 
 class Model:
-    """The policy in use. `take_up` replaces it between two batches; those that are being computed keep theirs.
+    """The policy in use. `take_up` replaces it between two batches; a batch that is being computed keeps its policy.
 
     Args:
         settings: of the server.
-        counts: where what it takes up is counted.
-        before: checkpoint that was in use in an earlier process, which is taken if it is still there.
+        counts: counters of the server.
+        before: checkpoint that an earlier process used, which is preferred if it still exists.
 
     Attributes:
-        policy: the present one.
+        policy: the policy in use.
         is_quick: whether a forward pass may run in the event loop.
 
     Raises:
@@ -38,7 +38,7 @@ class Model:
         counts.set("policy_version", self.policy.policy_version)
 
     def _first(self, before: Path | None) -> tuple[LoadedPolicy, tuple]:
-        """The policy to begin with, and its identity."""
+        """Loads the first policy; returns it and its identity."""
         if before is not None:
             with contextlib.suppress(CheckpointError, OSError):  # it has been removed, or damaged, since
                 return self._load(before), _identity(before)
@@ -47,7 +47,7 @@ class Model:
         return self._load(path), identity
 
     def newer(self) -> Path | None:
-        """A checkpoint at the source that is neither in use nor has been refused; None if there is none."""
+        """Path of a checkpoint at the source that is neither in use nor refused; None if there is none."""
         try:
             path = checkpoint_at(self._settings.path)
             identity = _identity(path)
@@ -56,10 +56,10 @@ class Model:
         return None if identity in (self._identity, self._refused) else path
 
     def prepare(self, path: Path) -> LoadedPolicy:
-        """The policy of another checkpoint, ready to act; may run in another thread.
+        """Loads the policy of another checkpoint; may run in another thread.
 
         Raises:
-            CheckpointError: if it cannot take the place of the present one. It is not tried again.
+            CheckpointError: if it cannot replace the present one. It is not tried again.
         """
         identity = None
         try:
@@ -80,11 +80,11 @@ class Model:
         return policy
 
     def forgive(self) -> None:
-        """Lets `newer` give a checkpoint again that has been refused."""
+        """Allows `newer` to return a refused checkpoint again."""
         self._refused = None
 
     def take_up(self, policy: LoadedPolicy) -> None:
-        """Puts what `prepare` gave in the place of the present policy."""
+        """Replaces the present policy by the result of `prepare`."""
         self.policy, self._identity = policy, self._prepared
         self._counts.add("reloads")
         self._counts.set("policy_version", policy.policy_version)
@@ -94,7 +94,7 @@ class Model:
         return load_policy(path, settings.policy_id, load_user_code=settings.load_user_code)
 
     def _warm_up(self, policy: LoadedPolicy) -> float:
-        """Seconds of the quicker of two full batches."""
+        """Computes two full batches; returns the duration of the quicker one in seconds."""
         batch, durations = self.example_batch(policy), []
         for _ in range(2):
             started = time.perf_counter()
@@ -103,7 +103,7 @@ class Model:
         return min(durations)
 
     def example_batch(self, policy: LoadedPolicy) -> Question:
-        """`max_batch` times the example."""
+        """A question of `max_batch` copies of the example."""
         one = example_of(policy)
         fields = (one.observations, one.states, one.masks, *one.previous)
         observations, *rest = (each and each * self._settings.max_batch for each in fields)
@@ -114,7 +114,7 @@ def act(policy: LoadedPolicy, question: Question) -> tuple:
     """(actions, states) for a question; the states are None for a policy without a memory.
 
     Raises:
-        ValueError: for an observation that is not in the space, or what does not belong to it.
+        ValueError: for an observation that is not in the space, or a state, mask or previous step that does not fit.
     """
     answer = policy.compute_actions(
         question.observations,
@@ -128,7 +128,7 @@ def act(policy: LoadedPolicy, question: Question) -> tuple:
 
 
 def example_of(policy: LoadedPolicy) -> Question:
-    """One observation of the space, always the same, as at the beginning of an episode."""
+    """A question of one observation of the space, always the same, at the beginning of an episode."""
     policy.observation_space.seed(0)
     state = policy.get_initial_state()
     masks = [policy.open_mask()] if policy.reads_mask else None
@@ -136,6 +136,6 @@ def example_of(policy: LoadedPolicy) -> Question:
 
 
 def _identity(path: Path) -> tuple:
-    """What differs between two checkpoints, also of the same path."""
+    """Identity of a checkpoint; it changes when another one is written to the same path."""
     status = (path / MANIFEST).stat()
     return path, status.st_ino, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""The parent process of a policy server: it holds the listening socket, and replaces processes that have ended."""
+"""The parent process of a policy server: holds the listening socket, and replaces processes that have ended."""
 
 import contextlib
 import heapq
@@ -16,26 +16,17 @@ import msgspec
 
 from rllib.errors import RLlibError
 from rllib.serving.counts import Counts
-from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+from rllib.serving.sockets import url_of
+from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
 
-# A process that ends sooner than this after its start is replaced only after a while, which doubles each time.
+# A process that ends sooner than this after its start is replaced after a delay, which doubles each time.
 STEADY_S = 5.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ServingError(RLlibError):
-    """A policy server could not begin: there is no policy at its source, or its processes end at once."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """The socket that the processes of a server share; port 0 takes a free one.
-
-    Raises:
-        OSError: if the address is in use, or not of this machine.
-    """
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    """Error of a policy server that cannot start: there is no policy at its source, or its processes end at once."""
 
 
 class _Worker:
@@ -51,12 +42,12 @@ class _Worker:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the supervisor's
+                start_new_session=True,  # Ctrl-C is handled by the supervisor
             )
         self.line.sendall(msgspec.json.encode(task) + b"\n")
 
     def reports(self) -> list[Report] | None:
-        """What it has said; None if it has ended."""
+        """Reports that have arrived from the process; None if it has ended."""
         try:
             received = self.line.recv(65536)
         except OSError:
@@ -67,7 +58,7 @@ class _Worker:
         return [msgspec.json.decode(line, type=Report) for line in lines]
 
     def end(self) -> int:
-        """Kills the process if it lives, and gives its exit status."""
+        """Ends the process, and returns its exit status."""
         self.line.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(1.0)
@@ -76,13 +67,13 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs the processes of a server until SIGTERM or Ctrl-C, and leaves none.
+    """Runs the processes of a server until SIGTERM or Ctrl-C, and ends them all.
 
     Args:
         settings: of the server.
-        listening: what `listen` gave.
+        listening: the listening socket (sockets.py).
         workers: number of processes.
-        say: gets a line for everything that happens.
+        say: called with a line for each event.
     """
 
     def __init__(self, settings: ServingSettings, listening: socket.socket, workers: int, say: Callable[[str], None]):
@@ -92,14 +83,14 @@ class Supervisor:
         self._workers: dict[int, _Worker] = {}
         self._due: list[tuple[float, int]] = []  # heap of (when, index of the process to start)
         self._delays: dict[int, float] = {}
-        self._newest: Report | None = None  # what a process has begun to serve last
+        self._newest: Report | None = None  # the last report of a process that serves a new policy
         self._signals = 0
 
     def run(self) -> None:
-        """Serves.
+        """Serves until a signal.
 
         Raises:
-            ServingError: if no process gets so far as to serve.
+            ServingError: if no process begins to serve.
         """
         with self._signals_wake_us():
             try:
@@ -142,7 +133,7 @@ class Supervisor:
         self._selector.register(worker.line, selectors.EVENT_READ, worker)
 
     def _step(self) -> None:
-        """Waits for what happens next."""
+        """Waits for the next report, end of a process, restart or signal."""
         wait = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
         for key, _ in self._selector.select(wait):
             if key.data is None:
@@ -166,10 +157,10 @@ class Supervisor:
 
     def _announce(self, report: Report) -> None:
         is_first, self._newest = self._newest is None, report
-        host, port = self._listening.getsockname()[:2]
-        host = f"[{host}]" if ":" in host else host
         what = f"{report.of}, version {report.version}, from {report.checkpoint}"
-        self._say(f"Serving {what} at http://{host}:{port}" if is_first else f"Now serving {what}")
+        self._say(
+            f"Serving {what} at {url_of(*self._listening.getsockname()[:2])}" if is_first else f"Now serving {what}"
+        )
 
     def _refused(self, worker: _Worker, error: str) -> None:
         if self._newest is None:
@@ -177,7 +168,7 @@ class Supervisor:
         self._say(f"process {worker.process.pid} cannot serve: {error}")
 
     def _ended(self, worker: _Worker) -> None:
-        """Has a process that ended replaced: at once if it had lived for a while."""
+        """Schedules the replacement of a process that has ended: at once if it had lived for STEADY_S."""
         self._selector.unregister(worker.line)
         status = worker.end()
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
@@ -193,7 +184,7 @@ class Supervisor:
         heapq.heappush(self._due, (now + delay, worker.index))
 
     def _drain(self) -> None:
-        """Lets the processes answer what they have got, and waits for their end."""
+        """Ends the processes, which answer the requests that have arrived, and waits for them."""
         self._listening.close()
         living = [worker for worker in self._workers.values() if worker.process.poll() is None]
         for worker in living:
@@ -204,6 +195,6 @@ class Supervisor:
             if all(each.process.poll() is not None for each in living):
                 return
             if self._signals > signals or time.monotonic() > deadline:
-                return  # those that are left are killed
+                return  # `run` kills the remaining ones
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.process.wait(0.05)

@@ -1,7 +1,8 @@
 """A process that answers requests: python -m rllib.serving.worker, started by the supervisor.
 
 It inherits the listening socket, a socket to the supervisor, and the memory of the counters. Over the second it gets a
-`Task` and says what it serves, a line of JSON each; when that socket ends, the supervisor has gone, and so does it.
+`Task` and sends `Report`s, a line of JSON each. When that socket is closed, the supervisor has ended, and the process
+ends as well.
 """
 
 import asyncio
@@ -23,16 +24,17 @@ from rllib.serving.app import App
 from rllib.serving.counts import Counts
 from rllib.serving.guard import server_config
 from rllib.serving.model import Model
-from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+from rllib.serving.sockets import BACKLOG
+from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
 from rllib.storage.checkpoint import CheckpointError
 
 logger = logging.getLogger("rllib.serving")
-# How often it looks for a newer checkpoint, and whether another process was asked to.
+# Interval between looks for newer checkpoints, and for requests to reload that other processes got.
 WATCH_S = 0.5
 
 
 def main(listening: int, control: int, counts: int) -> int:
-    """Serves until SIGTERM, or until the supervisor has gone.
+    """Serves until SIGTERM, or until the supervisor has ended.
 
     Args:
         listening, control, counts: descriptors of the two sockets and of the counters' memory.
@@ -46,17 +48,17 @@ def main(listening: int, control: int, counts: int) -> int:
     task = msgspec.json.decode(line.makefile("rb").readline(), type=Task)
     own = Counts(counts, task.workers + 1, task.index)
     own.set("queue_length", 0)
-    asked = own.of_all("reload_requests")  # what comes after this is for the checkpoint that follows
+    asked = own.of_all("reload_requests")  # later requests concern later checkpoints
     try:
         model = Model(task.settings, own, None if task.before is None else Path(task.before))
-    except ValueError as error:  # of CheckpointError, and of settings of a network that is not to be had
+    except ValueError as error:  # a CheckpointError, or settings of a network that cannot be made
         _report(line, Report(error=str(error)))
         return 1
     except Exception as error:
         _report(line, Report(error=f"{type(error).__name__}: {error}"))
         raise
     gc.collect()
-    gc.freeze()  # what stays for good is not looked at again
+    gc.freeze()  # permanent objects are not examined again
     config = http_config()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(_serve(config, socket.socket(fileno=listening), line, model, own, task.settings, asked))
@@ -73,7 +75,7 @@ async def _serve(
     def end():
         server.should_exit = True
 
-    # A thread, since the loop may be busy for longer.
+    # In a thread, since the loop may be busy for longer.
     threading.Thread(target=_await_end, args=(line, loop, end), daemon=True).start()
     _say_version(line, model)
     watching = asyncio.create_task(_watch(app, counts, settings.watch, asked))
@@ -86,7 +88,7 @@ async def _serve(
 
 
 def _await_end(line: socket.socket, loop, end) -> None:
-    """Ends the server when the supervisor has gone, and the process if that takes too long."""
+    """Ends the server when the supervisor has ended, and the process if that takes too long."""
     with contextlib.suppress(OSError):
         while line.recv(1024):
             pass
@@ -97,7 +99,7 @@ def _await_end(line: socket.socket, loop, end) -> None:
 
 
 async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
-    """Takes up newer checkpoints: as they appear, or when another process of this server was asked to."""
+    """Takes up newer checkpoints: as they appear, or when another process got a request to reload."""
     while True:
         await asyncio.sleep(WATCH_S)
         before, asked = asked, counts.of_all("reload_requests")
@@ -115,15 +117,15 @@ def _say_version(line: socket.socket, model: Model) -> None:
 
 
 def _report(line: socket.socket, report: Report) -> None:
-    with contextlib.suppress(OSError):  # the supervisor has gone
+    with contextlib.suppress(OSError):  # the supervisor has ended
         line.sendall(msgspec.json.encode(report) + b"\n")
 
 
 def http_config(app=None) -> uvicorn.Config:
-    """How uvicorn serves: without what every request would pay for, or a policy server has no use for.
+    """Configures uvicorn without features that cost time in each request or that a policy server does not use.
 
     Args:
-        app: the ASGI application; None: it is made when the event loop runs.
+        app: the ASGI application; None if it is made when the event loop runs.
     """
     return server_config(app or _not_yet, date_header=False, backlog=BACKLOG, timeout_keep_alive=75,
                          timeout_graceful_shutdown=int(GRACE_S))  # fmt: skip

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
-from rllib.runs.files import flatten, lookup
+from rllib.runs.entries import flatten, lookup
 
 # Parts of results that are missing in the first one, or in some.
 _NOT_ALWAYS = ("evaluation", "info", "custom_metrics")

@@ -110,9 +110,9 @@ def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ct
     [
         (["nowhere"], "nowhere is not the directory of a run of rllib train: it has no run.json"),
         (["."], "it has no run.json. Runs in it: empty, other, run"),
-        (["empty"], "empty has no checkpoint to go on from"),
-        (["run", "DQN"], "goes on with the same algorithm and environment; leave out DQN"),
-        (["run", "--seed", "3"], "goes on with what the run was begun with; leave out --seed"),
+        (["empty"], "empty has no checkpoint to continue from"),
+        (["run", "DQN"], "continues with the same algorithm and environment; leave out DQN"),
+        (["run", "--seed", "3"], "continues with what the run was started with; leave out --seed"),
         (["run", "-f", "ppo/cartpole", "--num-samples", "2"], "leave out --file, --num-samples"),
         (["run", "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
         (["broken"], "run.json is damaged: it is not JSON"),

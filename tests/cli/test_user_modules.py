@@ -186,7 +186,7 @@ def test_an_algorithm_of_ones_own_is_trained_resumed_evaluated_and_searched(tmp_
     code, output = rllib(*resume)
     assert code == 2 and "a class of your own is imported only where its name is typed" in output
     code, output = rllib(*resume, "--algo", "PPO")
-    assert code == 2 and "goes on with the same algorithm, my_module:Mine" in output
+    assert code == 2 and "continues with the same algorithm, my_module:Mine" in output
     code, output = rllib(*resume, "--algo", "my_module:Mine")
     assert code == 0 and "checkpoint_000002" in output, output
 

@@ -11,11 +11,11 @@ from dashboard_support import RunOnDisk
 
 from rllib import PGConfig, tune
 from rllib.cli.run_directory import RunDirectory
-from rllib.dashboard import index as index_module
 from rllib.dashboard import journals
+from rllib.dashboard import run as run_module
 from rllib.dashboard.details import describe, logs, tail
 from rllib.dashboard.index import Index
-from rllib.runs.files import encode
+from rllib.runs.entries import encode
 from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.records import status_record, trial_record
 from rllib.tune.experiment.trial import Trial
@@ -114,7 +114,7 @@ def test_a_run_that_does_not_change_is_not_locked_for_a_look(results, monkeypatc
     def refuse(path):
         raise AssertionError("the lock was taken")
 
-    monkeypatch.setattr(index_module, "lock_held", refuse)
+    monkeypatch.setattr(run_module, "lock_held", refuse)
     monkeypatch.setattr(journals, "lock_held", refuse)
     index.refresh()
 
@@ -322,10 +322,11 @@ def test_a_journal_cannot_lead_elsewhere_or_run_code(results, tmp_path, experime
             return os.mkdir, (str(tmp_path / "was run"),)
 
     pickled = base64.b64encode(pickle.dumps(Evil())).decode()
-    record = {**trial_record(_trial(0)), "dir": "../../secret", "config": {"env": "x"}, "pickle": pickled}
-    experiment.journal.append(record)
+    experiment.journal.append({**trial_record(_trial(0)), "dir": "../../secret"})
+    experiment.journal.append({**trial_record(_trial(1)), "config": {"env": "x"}, "pickle": pickled})
     index = Index(results)
     index.refresh()
+    assert "would lie outside" in index.changes()["experiments"][0]["problem"]
     (run,) = index.runs.values()
     assert run.path is None and describe(run)["metrics"] == [] and logs(run) == []
     assert not (tmp_path / "was run").exists()
@@ -376,7 +377,7 @@ def test_a_run_that_is_just_being_found_is_given_with_its_row(results, monkeypat
     """A page may ask for a run while another request's refresh has found it but not yet read its files."""
     RunOnDisk(results, "first")
     index, asked = Index(results), []
-    refresh = index_module.Run.refresh
+    refresh = run_module.Run.refresh
     with ThreadPoolExecutor() as others:
 
         def refresh_while_asked(run):
@@ -385,6 +386,6 @@ def test_a_run_that_is_just_being_found_is_given_with_its_row(results, monkeypat
                 asked[-1].result(timeout=0.2)
             return refresh(run)
 
-        monkeypatch.setattr(index_module.Run, "refresh", refresh_while_asked)
+        monkeypatch.setattr(run_module.Run, "refresh", refresh_while_asked)
         index.refresh()
         assert asked[0].result(timeout=10)["algorithm"] == "PPO"

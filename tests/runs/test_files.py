@@ -9,17 +9,10 @@ from pathlib import Path
 import pytest
 from full_disk import disk_of
 
-from rllib.runs.files import (
-    CsvLogger,
-    ResultFiles,
-    TensorBoardLogger,
-    close_all,
-    drop_results_after,
-    finite_numbers,
-    read_params,
-    read_results,
-    write_whole,
-)
+from rllib.runs.entries import finite_numbers
+from rllib.runs.events import TensorBoardLogger
+from rllib.runs.files import CsvLogger, ResultFiles, close_all, drop_results_after, read_params, read_results
+from rllib.runs.safe_files import write_whole
 
 
 def result(iteration, **more):
@@ -215,7 +208,7 @@ def test_a_line_without_a_result_is_left_out_and_named(tmp_path, caplog, line):
 
 def test_a_pipe_instead_of_a_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "result.json")
-    with pytest.raises(ValueError, match=r"result\.json' in .* is no regular file"):
+    with pytest.raises(ValueError, match=r"'result\.json' in .* is no regular file"):
         read_results(tmp_path)
     os.mkfifo(tmp_path / "params.json")
     assert read_params(tmp_path) == {}

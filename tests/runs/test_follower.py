@@ -9,9 +9,11 @@ import sys
 import pytest
 from full_disk import disk_of
 
-from rllib.runs.files import AppendedFile, ResultFiles, TensorBoardLogger, drop_results_after, write_params
+from rllib.runs.events import TensorBoardLogger
+from rllib.runs.files import ResultFiles, drop_results_after, write_params
 from rllib.runs.follower import Follower
 from rllib.runs.run_log import RunLog
+from rllib.runs.safe_files import AppendedFile
 from rllib.runs.sidecar import SidecarLogger
 
 pytest.importorskip("tensorboardX")

@@ -19,7 +19,7 @@ from rllib.policy import Policy
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
 from rllib.serving.model import Model
-from rllib.serving.settings import ServingSettings
+from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 
 ROOT = Path(__file__).parents[2]

@@ -105,9 +105,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_module_acts_as_the_policy(case, tmp_path, monkeypatch):
     """As torch computes it, which is quick; the programs made of it are compared below."""
-    monkeypatch.setattr("rllib.serving.export._write_torch", lambda module, path: path.write_bytes(b""))
+    monkeypatch.setattr("rllib.serving.export.Torch.write", lambda module, path: path.write_bytes(b""))
     monkeypatch.setattr(
-        "rllib.serving.export._load_torch",
+        "rllib.serving.export.Torch.load",
         lambda path, module: lambda inputs: [output.numpy() for output in module(*map(torch.from_numpy, inputs))],
     )
     with CASES[case]().build() as algo:
@@ -298,9 +298,9 @@ def test_an_export_that_differs_is_not_written(tmp_path, monkeypatch):
             leaf.mul_(1.01)
         path.write_bytes(b"")
 
-    monkeypatch.setattr("rllib.serving.export._write_torch", off)
+    monkeypatch.setattr("rllib.serving.export.Torch.write", off)
     monkeypatch.setattr(
-        "rllib.serving.export._load_torch",
+        "rllib.serving.export.Torch.load",
         lambda path, module: lambda inputs: [output.numpy() for output in module(*map(torch.from_numpy, inputs))],
     )
     with CASES["bounds"]().build() as algo, pytest.raises(ExportError, match="the export differs"):

@@ -14,7 +14,8 @@ import pytest
 import runtime
 from rllib import tune
 from rllib.runs.drawing import CurveLogger
-from rllib.runs.files import CsvLogger, JsonLogger, flatten, write_params
+from rllib.runs.entries import flatten
+from rllib.runs.files import CsvLogger, JsonLogger, write_params
 from rllib.runs.follower import thinned
 from rllib.runs.sidecar import SidecarLogger
 from rllib.tune.experiment.trial import Trial

@@ -1,4 +1,4 @@
-from rllib.runs.files import lookup
+from rllib.runs.entries import lookup
 
 RESULT = {"timesteps_total": 500, "info": {"learner": {"kl": 0.1}}}
 

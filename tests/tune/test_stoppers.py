@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rllib.runs.files import encode
+from rllib.runs.entries import encode
 from rllib.tune.experiment.stoppers import (
     CombinedStopper,
     ExperimentPlateauStopper,

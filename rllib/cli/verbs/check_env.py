@@ -19,7 +19,7 @@ from rllib.video import draw_without_display
 EXIT_CHECK_FAILED = 3
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 _WIDEST = 140
-# Of what was measured, by the end of its name.
+# Units of measured values, by the end of their names.
 _UNITS = {"ms": "ms", "us": "us"}
 
 

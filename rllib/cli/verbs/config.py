@@ -28,7 +28,10 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
         with user_input():
             typed({"algorithm": algorithm})
             config = get_algorithm_config(algorithm)
-        rows = [row for row in config.describe() if _matches(row, words)]
+        rows = config.describe()
+        if words:
+            texts = [" ".join((row.name, *other_names(row.name), row.meaning)).lower() for row in rows]
+            rows = [row for row, text in zip(rows, texts) if any(word.lower() in text for word in words)]
         if not rows:
             raise Mistake(f"{algorithm} has no setting that contains {' or '.join(map(repr, words))}")
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
@@ -42,7 +45,7 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
 
 
 def _show_departures(algorithm: str, names: set[str], width: int) -> None:
-    """The defaults of these settings that differ from RLlib's."""
+    """Prints the defaults of these settings that differ from RLlib's."""
     shown = [departure for departure in departures(algorithm) if departure.setting.partition(".")[0] in names]
     if shown:
         click.echo("Defaults that are not RLlib 2.6's")
@@ -54,8 +57,3 @@ def _show_departures(algorithm: str, names: set[str], width: int) -> None:
 def _indented(text: str, width: int) -> str:
     margin = " " * _INDENT * 2
     return textwrap.fill(text, width, initial_indent=margin, subsequent_indent=margin)
-
-
-def _matches(row, words: tuple[str, ...]) -> bool:
-    text = " ".join((row.name, *other_names(row.name), row.meaning)).lower()
-    return not words or any(word.lower() in text for word in words)

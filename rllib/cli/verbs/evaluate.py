@@ -12,7 +12,7 @@ from rllib.cli.failures import reported, user_input
 from rllib.cli.user_code import load_user_code_option
 from rllib.progress import counted
 
-# What of the result is printed as JSON.
+# Keys of the result that are printed as JSON.
 _IN_JSON = "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "hist_stats"
 
 

@@ -8,24 +8,24 @@ from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.sample_batch import DEFAULT_POLICY
-from rllib.serving.export import SUFFIXES, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
+from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
 from rllib.serving.exported_policy import Port
 from rllib.serving.loaded_policy import load_policy
 
 EXIT_CHECK_FAILED = 3
-# The format of weights alone.
+# Format of the weights without a program.
 WEIGHTS = "safetensors"
 
 
 class DiffersError(click.ClickException):
-    """The export does not do what the policy does."""
+    """The outputs of the export differ from the policy's."""
 
     exit_code = EXIT_CHECK_FAILED
 
 
 @click.command("export", short_help="Write a policy as a file for torch or ONNX.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--format", "format_", type=click.Choice([*SUFFIXES, WEIGHTS]), default="torch", show_default=True,
+@click.option("--format", "format_", type=click.Choice([*FORMATS, WEIGHTS]), default="torch", show_default=True,
               help="safetensors: the weights by name, without the program.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
 @click.option("--policy", default=DEFAULT_POLICY, show_default=True, help="Id of the policy.")
@@ -39,7 +39,8 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     """
     with reported(verbose):
         checkpoint = latest(checkpoint).absolute()
-        output = output or checkpoint.with_name(checkpoint.name + SUFFIXES.get(format_, WEIGHTS_SUFFIX))
+        suffix = WEIGHTS_SUFFIX if format_ == WEIGHTS else FORMATS[format_].suffix
+        output = output or checkpoint.with_name(checkpoint.name + suffix)
         if format_ == WEIGHTS:
             with user_input(), writing(output):
                 path = export_weights(load_policy(checkpoint, policy, load_user_code=load_user_code).policy, output)

@@ -15,8 +15,8 @@ from rllib.cli.user_code import load_user_code_option
 from rllib.video import VideoFile, draw_without_display, has_display
 
 
-def options(command: Callable) -> Callable:
-    """What both commands can be given."""
+def _options(command: Callable) -> Callable:
+    """Adds the options that both commands have."""
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors."),
         load_user_code_option("CHECKPOINT"),
@@ -31,7 +31,7 @@ def options(command: Callable) -> Callable:
 @click.command("play", short_help="Watch a trained policy.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--episodes", type=click.IntRange(min=1), default=3, show_default=True, help="How many to play.")
-@options
+@_options
 def command(checkpoint, episodes, seed, explore, fps, load_user_code, verbose) -> None:
     """Play episodes with the policy of CHECKPOINT, or of the last checkpoint of a run's directory, in a window. Where
     there is no display, a video is written beside the checkpoint.
@@ -39,18 +39,33 @@ def command(checkpoint, episodes, seed, explore, fps, load_user_code, verbose) -
     with reported(verbose):
         checkpoint, output = latest(checkpoint), None
         if not has_display():
-            output = video_of(checkpoint)
+            output = _video_of(checkpoint)
             click.echo(f"There is no display, so a video is written: {output}", err=True)
-        show(checkpoint, output, episodes, seed, explore, fps, load_user_code)
+        _show(checkpoint, output, episodes, seed, explore, fps, load_user_code)
 
 
-def video_of(checkpoint: Path) -> Path:
-    """Where a checkpoint's video is written by default."""
+@click.command("record", short_help="Write a video of a trained policy.")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="File, .mp4, .webm or .gif [default: CHECKPOINT.mp4].")  # fmt: skip
+@click.option("--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many to play.")
+@_options
+def record(checkpoint, output, episodes, seed, explore, fps, load_user_code, verbose) -> None:
+    """Write a video of episodes that the policy of CHECKPOINT plays, or that of the last checkpoint of a run's
+    directory.
+    """
+    with reported(verbose):
+        checkpoint = latest(checkpoint)
+        _show(checkpoint, output or _video_of(checkpoint), episodes, seed, explore, fps, load_user_code)
+
+
+def _video_of(checkpoint: Path) -> Path:
+    """Default path of a checkpoint's video: beside the checkpoint."""
     checkpoint = checkpoint.absolute()
     return checkpoint.with_name(f"{checkpoint.name}.mp4")
 
 
-def show(
+def _show(
     checkpoint: Path,
     output: Path | None,
     episodes: int,
@@ -102,7 +117,7 @@ def show(
 
 
 class _Window:
-    """Lets an environment draw its window, at a steady rate where it sets none."""
+    """Draws an environment's window, at a steady rate if the environment sets none."""
 
     def __init__(self, env, fps: float):
         self._env, self._interval_s, self._next = env, 1 / fps, time.monotonic()

@@ -8,8 +8,9 @@ import click
 
 from rllib.cli.failures import Mistake, reported
 from rllib.cli.user_code import load_user_code_option
-from rllib.serving.settings import ServingSettings, is_loopback
-from rllib.serving.supervisor import ServingError, Supervisor, listen
+from rllib.serving.sockets import is_loopback, listen
+from rllib.serving.supervisor import ServingError, Supervisor
+from rllib.serving.tasks import ServingSettings
 
 TOKEN_VARIABLE = "RLLIB_SERVE_TOKEN"
 _COUNT = click.IntRange(min=1)
@@ -58,5 +59,5 @@ def command(checkpoint, host, port, workers, token, verbose, **settings) -> None
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, without what Python adds."""
+    """The system's message, without the part that Python adds."""
     return str(error.strerror).partition(" (")[0]

@@ -37,26 +37,26 @@ _RANGES = {
 @click.command("tune", short_help="Search for the settings of an algorithm.")
 @click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...")
 @click.option("-f", "--file", metavar="FILE", help="YAML file with algorithm, env, config, search, stop, trials, ...")
-@click.option("--search", "is_search", is_flag=True, help="What follows as KEY=... is searched.")
+@click.option("--search", "is_search", is_flag=True, help="The KEY=... that follow are searched.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
               "combinations) [default: 1].")  # fmt: skip
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when a result reaches this; repeatable. "
               "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
-@click.option("--metric", help="By which trials are compared [default: episode_reward_mean].")
+@click.option("--metric", help="Result key by which trials are compared [default: episode_reward_mean].")
 @click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")
 @click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping or pbt.")
 @click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, bayesopt, cmaes or qmc.")
 @click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
-@click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="For the whole experiment.")
+@click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
 @click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
-@click.option("--seed", type=int, help="Of the search and of the first sample; the next has one more.")
-@click.option("--name", help="Of the experiment's directory [default: ALGO_DATE].")
-@click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")
+@click.option("--seed", type=int, help="Seed of the search and of the first sample; the next has one more.")
+@click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
+@click.option("--resume", is_flag=True, help="Continue the experiment of this name.")
 @click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
-              help="Where experiments get their directories.")  # fmt: skip
-@load_user_code_option("FILE, or the experiment that goes on,")
-@click.option("-q", "--quiet", is_flag=True, help="Show the best trial, and nothing else.")
+              help="Directory in which experiments get their own.")  # fmt: skip
+@load_user_code_option("FILE, or the experiment that is continued,")
+@click.option("-q", "--quiet", is_flag=True, help="Show only the best trial.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(words, file, is_search, results_dir, quiet, verbose, resume, load_user_code, **options) -> None:
     """Search for settings of ALGO on ENV, or as a YAML file says. KEY=VALUE are settings that all trials have; after
@@ -67,7 +67,7 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, load_us
     rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 --trials 20 --scheduler asha --stop iterations=50
     rllib tune -f search.yaml
 
-    Ctrl-C ends the experiment; --name NAME --resume goes on with it.
+    Ctrl-C ends the experiment; --name NAME --resume continues it.
     """
     with reported(verbose):
         with user_input():
@@ -86,10 +86,10 @@ def search(
     """Runs a search, and prints its results.
 
     Args:
-        settings: the keys of its file, with those of the command line over them.
+        settings: keys of the file and of the command line, which takes precedence.
         results_dir: where experiments get their directories.
         quiet: whether only the best trial is shown.
-        resume: whether to go on with the experiment of this name.
+        resume: whether to continue the experiment of this name.
         load_user_code: as for `tune.run`.
 
     Raises:
@@ -105,14 +105,14 @@ def search(
         runner.run()
     finally:
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
-        _tell(analysis, flag)
+        _show(analysis, flag)
     raise_for_failures(analysis, with_traceback=False)
 
 
 def _settings(
     words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool = False
 ) -> dict[str, Any]:
-    """The keys of an experiment in the file, if there is one, with those of the command line over them."""
+    """Keys of an experiment: those of the file, if there is one, and of the command line, which takes precedence."""
     names = [word for word in words if "=" not in word]
     if len(names) not in (0, 2) or not (names or below is not None):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
@@ -129,7 +129,7 @@ def _settings(
 
 
 def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
-    """(settings, searched ones): on the command line the first stand before `--search`, the others after it."""
+    """(words before `--search`, which are settings; words after it, which are searched)."""
     before = set()
     arguments = sys.argv[1:]
     if "--search" in arguments:
@@ -169,7 +169,7 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
 
 
 def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """{name: asha, max_t: 20} as the arguments of create_scheduler or create_searcher."""
+    """Turns {name: asha, max_t: 20} into arguments of create_scheduler or create_searcher."""
     given = dict(given)
     if "name" not in given:
         raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
@@ -177,7 +177,7 @@ def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def parse_range(text) -> Any:
-    """`0.95,0.99` as a grid, `log:1e-5:1e-2` as a range, a single value as it is; a YAML list as a grid.
+    """Parses `0.95,0.99` or a YAML list as a grid, `log:1e-5:1e-2` as a range, and a single value as itself.
 
     Raises:
         ValueError: for a range of an unknown kind or without two ends.
@@ -195,8 +195,8 @@ def parse_range(text) -> Any:
     return domains.grid_search(values) if len(values) > 1 else values[0]
 
 
-def _tell(analysis: ExperimentAnalysis, flag: str) -> None:
-    """The best trial, and what to do next, with this flag where user code is loaded."""
+def _show(analysis: ExperimentAnalysis, flag: str) -> None:
+    """Prints the best trial and the commands that follow, with `flag` where they load user code."""
     directory = _short(analysis.experiment_path)
     click.echo(f"results     {directory}")
     unfinished = sum(not trial.is_finished for trial in analysis.trials)
@@ -223,6 +223,6 @@ def _tell(analysis: ExperimentAnalysis, flag: str) -> None:
 
 
 def _short(path: str) -> str:
-    """As one would type it from here."""
+    """The path as one would type it in the current directory."""
     relative = os.path.relpath(path)
     return shlex.quote(path if relative.startswith("..") else relative)

@@ -1,7 +1,7 @@
 """Deterministic actions: a = tanh(inputs), within -1 ... 1 (Lillicrap et al., arXiv:1509.02971).
 
-In workers the explorer adds noise (exploration/action_noise.py); in a policy that acts alone, the distribution does. The
-mapper of actions stretches -1 ... 1 to the bounds of the space (env/spaces/actions.py).
+In workers the explorer adds noise (exploration/action_noise.py); in a policy that acts alone, the distribution does.
+The mapper of actions stretches -1 ... 1 to the bounds of the space (env/spaces/actions.py).
 """
 
 import math

@@ -24,7 +24,8 @@ from typing import Any
 import msgspec
 
 from rllib.errors import DamagedFileError
-from rllib.runs.files import AppendedFile, encode, numbered, settings_by_path, write_whole
+from rllib.runs.entries import encode, settings_by_path
+from rllib.runs.safe_files import AppendedFile, numbered, write_whole
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import written
 from rllib.tune.experiment.records import apply_record, check_record

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import cloudpickle
 
-from rllib.runs.files import drop_results_after, numbered, read_results, write_params
+from rllib.runs.files import drop_results_after, read_results, write_params
+from rllib.runs.safe_files import numbered
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
 

@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 
 from rllib.errors import DamagedFileError
-from rllib.runs.files import plain
+from rllib.runs.entries import plain
 from rllib.storage.encoding import decode, encode, import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM, printable
 from rllib.tune import schedulers

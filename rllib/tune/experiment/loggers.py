@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rllib.runs.files import CsvLogger, JsonLogger, TensorBoardLogger, write_params
+from rllib.runs.events import TensorBoardLogger
+from rllib.runs.files import CsvLogger, JsonLogger, write_params
 from rllib.runs.trackers import TRACKERS, check_package
 from rllib.tune.experiment.callbacks import Callback, LoggerCallback
 from rllib.tune.experiment.trial import Trial

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.progress import counted
-from rllib.runs.files import is_number, lookup, scalar
+from rllib.runs.entries import is_number, lookup, scalar
 from rllib.tune.checks import check, check_key, check_mode, number_in, seconds
 from rllib.tune.search.base import metric_value
 

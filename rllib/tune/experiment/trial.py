@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.result import ByAllNames, Result, as_result
-from rllib.runs.files import flatten
+from rllib.runs.entries import flatten
 from rllib.tune.states import FINISHED, PENDING
 from rllib.tune.trainables.resources import Resources
 

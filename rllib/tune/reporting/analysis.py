@@ -11,7 +11,8 @@ from rllib.did_you_mean import did_you_mean
 from rllib.errors import NoBestTrialError
 from rllib.progress import counted
 from rllib.result import as_result
-from rllib.runs.files import flatten, is_number, lookup, read_results, settings_by_path
+from rllib.runs.entries import flatten, is_number, lookup, settings_by_path
+from rllib.runs.files import read_results
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment.directory import journal_file, read_journal
 from rllib.tune.experiment.trial import Trial

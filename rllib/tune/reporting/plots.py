@@ -26,7 +26,9 @@ from rllib.runs.drawing import (
     return_curve,
     smoothed,
 )
-from rllib.runs.files import flatten, is_number, lookup, read_goals, read_params, read_results, write_whole
+from rllib.runs.entries import flatten, is_number, lookup
+from rllib.runs.files import read_goals, read_params, read_results
+from rllib.runs.safe_files import write_whole
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment.directory import journal_file, logarithmic, read_records
 from rllib.tune.experiment.trial import short

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.progress import in_notebook
-from rllib.runs.files import is_number, lookup
+from rllib.runs.entries import is_number, lookup
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED

@@ -23,7 +23,7 @@ from rllib.tune.reporting.reporters import TrialEndLines, make_reporter
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.resume import take_up
 from rllib.tune.running.runner import TrialRunner
-from rllib.tune.running.sidecar import TensorBoardCallback
+from rllib.tune.running.trial_events import TensorBoardCallback
 from rllib.tune.running.trials import Trials
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher

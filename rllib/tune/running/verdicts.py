@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rllib.runs.files import lookup
+from rllib.runs.entries import lookup
 from rllib.tune.checks import number_in
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.schedulers.base import FIFOScheduler

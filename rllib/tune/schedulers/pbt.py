@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from rllib.runs.files import encode, is_number
+from rllib.runs.entries import encode, is_number
 from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler
 from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal

@@ -13,7 +13,8 @@ from typing import Any
 
 from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
-from rllib.runs.files import encode, write_whole
+from rllib.runs.entries import encode
+from rllib.runs.safe_files import write_whole
 from rllib.tune.checks import check_mode, number_in
 from rllib.tune.search.domains import Domain
 from rllib.tune.search.space import is_grid

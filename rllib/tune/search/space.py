@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rllib.runs.files import settings_by_path
+from rllib.runs.entries import settings_by_path
 from rllib.tune.search.domains import Choice, Domain, Function, grid_search, is_lambda_of_spec
 
 Path = tuple[str | int, ...]

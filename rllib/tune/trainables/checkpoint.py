@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from rllib.errors import DamagedFileError
-from rllib.runs.files import numbered
+from rllib.runs.safe_files import numbered
 from rllib.storage.encoding import decode, encode
 from rllib.storage.foreign_files import WRONG_FORM, json_object, read_inside
 from rllib.storage.tensor_file import DTYPES

@@ -20,7 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.runs.files import ResultFiles, numbered, write_params
+from rllib.runs.files import ResultFiles, write_params
+from rllib.runs.safe_files import numbered
 from rllib.tune.trainables.checkpoint import Checkpoint, temporary_directory
 
 logger = logging.getLogger(__name__)

@@ -1,27 +1,24 @@
-"""What a policy server is asked to do."""
+"""Messages between the supervisor of a policy server and its processes: tasks one way, reports the other."""
 
-import ipaddress
 from pathlib import Path
 
 import msgspec
 
-# After SIGTERM, requests that have arrived have this long to be answered.
+# Time after SIGTERM in which requests that have arrived are answered.
 GRACE_S = 10.0
-# Connections that wait to be accepted.
-BACKLOG = 4096
 
 
 class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a policy server, as its processes are given them.
+    """Settings of a policy server.
 
     Attributes:
         source: a checkpoint, or the directory of a run, whose newest checkpoint is taken.
         policy_id: of the policy, where a checkpoint holds several; None: the default one.
         load_user_code: as for load_policy.
-        max_batch: observations that one forward pass takes at most.
+        max_batch: largest number of observations in one forward pass.
         max_wait_us: microseconds that an observation waits for others; 0: those that have arrived are taken together.
-        max_queue: observations that may wait; further requests are answered with 503 at once.
-        token: that requests have to carry; None: none.
+        max_queue: largest number of waiting observations; further requests are answered with 503 at once.
+        token: that requests have to carry; None: requests need no token.
         watch: take up newer checkpoints of the run as they appear.
     """
 
@@ -36,24 +33,16 @@ class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """The source."""
         return Path(self.source)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only programs on the same machine reach this address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a process.
+    """Message of the supervisor to a process that it has started.
 
     Attributes:
         settings: of the server.
-        index, workers: which of how many processes it is.
+        index: of the process, from 0.
+        workers: number of processes.
         before: checkpoint that the process before it acted with; None for the first.
     """
 
@@ -64,13 +53,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process tells the supervisor: what it serves, or why it cannot.
+    """Message of a process to the supervisor: the policy that it serves, or why it cannot serve one.
 
     Attributes:
         checkpoint: that it acts with.
         version: of the policy.
         of: algorithm and environment.
-        error: why it ends; empty if it serves.
+        error: why the process ends; empty if it serves.
     """
 
     checkpoint: str = ""

@@ -1,10 +1,10 @@
-"""The process beside an experiment (runs/sidecar.py): TensorBoard events of its trials, from the journal's order."""
+"""TensorBoard events of an experiment's trials, written by a process beside it (runs/sidecar.py)."""
 
 import atexit
 import sys
 from pathlib import Path
 
-from rllib.runs.files import TensorBoardLogger
+from rllib.runs.events import TensorBoardLogger
 from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends
 from rllib.runs.sidecar import Sidecar
 from rllib.tune.experiment.callbacks import Callback

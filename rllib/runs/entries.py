@@ -1,0 +1,125 @@
+"""Entries of results and settings: as JSON, by "a/b" path, and as the numbers worth a chart."""
+
+import math
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import msgspec
+
+from rllib.result import stored_names
+
+# Left out of each result: the settings are in params.json, and would be most of every line.
+LEFT_OUT = ("config",)
+
+
+def plain(value):
+    """Replaces a value that JSON cannot hold: numpy by its content, other values by their repr."""
+    if hasattr(value, "tolist") and not isinstance(value, type):
+        return value.tolist()
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    if isinstance(value, Real):
+        return float(value)
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}:{name}" if name else repr(value)
+
+
+def encode(value) -> bytes:
+    """Encodes a value as JSON; NaN and infinity become null."""
+    return msgspec.json.encode(value, enc_hook=plain)
+
+
+def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | int | str]]:
+    """Yields the numbers and strings of a result by "a/b" name; lists and the settings are left out."""
+    for key, value in result.items():
+        if key in LEFT_OUT and not prefix:
+            continue
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}/")
+        elif isinstance(value := scalar(value), (int, float, str)):
+            yield f"{prefix}{key}", value
+
+
+def finite_numbers(result: Mapping) -> dict[str, float]:
+    """Numbers of a result that are worth a chart, by "a/b" name: no NaN or infinity, no number twice."""
+    numbers = {key: value for key, value in flatten(result) if isinstance(value, (int, float)) and is_finite(value)}
+    return {key: value for key, value in numbers.items() if key not in _NO_CHART and _original(key) not in numbers}
+
+
+def is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float holds
+        return False
+
+
+# Numbers that say nothing about training.
+_NO_CHART = frozenset(("pid", "timestamp", "done"))
+# Ray's further name of a number -> the name that is drawn.
+_ORIGINALS = {
+    "num_env_steps_sampled": "timesteps_total",
+    "num_env_steps_sampled_this_iter": "timesteps_this_iter",
+    "num_steps_trained_this_iter": "num_env_steps_trained_this_iter",
+    "agent_timesteps_total": "timesteps_total",
+    "timesteps_since_restore": "timesteps_total",
+    "iterations_since_restore": "training_iteration",
+    "time_since_restore": "time_total_s",
+    "policy_reward_min/default_policy": "episode_reward_min",
+    "policy_reward_mean/default_policy": "episode_reward_mean",
+    "policy_reward_max/default_policy": "episode_reward_max",
+}
+
+
+def _original(key: str) -> str | None:
+    """The key of which this one is a copy, or None."""
+    if key.startswith("num_agent_steps_"):  # there is one agent
+        key = key.replace("agent", "env", 1)
+        return _ORIGINALS.get(key, key)
+    parent, _, name = key.partition("/")
+    if parent == "counters":
+        return name if name.startswith("num_env_steps_") else f"info/{name}"
+    return name if parent in ("info", "fault_tolerance") else _ORIGINALS.get(key)
+
+
+def lookup(result: Mapping, key: str):
+    """Finds the value of a key, an "a/b" path or a name of later versions (result.py); None without such an entry."""
+    values = (_at(result, name) for name in (key, *stored_names(key)))
+    return scalar(next((value for value in values if value is not None), None))
+
+
+def scalar(value):
+    """Converts a number of numpy, torch, `fractions` or `decimal` to Python's own; other values stay as they are."""
+    if value is None or isinstance(value, (int, float, str)):
+        return value
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
+    return float(value) if isinstance(value, (Real, Decimal)) else value
+
+
+def _at(result: Mapping, key: str):
+    try:
+        return result[key]
+    except KeyError:
+        pass
+    value = result
+    for part in key.split("/"):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
+def settings_by_path(settings: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the settings of a configuration by "a/b" path; an empty mapping is a value."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from settings_by_path(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def is_number(value) -> bool:
+    """Whether a value can be compared: an int or float, but neither a bool nor NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

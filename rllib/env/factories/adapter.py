@@ -29,7 +29,7 @@ class ActionRow:
             if isinstance(leaf.space, spaces.Box):
                 low, high = (np.ravel(bound).astype(np.float64) for bound in (leaf.space.low, leaf.space.high))
                 bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
-                with np.errstate(invalid="ignore"):
+                with np.errstate(divide="ignore", invalid="ignore"):
                     self._scale[leaf.start : leaf.stop] = np.where(bounded, 2 / (high - low), 1)
                     self._shift[leaf.start : leaf.stop] = np.where(bounded, (low + high) / (low - high), 0)
 

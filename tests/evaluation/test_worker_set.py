@@ -16,8 +16,9 @@ from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import tell_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, ensure_runtime, num_cores
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.policy import Snapshot
+from rllib.processes import allocator, ensure_runtime, num_cores
 from runtime.errors import ActorDiedError
 from runtime.host.machine import cpu_count
 from runtime.session import engine

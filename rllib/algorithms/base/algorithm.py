@@ -36,7 +36,7 @@ from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_wor
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.exploration.explorers import Exploration, StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
@@ -49,6 +49,7 @@ from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
+from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted, steps_progress
 from rllib.result import Result
 from rllib.runs.profiling import ITERATION, Profile, Recording

@@ -18,10 +18,11 @@ from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores, tell_crowd
+from rllib.evaluation.worker_set import FaultTolerance
 from rllib.learners.group.learner_group import GroupSettings
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.processes import GpuClaim, num_cores, tell_crowd
 
 logger = logging.getLogger(__name__)
 

@@ -22,13 +22,14 @@ from rllib.evaluation import seeding
 from rllib.evaluation.evolution.noise_table import NoiseTable
 from rllib.evaluation.evolution.perturbations import Outcome, PerturbationWorker, Trial
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.evaluation.worker_set import WorkerSet, allocator
+from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.updates.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.observations.flat_spaces import parts
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
+from rllib.processes import allocator
 from rllib.replay.memory import free_bytes
 
 # Settings of other algorithms that nothing here reads, and what to do instead.

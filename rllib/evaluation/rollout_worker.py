@@ -39,7 +39,7 @@ class SampleReport:
         episodes: those that ended in this fragment.
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
-        env_steps: transitions of the fragment.
+        env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
         rows: steps of the fragment that was asked for, with those that are no transitions.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
         filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.

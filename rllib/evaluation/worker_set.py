@@ -1,7 +1,9 @@
 """The rollout workers of an algorithm: one object in this process, or a fleet of actors."""
 
+import json
 import logging
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -245,6 +247,32 @@ class WorkerSet:
         """Number of workers that were replaced so far."""
         return self.fleet.num_restarts
 
+    @property
+    def num_in_flight(self) -> int:
+        """Number of requests whose answers have not been taken."""
+        return self.fleet.num_in_flight
+
+    def pop_replaced(self) -> list[int]:
+        """Indices of the workers that were replaced since the last call."""
+        return self.fleet.pop_replaced()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> list[list[dict]]:
+        """The state of each worker's random streams, of each of its environments."""
+        return self.foreach_worker(operator.methodcaller("get_state"))
+
+    def set_state(self, state: list[list[dict]], restores: int) -> None:
+        """Lets the workers go on from `get_state`, with new episodes on seeds that the run has not used.
+
+        Args:
+            state: of a set of any size; it is taken over by a set with as many workers and environments.
+            restores: number of checkpoints that the run has been restored from, this one included.
+        """
+        self.restores = restores
+        self.foreach_worker(_restore_worker, json.dumps(state), restores)
+        self.fleet.forget()  # what is under way was asked for by other weights
+
     def stop(self) -> None:
         """Ends the workers' processes and closes the local environments."""
         self.fleet.stop()
@@ -252,20 +280,10 @@ class WorkerSet:
             self._local.close()
 
 
-class NoWorkers:
-    """Takes the place of an algorithm's WorkerSet where there is no environment: whatever would sample raises."""
-
-    num_healthy_workers = num_restarts = restores = 0
-
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """Nothing, for no worker."""
-        return []
-
-    def stop(self) -> None:
-        """Nothing has to be ended."""
-
-    def __getattr__(self, name: str):
-        raise RuntimeError(
-            "this algorithm was built from an observation_space and an action_space, without an environment to sample "
-            'from. It acts, and learns from batches by learn(). For train(), build it with .environment("CartPole-v1").'
-        )
+def _restore_worker(worker, states: str, restores: int) -> None:
+    worker.start_over(incarnation=seeding.incarnation(restores))
+    saved = json.loads(states)
+    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    # Of as many environments, and of the same kind of worker: arrays or tensors.
+    if [each.keys() for each in own] == [each.keys() for each in worker.get_state()]:
+        worker.set_state(own)

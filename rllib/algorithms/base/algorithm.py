@@ -28,6 +28,7 @@ from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
+from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.env.factories.registry import EnvFactory
 from rllib.errors import NotFiniteError
@@ -36,7 +37,6 @@ from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_wor
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.exploration.explorers import Exploration, StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
@@ -263,29 +263,13 @@ class Algorithm(Acting, Saving, ABC):
         """What the workers add to each fragment."""
         return NO_POSTPROCESS
 
-    def make_workers(self, **more) -> WorkerSet:
-        """Makes what samples come from: workers, or NoWorkers where there is no environment.
-
-        An algorithm that takes samples from elsewhere overrides this: `sample` asks the result for them, as for those
-        of a WorkerSet.
+    def make_workers(self, **more) -> Source:
+        """Makes the source of samples (sources.py); an algorithm may return a Source of its own.
 
         Args:
             more: further arguments of WorkerSet.
         """
-        if self._rollout_settings.env is None:
-            return NoWorkers()
-        if self.rollout_device is not None:
-            from rllib.evaluation.tensors.worker import TensorRolloutWorker
-
-            more = {"worker_class": TensorRolloutWorker, "shared": [self.learner], **more}
-        return WorkerSet(
-            self._rollout_settings,
-            self.config.num_rollout_workers,
-            from_config.actor_options(self.config),
-            from_config.fault_tolerance(self.config),
-            [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
-            **more,
-        )
+        return make_source(self, **more)
 
     def result_info(self) -> dict[str, Any]:
         """What the results' `info` holds besides counters and the learner's statistics."""
@@ -488,11 +472,16 @@ class Algorithm(Acting, Saving, ABC):
     @property
     def num_requests_in_flight(self) -> int:
         """Requests to workers whose answers have not been taken; only asynchronous algorithms have some here."""
-        return self.workers.fleet.num_in_flight
+        return self.workers.num_in_flight
 
     @property
     def timesteps(self) -> int:
-        """Environment steps sampled so far, what schedules run over."""
+        """Environment steps sampled so far: the one clock of a run, which schedules, `learn` and evaluation go by.
+
+        They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
+        are not among them. Where samples come from no environment, as from files, each row that is handed over counts
+        as one step. Rows that are drawn from a replay, or learned from again, do not move this clock.
+        """
         return self.metrics.counters["num_env_steps_sampled"]
 
     # ------------------------------------------------------------------ training

@@ -26,6 +26,7 @@ from rllib.algorithms.base import wiring as from_config
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
+from rllib.algorithms.base.policies import make_policies
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.sources import Source, make_source
@@ -107,18 +108,12 @@ class Algorithm(Acting, Saving, ABC):
         observation_space, action_space, self.rollout_device = from_config.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
-        rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
-        spec = self.make_policy_spec(observation_space, action_space)
-        spec.check()
-        self._check_action_dist(spec)
-        policy = Policy(spec, rng=rng)
-        policy.observation_space, policy.action_space = observation_space, action_space
-        policy.config = self.config
-        self.policies = {DEFAULT_POLICY: policy}
+        spaces = {DEFAULT_POLICY: (observation_space, action_space)}
+        self.policies = make_policies(self.config, spaces, self._checked_spec, self.seed)
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
-            self._build(factory, spec)
+            self._build(factory)
         except BaseException:
             self.stop()
             raise
@@ -127,7 +122,7 @@ class Algorithm(Acting, Saving, ABC):
         of = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
         return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
 
-    def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
+    def _build(self, factory: EnvFactory | None) -> None:
         """Makes all that is around the policies."""
         observation_space, action_space = self.observation_space, self.action_space
         if self.rollout_device is not None:
@@ -144,7 +139,7 @@ class Algorithm(Acting, Saving, ABC):
         self._rollout_settings = from_config.rollout_settings(
             self.config,
             factory,
-            policy=spec,
+            policy=self.policy.spec,
             postprocess=self.make_postprocess(),
             seed=self.seed,
             exploration=self.make_exploration(self.config),
@@ -159,7 +154,7 @@ class Algorithm(Acting, Saving, ABC):
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         settings = from_config.acting_settings(self.config)
-        self._inference = Inference(observation_space, action_space, settings, rng, spec.distribution)
+        self._inference = Inference(observation_space, action_space, settings, rng, self.policy.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
         self._videos = self.owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
@@ -304,16 +299,20 @@ class Algorithm(Acting, Saving, ABC):
             return snapshot
         return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
 
-    def _check_action_dist(self, spec: PolicySpec) -> None:
+    def _checked_spec(self, observation_space, action_space) -> PolicySpec:
+        """`make_policy_spec`, or a ValueError that says why such a policy cannot be trained."""
+        spec = self.make_policy_spec(observation_space, action_space)
+        spec.check()
         given = self.config.model.get("custom_action_dist")
         if given is None:
-            return
+            return spec
         if not spec.distribution.has_log_prob:
             raise ValueError(
                 f"{type(self).__name__} learns the values of actions and takes the best, so it cannot use "
                 f"model['custom_action_dist']={given!r:.80}. Leave it out, or use PPO."
             )
         spec.distribution.check()
+        return spec
 
     def _refuse_memory(self) -> None:
         """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""

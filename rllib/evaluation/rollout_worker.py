@@ -182,7 +182,7 @@ class RolloutWorker(Worker):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
-        self.policy.load_snapshot(snapshot)
+        super().load_snapshot(snapshot)
         self.policy_version, self._timesteps = snapshot.version, snapshot.timesteps
         if snapshot.return_state is not None:
             self._return_scale.set_state(snapshot.return_state)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.env.streams.base import EnvironmentStream
-from rllib.policy import Policy
+from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY
 
 
@@ -94,6 +94,14 @@ class Worker:
     def foreach_env(self, function: Callable[[Any], Any]) -> list:
         """function(environment) for each environment."""
         return [function(env) for env in self.stream.environments]
+
+    def load_snapshots(self, snapshots: Snapshots) -> None:
+        """Uses these policies from now on."""
+        self.load_snapshot(snapshots[DEFAULT_POLICY])
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Uses this policy from now on, where the worker has one."""
+        self.policy.load_snapshot(snapshot)
 
     # ------------------------------------------------------------------ where nothing goes on from one call to the next
 

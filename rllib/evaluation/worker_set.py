@@ -18,7 +18,7 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
-from rllib.policy import Snapshot
+from rllib.policy import Snapshots
 from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError
@@ -41,22 +41,22 @@ class RolloutActor:
         spans.start(settings.spans_directory, f"{worker_class.kind} {worker_index}", serves=True)
         self._worker = worker_class(settings, worker_index, incarnation, runtime.empty, *shared)
 
-    def sample(self, snapshot: Snapshot) -> tuple[SampleBatch, SampleReport]:
-        """One fragment, sampled by this policy."""
+    def sample(self, snapshots: Snapshots) -> tuple[SampleBatch, SampleReport]:
+        """One fragment, sampled by these policies."""
         with spans.call("sample"):
-            self._worker.load_snapshot(snapshot)
+            self._worker.load_snapshots(snapshots)
             return self._worker.sample()
 
-    def compute_gradient(self, snapshot: Snapshot, settings: dict) -> tuple[Gradient, SampleReport]:
-        """The gradient over one fragment that was sampled by this policy."""
+    def compute_gradient(self, snapshots: Snapshots, settings: dict) -> tuple[Gradient, SampleReport]:
+        """The gradient over one fragment that was sampled by these policies."""
         with spans.call("sample"):
-            self._worker.load_snapshot(snapshot)
+            self._worker.load_snapshots(snapshots)
             return self._worker.compute_gradient(**settings)
 
-    def play_episodes(self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
-        """Evaluates this policy; the worker is an EvaluationWorker."""
+    def play_episodes(self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
+        """Evaluates these policies; the worker is an EvaluationWorker."""
         with spans.call("evaluate"):
-            self._worker.load_snapshot(snapshot)
+            self._worker.load_snapshots(snapshots)
             return self._worker.play_episodes(duration, round_index, explore)
 
     def apply(self, function: Callable, *args) -> Any:
@@ -144,35 +144,35 @@ class WorkerSet:
 
     # ------------------------------------------------------------------ sampling
 
-    def sample(self, snapshot: Snapshot) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment from every worker, sampled by this policy, in the order of the workers."""
+    def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
+        """One fragment from every worker, sampled by these policies, in the order of the workers."""
         if self._local is not None:
-            self._local.load_snapshot(snapshot)
+            self._local.load_snapshots(snapshots)
             return [self._local.sample()]
-        return self.begin_sampling(snapshot)()
+        return self.begin_sampling(snapshots)()
 
-    def begin_sampling(self, snapshot: Snapshot) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
+    def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
         """Asks each remote worker for a fragment now; returns a function that waits for all, as `sample` does."""
-        collect = self.fleet.begin(self.request("sample", snapshot))
+        collect = self.fleet.begin(self.request("sample", snapshots))
         return lambda: list(collect().values())
 
-    def request(self, method: str, snapshot: Snapshot, *args) -> Request:
-        """Makes requests that concern a policy, which is copied into the object store here and now.
+    def request(self, method: str, snapshots: Snapshots, *args) -> Request:
+        """Makes requests that carry policies, which are copied into the object store here and now.
 
         Args:
             method: of RolloutActor: "sample" or "compute_gradient".
-            snapshot: of the policy.
+            snapshots: of the policies.
             args: further arguments of the method.
 
         Returns:
             a function of (actor, index) that sends the request and returns the reference of the answer.
         """
         with spans.span("send weights"):
-            shared = runtime.put(snapshot)
+            shared = runtime.put(snapshots)
         return lambda actor, index: getattr(actor, method).remote(shared, *args)
 
     def start_episodes(
-        self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool
+        self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool
     ) -> Callable[[], list[Episode]]:
         """Begins an evaluation, shared out among the workers, which are remote ones of the class EvaluationWorker.
 
@@ -180,7 +180,7 @@ class WorkerSet:
             a function that waits for the end, however long the episodes are, and returns them. A worker whose
             environment hangs ends itself (Patience).
         """
-        shared, indices = runtime.put(snapshot), list(self.fleet.members)
+        shared, indices = runtime.put(snapshots), list(self.fleet.members)
         shares = dict(zip(indices, duration.split(len(indices) or 1)))
         collect = self.fleet.begin(
             lambda actor, index: actor.play_episodes.remote(shared, shares[index], round_index, explore),

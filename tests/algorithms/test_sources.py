@@ -82,7 +82,7 @@ def test_a_row_of_the_table_makes_a_source(monkeypatch, records):
     with config().build() as algo:
         assert source_kind(algo) == "workers"
         monkeypatch.setitem(sources.SOURCES, "workers", lambda algorithm, **more: Recorded(records))
-        assert make_source(algo).sample(algo.snapshot())[0][0] is records
+        assert make_source(algo).sample(algo.snapshots())[0][0] is records
 
 
 @pytest.mark.parametrize("verb", ["sample", "begin_sampling", "request", "share_out"])

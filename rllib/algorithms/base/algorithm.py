@@ -292,9 +292,13 @@ class Algorithm(Acting, Saving, ABC):
             action_mask_key=self.config.action_mask_key,
         )
 
-    def snapshot(self) -> Snapshot:
+    def snapshots(self) -> dict[str, Snapshot]:
+        """`snapshot` of every policy, by its id: what the source samples with."""
+        return {policy_id: self.snapshot(policy_id) for policy_id in self.policies}
+
+    def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
         """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
-        snapshot = self.policy.snapshot(self.num_updates, self.timesteps)
+        snapshot = self.policies[policy_id].snapshot(self.num_updates, self.timesteps)
         if self._return_scale is None:
             return snapshot
         return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
@@ -366,7 +370,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment of each worker, sampled with the newest weights."""
-        return self.workers.sample(self.snapshot())
+        return self.workers.sample(self.snapshots())
 
     def take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""

@@ -141,7 +141,7 @@ class Evaluations:
                 from_config.fault_tolerance(self._config),
                 worker_class=EvaluationWorker,
             )
-        return self.workers.start_episodes(self._algorithm.snapshot(), duration, self.count, explore)
+        return self.workers.start_episodes(self._algorithm.snapshots(), duration, self.count, explore)
 
     def stop(self) -> None:
         """Ends its workers; what is evaluated afterwards, this process plays."""

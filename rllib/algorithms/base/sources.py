@@ -13,7 +13,7 @@ from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
-from rllib.policy import Snapshot
+from rllib.policy import Snapshots
 from rllib.sample_batch import SampleBatch
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Source(Protocol):
 
     Each batch comes with its SampleReport, which moves the run's clock (`Algorithm.timesteps`) by its env_steps: a
     source without an environment reports as env_steps and rows the number of rows that it hands over. A source outside
-    of this process has to copy the snapshot's weights before the call returns, since the next update changes them.
+    of this process has to copy the snapshots' weights before the call returns, since the next update changes them.
 
     Attributes:
         num_healthy_workers: remote workers, clients or readers that are there; 0 where this process does the work.
@@ -42,10 +42,10 @@ class Source(Protocol):
     @property
     def num_in_flight(self) -> int: ...
 
-    def sample(self, snapshot: Snapshot) -> list[tuple[SampleBatch, SampleReport]]:
-        """One round: a fragment of each worker, sampled by this policy, in an order that repeats from run to run."""
+    def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
+        """One round: a fragment of each worker, sampled by these policies, in an order that repeats from run to run."""
 
-    def begin_sampling(self, snapshot: Snapshot) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
+    def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
         """Begins a round and returns a function that waits for it; only asked where there are remote workers."""
 
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
@@ -80,8 +80,8 @@ class AsynchronousSource(Source, Protocol):
     @property
     def fleet(self) -> "Fleet": ...
 
-    def request(self, method: str, snapshot: Snapshot, *args) -> "Request":
-        """Makes requests that call a method of each worker with this policy: "sample" or "compute_gradient"."""
+    def request(self, method: str, snapshots: Snapshots, *args) -> "Request":
+        """Makes requests that call a method of each worker with these policies: "sample" or "compute_gradient"."""
 
 
 class NoWorkers:

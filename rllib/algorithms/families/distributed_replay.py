@@ -235,7 +235,7 @@ class DistributedReplay(OffPolicy):
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
             if self._newest is None or self._newest[0] != self.num_updates:
-                self._newest = self.num_updates, self.workers.request("sample", self.snapshot())
+                self._newest = self.num_updates, self.workers.request("sample", self.snapshots())
             sent = self._sent[index] = _Sent(actor, self._newest[1])
         sent.steps += self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
         return sent.request(actor, index)

@@ -251,7 +251,7 @@ class Evolution(Algorithm):
             for scale, seen in zip((config.noise_stdev, -config.noise_stdev), pair)
         ]
         trials += [Trial(number) for number in numbers]
-        outcomes = self.workers.share_out(PerturbationWorker.play, trials, self.snapshot())
+        outcomes = self.workers.share_out(PerturbationWorker.play, trials, self.snapshots())
         for outcome in outcomes:
             if outcome.observations is not None:
                 self.policy.filter.merge(outcome.observations)

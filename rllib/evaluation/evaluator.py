@@ -85,7 +85,7 @@ class EvaluationWorker(Worker):
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
         super().load_snapshot(snapshot)
-        self.policy.exploration = self.settings.exploration.numbers_alone(snapshot.timesteps)
+        self.policy.exploration = self.policy_settings.exploration.numbers_alone(snapshot.timesteps)
 
     def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Plays episodes and returns them, statistics of the raw rewards.

@@ -27,7 +27,7 @@ from rllib.evaluation.worker import Worker
 from rllib.exploration.explorers import Greedy, Place
 from rllib.models.observations.masks import no_choice
 from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
-from rllib.sample_batch import Column, SampleBatch, table_of
+from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
 from rllib.spans import span, stopwatch
 
 
@@ -123,14 +123,16 @@ class RolloutWorker(Worker):
         self._timesteps = 0
         self._filters = self.policy.filters_observations
         # Whether fragments hold observations as the environments give them, and the postprocess filters its rows.
-        self._stores_raw = self._filters and getattr(settings.postprocess, "stores_raw_observations", False)
+        postprocess = self.policy_settings.postprocess
+        self._stores_raw = self._filters and getattr(postprocess, "stores_raw_observations", False)
         self._columns = self._column_table()
         self._before_action = [column.name for column in self._columns if column.before_action]
         self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
-        self._learner = settings.learner and settings.learner(self.policy)
-        self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
+        make_learner = self.policy_settings.learner
+        self._learner = make_learner and make_learner(self.policy)
+        self._every_final_observation = getattr(postprocess, "every_final_observation", False)
         # Makes rows of the fragments, where the algorithm does that differently.
-        self._make_rows = getattr(settings.postprocess, "make_rows", lambda stream, rngs: None)
+        self._make_rows = getattr(postprocess, "make_rows", lambda stream, rngs: None)
         self._rows = self._make_rows(self.stream, self._rngs)
         self._return_scale = settings.make_return_scale and settings.make_return_scale(num_envs=settings.num_envs)
         # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.
@@ -158,8 +160,9 @@ class RolloutWorker(Worker):
         """
         settings, weights = config.get_rollout_settings(env)
         first, total = max(worker_index - 1, 0) * settings.num_envs, max(num_workers, 1) * settings.num_envs
-        postprocess = EpisodeIds(settings.postprocess, first, settings.num_envs, total)
-        worker = cls(replace(settings, num_workers=num_workers, postprocess=postprocess), worker_index)
+        own = settings.only_policy
+        own = replace(own, postprocess=EpisodeIds(own.postprocess, first, settings.num_envs, total))
+        worker = cls(replace(settings, num_workers=num_workers, policies={DEFAULT_POLICY: own}), worker_index)
         worker.policy.set_weights(weights)
         return worker
 
@@ -168,15 +171,16 @@ class RolloutWorker(Worker):
         low, high = self._mapper.policy_bounds or (None, None)
         shared_rng = seeding.generator(settings.seed, seeding.WEIGHT_NOISE, incarnation=incarnation)
         place = Place(self.worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
-        kind = settings.exploration.explorer if settings.explore else Greedy
-        return kind(settings.exploration, self.policy, self._rngs, place)
+        exploration = self.policy_settings.exploration
+        kind = exploration.explorer if self.policy_settings.explore else Greedy
+        return kind(exploration, self.policy, self._rngs, place)
 
     def _column_table(self) -> tuple[Column, ...]:
         """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
         observed, *given = self.stream.columns
         if self._filters and not self._stores_raw:
             observed = replace(observed, dtype="float32")
-        return table_of(observed, *given, *self.policy.columns, *self.settings.postprocess.columns)
+        return table_of(observed, *given, *self.policy.columns, *self.policy_settings.postprocess.columns)
 
     # ------------------------------------------------------------------ weights and state
 
@@ -223,8 +227,8 @@ class RolloutWorker(Worker):
         self._rows = self._make_rows(self.stream, self._rngs)
         if self._return_scale:
             self._return_scale.start_over()
-        if hasattr(self.settings.postprocess, "start_over"):
-            self.settings.postprocess.start_over()
+        if hasattr(self.policy_settings.postprocess, "start_over"):
+            self.policy_settings.postprocess.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
             self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
@@ -427,8 +431,8 @@ class RolloutWorker(Worker):
             fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
                 dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
             )
-        self.settings.postprocess(fragment, self.policy)
-        self._hooks.postprocess(fragment, [column.name for column in self.settings.postprocess.columns])
+        self.policy_settings.postprocess(fragment, self.policy)
+        self._hooks.postprocess(fragment, [column.name for column in self.policy_settings.postprocess.columns])
 
     def _check_masks(self, fragment: Fragment) -> None:
         """Raises an error for a transition whose observation had no legal action."""

@@ -21,6 +21,7 @@ class Worker:
 
     Attributes:
         callbacks: the object with the user's hooks.
+        policy_settings: settings of the policy.
         acts_elsewhere: whether the policy computes on another device (`Policy.act_on`).
         stream: the environments; None where there are none between evaluations.
         kind: what it is called in messages, followed by its index.
@@ -44,7 +45,8 @@ class Worker:
         policy: Policy | None = None,
     ):
         self.settings, self.worker_index = settings, worker_index
-        self.policy = policy or Policy(settings.policy)
+        self.policy_settings = settings.only_policy
+        self.policy = policy or Policy(self.policy_settings.spec)
         if policy is None:
             self.policy.config = settings.config
         device = settings.acting_device if worker_index else None

@@ -18,6 +18,7 @@ from rllib.models.observations.filters import RunningMoments
 from rllib.policy import Snapshot
 from rllib.sample_batch import DEFAULT_POLICY
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv
+from tests.rollouts import rollout_settings
 
 TABLE = NoiseTable.draw(5000, np.random.default_rng(0))
 
@@ -30,7 +31,7 @@ def settings(env="CartPole-v1", num_envs=3, env_config=None, hiddens=(4,), **ove
         {"fcnet_hiddens": list(hiddens), "vf_share_layers": True},
         observation_filter=overrides.pop("observation_filter", "NoFilter"),
     )
-    return RolloutSettings(
+    return rollout_settings(
         env=resolve(env),
         env_config=env_config or {},
         policy=spec,
@@ -51,7 +52,7 @@ def worker(*args, index=0, **kwargs) -> PerturbationWorker:
 
 
 def weights_of(made) -> np.ndarray:
-    size = made.policy.layout().size if isinstance(made, RolloutSettings) else made.policy.layout.size
+    size = made.only_policy.spec.layout().size if isinstance(made, RolloutSettings) else made.policy.layout.size
     return np.random.default_rng(5).normal(0, 0.5, size).astype(np.float32)
 
 

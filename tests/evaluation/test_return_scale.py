@@ -11,10 +11,10 @@ from rllib.env.factories.registry import resolve
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Snapshot
 from tests.envs import CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
+from tests.rollouts import rollout_settings
 
 NO_END = np.zeros((4, 1), bool)
 
@@ -73,7 +73,7 @@ def test_what_invalid_rows_hold_does_not_matter():
 
 def worker(env, *, env_config=None, num_envs=2, fragment_length=30, **more) -> RolloutWorker:
     made = env(env_config or {})
-    settings = RolloutSettings(
+    settings = rollout_settings(
         env=resolve(env),
         env_config=env_config or {},
         policy=policy_spec(made.observation_space, made.action_space, {"fcnet_hiddens": [8]}),

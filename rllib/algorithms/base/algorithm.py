@@ -37,7 +37,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess, RolloutSettings
 from rllib.exploration.explorers import Exploration, StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
@@ -139,13 +139,10 @@ class Algorithm(Acting, Saving, ABC):
         self._rollout_settings = from_config.rollout_settings(
             self.config,
             factory,
-            policy=self.policy.spec,
-            postprocess=self.make_postprocess(),
+            policies={policy_id: self._policy_settings(policy) for policy_id, policy in self.policies.items()},
             seed=self.seed,
-            exploration=self.make_exploration(self.config),
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
-            learner=self.make_worker_learner(),
             spans_directory=self.spans_directory,
         )
         # The statistics that workers scale rewards by.
@@ -173,6 +170,11 @@ class Algorithm(Acting, Saving, ABC):
         self.setup()
         self.workers = self.owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
+
+    def _policy_settings(self, policy: Policy) -> PolicySettings:
+        config = self.config
+        parts = self.make_postprocess(), self.make_exploration(config)
+        return PolicySettings(policy.spec, *parts, config.explore, self.make_worker_learner())
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
@@ -320,7 +322,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def _refuse_memory(self) -> None:
         """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""
-        settings = self._rollout_settings
+        settings = self._rollout_settings.only_policy
         for part in (self, settings.exploration, settings.postprocess) if self.policy.state_size else ():
             if reason := getattr(part, "without_memory", None):
                 raise ValueError(
@@ -338,7 +340,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
-        return self._rollout_settings.exploration.numbers_alone(self.timesteps)
+        return self._rollout_settings.only_policy.exploration.numbers_alone(self.timesteps)
 
     def exploration_stats(self) -> dict[str, float]:
         """The same as `cur_epsilon`, ..., for the learner's statistics."""

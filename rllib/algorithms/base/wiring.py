@@ -191,8 +191,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
     Args:
         config: of the algorithm.
         env: what makes its environments; None: there are none, and nothing can be sampled.
-        more: what the algorithm decides: `policy`, `postprocess`, `seed`, `exploration`, `sequences`, `acts_among_all`,
-            `learner`.
+        more: what the algorithm decides: `policies`, `seed`, `sequences`, `acts_among_all`, `spans_directory`.
     """
     return RolloutSettings(
         env=env,
@@ -201,7 +200,6 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         fragment_length=config.get_rollout_fragment_length(),
         num_workers=config.num_rollout_workers,
         complete_episodes=config.batch_mode == "complete_episodes",
-        explore=config.explore,
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
         clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,

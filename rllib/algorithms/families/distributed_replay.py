@@ -243,7 +243,7 @@ class DistributedReplay(OffPolicy):
     def _counted_workers(self) -> range:
         """Indices of the workers whose returns are in the results."""
         workers = self.config.num_rollout_workers
-        if not self._rollout_settings.exploration.differs_by_worker:
+        if not self._rollout_settings.only_policy.exploration.differs_by_worker:
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 

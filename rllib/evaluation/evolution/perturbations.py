@@ -90,7 +90,7 @@ class PerturbationWorker(Worker):
         mapping = settings.normalize_actions, settings.clip_actions
         self._mapper = action_mapper(self.stream.action_space, self.policy.distribution, *mapping)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
-        self._network = settings.policy.network_per_row(self.policy.layout, self._weights)
+        self._network = self.policy.spec.network_per_row(self.policy.layout, self._weights)
         self._row = self.stream.new_row()
         self._raw = self._row.observations
         self._action_noise = ActionNoise(self.policy, settings.seed, count)

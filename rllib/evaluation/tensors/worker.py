@@ -200,7 +200,7 @@ class TensorRolloutWorker(Worker):
         self._generator.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) >> 1)
         self._num_fragments += 1
         drawn = noise(self.policy.distribution, self._generator, settings.fragment_length, settings.num_envs)
-        return drawn if settings.explore else drawn.zero_()
+        return drawn if self.policy_settings.explore else drawn.zero_()
 
     def _act(self, observations: Tensor, drawn: Tensor, dist_inputs: Tensor, values: Tensor, actions: Tensor) -> None:
         """Writes distribution inputs, values and actions of observations [N, ...] as stored."""
@@ -232,7 +232,7 @@ class TensorRolloutWorker(Worker):
         dist_inputs, actions = columns[sb.ACTION_DIST_INPUTS], columns[sb.ACTIONS]
         logp = self.policy.distribution.torch_at(dist_inputs.flatten(0, 1)).log_prob(actions.flatten(0, 1))
         columns[sb.ACTION_LOGP] = logp.view_as(rewards)
-        self.settings.postprocess.of_tensors(columns, self._next_values(columns))
+        self.policy_settings.postprocess.of_tensors(columns, self._next_values(columns))
 
     def _next_values(self, columns: dict[str, Tensor]) -> Tensor:
         """V(o_{t+1}), [T, N]; after an episode that was truncated, of its final observation."""

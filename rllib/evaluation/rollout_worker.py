@@ -42,8 +42,9 @@ class SampleReport:
         env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
         rows: steps of the fragment that was asked for, with those that are no transitions.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
-        filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
-        return_delta: those of discounted returns; None where rewards are not scaled by them.
+        filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
+            without a filter.
+        return_deltas: those of discounted returns; empty where rewards are not scaled by them.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -53,8 +54,8 @@ class SampleReport:
     rows: int = 0
     env_time_s: float = 0.0
     inference_time_s: float = 0.0
-    filter_delta: Any = None
-    return_delta: Any = None
+    filter_deltas: dict[str, Any] = field(default_factory=dict)
+    return_deltas: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -196,10 +197,10 @@ class RolloutWorker(Worker):
 
         For loops of your own; with one worker it is its own report.
         """
-        if report.filter_delta is not None:
-            self.policy.filter.merge(report.filter_delta)
-        if report.return_delta is not None:
-            self._return_scale.merge(report.return_delta)
+        if DEFAULT_POLICY in report.filter_deltas:
+            self.policy.filter.merge(report.filter_deltas[DEFAULT_POLICY])
+        if DEFAULT_POLICY in report.return_deltas:
+            self._return_scale.merge(report.return_deltas[DEFAULT_POLICY])
 
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""
@@ -257,8 +258,10 @@ class RolloutWorker(Worker):
         report.episodes = self.episodes.pop_finished()
         report.num_faulty_episodes = len(fragment.failures)
         report.longest_running = self.episodes.longest_running
-        report.filter_delta = self.policy.filter.pop_delta()
-        report.return_delta = self._return_scale and self._return_scale.pop_delta()
+        if (seen := self.policy.filter.pop_delta()) is not None:
+            report.filter_deltas = {DEFAULT_POLICY: seen}
+        if self._return_scale:
+            report.return_deltas = {DEFAULT_POLICY: self._return_scale.pop_delta()}
         for episode in report.episodes:
             self._hooks.report(episode, episode.env_index)
         self.callbacks.on_sample_end(worker=self, samples=batch)

@@ -14,7 +14,7 @@ from rllib.env.tasks.sparse import BitFlipping
 from rllib.evaluation.postprocess.hindsight import STRATEGIES, HindsightTransitions
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.models.catalog.catalog import policy_spec
-from rllib.sample_batch import Column
+from rllib.sample_batch import DEFAULT_POLICY, Column
 from tests.rollouts import rollout_settings
 
 BITS, GAMMA = 4, 0.9
@@ -204,7 +204,7 @@ def test_a_filter_is_applied_when_the_goals_stand(options, n_step):
         for name in (sb.REWARDS, sb.DISCOUNTS, sb.ACTIONS, sb.TERMINATEDS):
             np.testing.assert_array_equal(batch[name], raw[name])
         if not options:  # each observation is counted once
-            assert report.filter_delta["count"].sum() == len(flat) + (2 if number == 0 else 0)
+            assert report.filter_deltas[DEFAULT_POLICY]["count"].sum() == len(flat) + (2 if number == 0 else 0)
     assert num_rows > 50
 
 

@@ -13,6 +13,7 @@ from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Snapshot
+from rllib.sample_batch import DEFAULT_POLICY
 from tests.envs import CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
 from tests.rollouts import rollout_settings
 
@@ -92,9 +93,9 @@ def test_reported_returns_stay_raw_and_each_return_is_counted_once():
     batch, report = sampler.sample()
     assert {episode.episode_return for episode in report.episodes} == {1000.0}
     assert 0 < batch[sb.REWARDS].max() <= 10
-    assert report.return_delta["count"].sum() == report.env_steps
+    assert report.return_deltas[DEFAULT_POLICY]["count"].sum() == report.env_steps
     _, again = sampler.sample()
-    assert again.return_delta["count"].sum() == again.env_steps
+    assert again.return_deltas[DEFAULT_POLICY]["count"].sum() == again.env_steps
 
 
 def test_complete_episodes_count_their_own_steps_alone():
@@ -104,7 +105,7 @@ def test_complete_episodes_count_their_own_steps_alone():
     )
     for each in (sampler, whole):
         batch, report = each.sample()
-        assert report.return_delta["count"].sum() == batch.count
+        assert report.return_deltas[DEFAULT_POLICY]["count"].sum() == batch.count
 
 
 def test_a_return_begins_anew_after_an_exception():
@@ -114,8 +115,9 @@ def test_a_return_begins_anew_after_an_exception():
         sampler.sample()
     _, report = sampler.sample()
     fresh = worker(InfiniteHorizon, num_envs=1)
-    assert report.return_delta["count"].sum() == 30
-    assert report.return_delta["mean"][0, 0] == pytest.approx(fresh.sample()[1].return_delta["mean"][0, 0])
+    assert report.return_deltas[DEFAULT_POLICY]["count"].sum() == 30
+    expected = fresh.sample()[1].return_deltas[DEFAULT_POLICY]["mean"][0, 0]
+    assert report.return_deltas[DEFAULT_POLICY]["mean"][0, 0] == pytest.approx(expected)
 
 
 def test_the_scale_stands_still_until_a_snapshot_brings_another():

@@ -18,7 +18,7 @@ from rllib.exploration.explorers import EpsilonGreedy, Explorer, StochasticSampl
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.policy import Snapshot
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from tests.envs import (
     BoundedAction,
     CountingEnv,
@@ -173,7 +173,7 @@ def test_a_filter_normalises_at_collection_and_reports_what_it_saw():
     batch, report = sampler.sample()
     assert batch[sb.OBS].dtype == np.float32
     assert abs(batch[sb.OBS].mean()) < 1.0
-    assert report.filter_delta is not None
+    assert DEFAULT_POLICY in report.filter_deltas
 
 
 def test_failing_environment_names_itself():
@@ -204,7 +204,7 @@ def test_a_filter_counts_each_observation_once_while_others_stand_still():
     )
     batch, report = sampler.sample()
     # Each step brings one observation; an episode's last step brings the first of the next one in its place.
-    assert report.filter_delta["count"].sum() == batch.count + 4
+    assert report.filter_deltas[DEFAULT_POLICY]["count"].sum() == batch.count + 4
 
 
 def test_after_an_exception_new_episodes_begin():

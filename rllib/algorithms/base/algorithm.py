@@ -145,9 +145,9 @@ class Algorithm(Acting, Saving, ABC):
             acts_among_all=self.is_synchronous,
             spans_directory=self.spans_directory,
         )
-        # The statistics that workers scale rewards by.
+        # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
-        self._return_scale = make_return_scale and make_return_scale()
+        self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         settings = from_config.acting_settings(self.config)
@@ -301,9 +301,9 @@ class Algorithm(Acting, Saving, ABC):
     def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
         """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
         snapshot = self.policies[policy_id].snapshot(self.num_updates, self.timesteps)
-        if self._return_scale is None:
+        if policy_id not in self._return_scales:
             return snapshot
-        return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
+        return dataclasses.replace(snapshot, return_state=self._return_scales[policy_id].get_state())
 
     def _checked_spec(self, observation_space, action_space) -> PolicySpec:
         """`make_policy_spec`, or a ValueError that says why such a policy cannot be trained."""
@@ -378,10 +378,10 @@ class Algorithm(Acting, Saving, ABC):
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         with spans.span("take in"):
             self.metrics.add_sample(report)
-            if report.filter_delta is not None:
-                self.policy.filter.merge(report.filter_delta)
-            if report.return_delta is not None:
-                self._return_scale.merge(report.return_delta)
+            for policy_id, delta in report.filter_deltas.items():
+                self.policies[policy_id].filter.merge(delta)
+            for policy_id, delta in report.return_deltas.items():
+                self._return_scales[policy_id].merge(delta)
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""

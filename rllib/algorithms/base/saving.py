@@ -25,9 +25,6 @@ from rllib.policy import Policy, description_of
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint
 
-# The statistics of discounted returns in a checkpoint
-_RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
-
 
 @under_plain_names
 class Saving:
@@ -44,7 +41,7 @@ class Saving:
     metrics: Metrics
     _evaluations: Evaluations
     _inference: Inference
-    _return_scale: ReturnScale | None
+    _return_scales: dict[str, ReturnScale]
     _learner_rng: np.random.Generator
     directory: Path
     # What was saved or restored last.
@@ -187,8 +184,8 @@ class Saving:
         for policy_id, policy in self.policies.items():
             own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
-        if self._return_scale is not None:
-            files[_RETURNS] = self._return_scale.get_state()
+        for policy_id, scale in self._return_scales.items():
+            files[f"policies/{policy_id}/returns.safetensors"] = scale.get_state()
         return files
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -204,8 +201,9 @@ class Saving:
             check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
             self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
-        if self._return_scale is not None and _RETURNS in state:
-            self._return_scale.set_state(state[_RETURNS])
+        for policy_id, scale in self._return_scales.items():
+            if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
+                scale.set_state(returns)
         self.metrics.set_state(algorithm["metrics"])
         self.set_algorithm_state(algorithm["state"])
         self._evaluations.count = algorithm["evaluations"]

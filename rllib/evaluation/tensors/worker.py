@@ -25,7 +25,7 @@ from rllib.models.observations.filters_in_torch import TensorFilter
 from rllib.models.observations.masks import no_choice
 from rllib.models.tensors import encoded, noise, sample, without_choice
 from rllib.policy import Snapshot
-from rllib.sample_batch import Column, SampleBatch, table_of
+from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
 from rllib.spans import span, stopwatch
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ class TensorRolloutWorker(Worker):
             batch = self._to_batch(columns)
         report.env_steps, report.rows = batch.count, self.settings.fragment_length * self.settings.num_envs
         report.episodes, report.longest_running = self.episodes.pop_finished(), self.episodes.longest_running
-        report.filter_delta = self._filter and self._filter.pop_delta()
+        if self._filter is not None:
+            report.filter_deltas = {DEFAULT_POLICY: self._filter.pop_delta()}
         self.callbacks.on_sample_end(worker=self, samples=batch)
         return batch, report
 

@@ -63,6 +63,10 @@ class Snapshot:
     modules: Mapping[str, np.ndarray] | None = None
 
 
+# Policy id -> its snapshot: what one message to a worker carries.
+Snapshots = Mapping[str, Snapshot]
+
+
 class Policy:
     """Chooses actions and estimates the values of observations.
 

@@ -17,6 +17,7 @@ FLOORS = [
         "rllib.did_you_mean",
         "rllib.errors",
         "rllib.moved",
+        "rllib.processes",
         "rllib.registered",
         "rllib.sample_batch",
         "rllib.schedules",
@@ -44,6 +45,7 @@ FLOORS = [
 KNOW_THE_RUNTIME = [
     "runtime",
     "rllib.env.streams.process",
+    "rllib.processes",
     "rllib.evaluation.worker_set",
     "rllib.evaluation.aggregation",
     "rllib.evaluation.replay_shards",

@@ -104,5 +104,5 @@ class A3C(A2C):
 
     def _ask(self) -> None:
         """Requests with the newest weights, for all workers that have too few."""
-        request = self.workers.request("compute_gradient", self.snapshot(), self._gradient_settings())
+        request = self.workers.request("compute_gradient", self.snapshots(), self._gradient_settings())
         self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)

@@ -22,6 +22,7 @@ from rllib.algorithms.td3 import DDPG, DDPGConfig
 from rllib.config.sections import section
 from rllib.evaluation.postprocess.td_errors import ErrorsOfCritics, ErrorsOfValues
 from rllib.policy import Snapshot
+from rllib.sample_batch import DEFAULT_POLICY
 
 
 class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
@@ -74,10 +75,11 @@ class ApexDDPG(DistributedReplay, DDPG):
     def worker_errors(self) -> ErrorsOfCritics:
         return ErrorsOfCritics(CRITICS, self.critic_module(self.policy))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
         if not self.workers_give_priorities:
-            return super().snapshot()
-        return dataclasses.replace(super().snapshot(), modules={CRITICS: self.learner.vector[CRITICS]})
+            return super().snapshot(policy_id)
+        critics = {CRITICS: self.learners[policy_id].vector[CRITICS]}
+        return dataclasses.replace(super().snapshot(policy_id), modules=critics)
 
     def training_step(self) -> dict[str, float]:
         rates = self.learning_rates()

@@ -290,7 +290,7 @@ class IMPALA(Algorithm):
     def _ask(self) -> None:
         """Requests with the newest weights that were broadcast, for all workers that have too few."""
         if self._request is None or self.num_updates >= self._broadcast_at:
-            self._request = self.workers.request("sample", self.snapshot())
+            self._request = self.workers.request("sample", self.snapshots())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
         self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
 

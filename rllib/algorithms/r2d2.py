@@ -158,7 +158,7 @@ class R2D2(DQN):
         )
 
     def replay_columns(self) -> tuple[Column, ...]:
-        return self._rollout_settings.postprocess.row_columns
+        return self._rollout_settings.only_policy.postprocess.row_columns
 
     def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
         """One update on sampled sequences; its statistics, with a td_error for each of them."""

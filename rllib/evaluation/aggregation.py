@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import runtime
 from rllib import spans
-from rllib.evaluation.worker_set import ensure_runtime
+from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Member
 

@@ -121,7 +121,7 @@ def hears(callbacks: DefaultCallbacks, hook: str) -> bool:
 
 def tell_recreated_workers(algorithm, worker_set, is_evaluation: bool) -> None:
     """Calls `on_workers_recreated` if workers of the set, which may be None, were replaced since the last call."""
-    if worker_set is not None and (recreated := worker_set.fleet.pop_replaced()):
+    if worker_set is not None and (recreated := worker_set.pop_replaced()):
         algorithm.callbacks.on_workers_recreated(
             algorithm=algorithm, worker_set=worker_set, worker_ids=recreated, is_evaluation=is_evaluation
         )

@@ -84,8 +84,8 @@ class EvaluationWorker(Worker):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
-        self.policy.load_snapshot(snapshot)
-        self.policy.exploration = self.settings.exploration.numbers_alone(snapshot.timesteps)
+        super().load_snapshot(snapshot)
+        self.policy.exploration = self.policy_settings.exploration.numbers_alone(snapshot.timesteps)
 
     def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Plays episodes and returns them, statistics of the raw rewards.

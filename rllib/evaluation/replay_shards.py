@@ -17,7 +17,7 @@ import numpy as np
 import runtime
 from rllib import spans
 from rllib.evaluation import seeding
-from rllib.evaluation.worker_set import ensure_runtime
+from rllib.processes import ensure_runtime
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import TD_ERRORS, SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Member

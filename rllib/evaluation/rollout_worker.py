@@ -28,7 +28,7 @@ from rllib.exploration.explorers import Greedy, WorkerSlot
 from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
 from rllib.models.observations.masks import no_choice
 from rllib.policy import Snapshot
-from rllib.sample_batch import Column, SampleBatch, table_of
+from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
 from rllib.spans import span, stopwatch
 
 
@@ -40,11 +40,12 @@ class SampleReport:
         episodes: those that ended in this fragment.
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
-        env_steps: transitions of the fragment.
+        env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
         rows: steps of the fragment that was asked for, with those that are no transitions.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
-        filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
-        return_delta: those of discounted returns; None where rewards are not scaled by them.
+        filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
+            without a filter.
+        return_deltas: those of discounted returns; empty where rewards are not scaled by them.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -54,8 +55,8 @@ class SampleReport:
     rows: int = 0
     env_time_s: float = 0.0
     inference_time_s: float = 0.0
-    filter_delta: Any = None
-    return_delta: Any = None
+    filter_deltas: dict[str, Any] = field(default_factory=dict)
+    return_deltas: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -124,14 +125,16 @@ class RolloutWorker(Worker):
         self._timesteps = 0
         self._filters = self.policy.filters_observations
         # Whether fragments hold observations as the environments give them, and the postprocess filters its rows.
-        self._stores_raw = self._filters and getattr(settings.postprocess, "stores_raw_observations", False)
+        postprocess = self.policy_settings.postprocess
+        self._stores_raw = self._filters and getattr(postprocess, "stores_raw_observations", False)
         self._columns = self._column_table()
         self._before_action = [column.name for column in self._columns if column.before_action]
         self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
-        self._learner = settings.learner and settings.learner(self.policy)
-        self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
+        make_learner = self.policy_settings.learner
+        self._learner = make_learner and make_learner(self.policy)
+        self._every_final_observation = getattr(postprocess, "every_final_observation", False)
         # Makes rows of the fragments, where the algorithm does that differently.
-        self._make_rows = getattr(settings.postprocess, "make_rows", lambda stream, rngs: None)
+        self._make_rows = getattr(postprocess, "make_rows", lambda stream, rngs: None)
         self._rows = self._make_rows(self.stream, self._rngs)
         self._return_scale = settings.make_return_scale and settings.make_return_scale(num_envs=settings.num_envs)
         # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.
@@ -159,8 +162,9 @@ class RolloutWorker(Worker):
         """
         settings, weights = config.get_rollout_settings(env)
         first, total = max(worker_index - 1, 0) * settings.num_envs, max(num_workers, 1) * settings.num_envs
-        postprocess = EpisodeIds(settings.postprocess, first, settings.num_envs, total)
-        worker = cls(replace(settings, num_workers=num_workers, postprocess=postprocess), worker_index)
+        own = settings.only_policy
+        own = replace(own, postprocess=EpisodeIds(own.postprocess, first, settings.num_envs, total))
+        worker = cls(replace(settings, num_workers=num_workers, policies={DEFAULT_POLICY: own}), worker_index)
         worker.policy.set_weights(weights)
         return worker
 
@@ -169,21 +173,22 @@ class RolloutWorker(Worker):
         low, high = self._mapper.policy_bounds or (None, None)
         shared_rng = seeding.generator(settings.seed, seeding.WEIGHT_NOISE, incarnation=incarnation)
         slot = WorkerSlot(self.worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
-        kind = settings.exploration.explorer if settings.explore else Greedy
-        return kind(settings.exploration, self.policy, self._rngs, slot)
+        exploration = self.policy_settings.exploration
+        kind = exploration.explorer if self.policy_settings.explore else Greedy
+        return kind(exploration, self.policy, self._rngs, slot)
 
     def _column_table(self) -> tuple[Column, ...]:
         """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
         observed, *given = self.stream.columns
         if self._filters and not self._stores_raw:
             observed = replace(observed, dtype="float32")
-        return table_of(observed, *given, *self.policy.columns, *self.settings.postprocess.columns)
+        return table_of(observed, *given, *self.policy.columns, *self.policy_settings.postprocess.columns)
 
     # ------------------------------------------------------------------ weights and state
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
-        self.policy.load_snapshot(snapshot)
+        super().load_snapshot(snapshot)
         self.policy_version, self._timesteps = snapshot.version, snapshot.timesteps
         if snapshot.return_state is not None:
             self._return_scale.set_state(snapshot.return_state)
@@ -193,10 +198,10 @@ class RolloutWorker(Worker):
 
         For loops of your own; with one worker it is its own report.
         """
-        if report.filter_delta is not None:
-            self.policy.filter.merge(report.filter_delta)
-        if report.return_delta is not None:
-            self._return_scale.merge(report.return_delta)
+        if DEFAULT_POLICY in report.filter_deltas:
+            self.policy.filter.merge(report.filter_deltas[DEFAULT_POLICY])
+        if DEFAULT_POLICY in report.return_deltas:
+            self._return_scale.merge(report.return_deltas[DEFAULT_POLICY])
 
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""
@@ -224,8 +229,8 @@ class RolloutWorker(Worker):
         self._rows = self._make_rows(self.stream, self._rngs)
         if self._return_scale:
             self._return_scale.start_over()
-        if hasattr(self.settings.postprocess, "start_over"):
-            self.settings.postprocess.start_over()
+        if hasattr(self.policy_settings.postprocess, "start_over"):
+            self.policy_settings.postprocess.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
             self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
@@ -254,8 +259,10 @@ class RolloutWorker(Worker):
         report.episodes = self.episodes.pop_finished()
         report.num_faulty_episodes = len(fragment.failures)
         report.longest_running = self.episodes.longest_running
-        report.filter_delta = self.policy.filter.pop_delta()
-        report.return_delta = self._return_scale and self._return_scale.pop_delta()
+        if (seen := self.policy.filter.pop_delta()) is not None:
+            report.filter_deltas = {DEFAULT_POLICY: seen}
+        if self._return_scale:
+            report.return_deltas = {DEFAULT_POLICY: self._return_scale.pop_delta()}
         for episode in report.episodes:
             self._hooks.report(episode, episode.env_index)
         self.callbacks.on_sample_end(worker=self, samples=batch)
@@ -428,8 +435,8 @@ class RolloutWorker(Worker):
             fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
                 dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
             )
-        self.settings.postprocess(fragment, self.policy)
-        self._hooks.postprocess(fragment, [column.name for column in self.settings.postprocess.columns])
+        self.policy_settings.postprocess(fragment, self.policy)
+        self._hooks.postprocess(fragment, [column.name for column in self.policy_settings.postprocess.columns])
 
     def _check_masks(self, fragment: Fragment) -> None:
         """Raises an error for a transition whose observation had no legal action."""

@@ -1,7 +1,7 @@
 """The values that rollout workers and evaluation need, in one picklable object."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +16,7 @@ from rllib.exploration.explorers import STOCHASTIC_SAMPLING, Exploration
 from rllib.learners.learner import Learner
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
-from rllib.sample_batch import Column
+from rllib.sample_batch import DEFAULT_POLICY, Column
 
 if TYPE_CHECKING:
     from rllib.env.tensors.stream import TensorStream
@@ -50,14 +50,35 @@ NO_POSTPROCESS = NoPostprocess()
 
 
 @dataclass(frozen=True)
+class PolicySettings:
+    """Settings of one policy in a worker: its network, how it explores, and what its rows are given.
+
+    Several agents bring one for each policy. Each is then acted by, and its fragments filled, in a lane of its own with
+    the slots (environment, agent) that it acts in; a worker of one policy is such a lane itself.
+
+    Args:
+        spec: description of the network.
+        postprocess: what the algorithm adds to each fragment.
+        exploration: description of the exploration.
+        explore: take exploratory actions; False takes the most likely actions.
+        learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
+    """
+
+    spec: PolicySpec
+    postprocess: Postprocess = NO_POSTPROCESS
+    exploration: Exploration = STOCHASTIC_SAMPLING
+    explore: bool = True
+    learner: Callable[[Policy], Learner] | None = None
+
+
+@dataclass(frozen=True)
 class RolloutSettings:
-    """Settings of rollout workers and evaluation: the environments, the policy, and how they are sampled.
+    """Settings of rollout workers and evaluation: the environments, the policies, and how they are sampled.
 
     Args:
         env: makes one environment.
         env_config: handed to it.
-        policy: description of the policy.
-        postprocess: what the algorithm adds to each fragment.
+        policies: policy id -> settings of this policy.
         num_envs: environments of one worker.
         fragment_length: steps of each environment per fragment.
         seed: the run's seed.
@@ -67,8 +88,6 @@ class RolloutSettings:
             together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
         num_workers: remote workers of the set this one belongs to.
         complete_episodes: go on until every episode begun in the fragment is over.
-        explore: take exploratory actions; False takes the most likely actions.
-        exploration: description of the exploration.
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
@@ -79,7 +98,6 @@ class RolloutSettings:
         config: the algorithm's, for the hooks.
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
             values can be computed by the learner (Fragment.to_sequences).
-        learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
         replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         check_env: steps are checked against the spaces while they are still cheap to check.
         info_columns: keys of the environments' info dicts that batches have as columns.
@@ -89,14 +107,12 @@ class RolloutSettings:
 
     env: EnvFactory
     env_config: dict
-    policy: PolicySpec
-    postprocess: Postprocess
+    policies: Mapping[str, PolicySettings]
     num_envs: int
     fragment_length: int
     seed: int
     num_workers: int = 0
     complete_episodes: bool = False
-    explore: bool = True
     normalize_actions: bool = True
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
@@ -105,15 +121,18 @@ class RolloutSettings:
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
     config: Any = None
     sequences: bool = False
-    learner: Callable[[Policy], Learner] | None = None
     check_env: bool = True
     replace_failed_envs: bool = False
-    exploration: Exploration = STOCHASTIC_SAMPLING
     seeds_driver: bool = False
     acts_among_all: bool = True
     info_columns: tuple[Column, ...] = ()
     acting_device: str | None = None
     spans_directory: str | None = None
+
+    @property
+    def only_policy(self) -> PolicySettings:
+        """Settings of the policy of a run that has one."""
+        return self.policies[DEFAULT_POLICY]
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""

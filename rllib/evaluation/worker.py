@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.env.streams.base import EnvironmentStream
-from rllib.policy import Policy
+from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY
 
 
@@ -21,6 +21,7 @@ class Worker:
 
     Attributes:
         callbacks: the object with the user's hooks.
+        policy_settings: settings of the policy.
         acts_elsewhere: whether the policy computes on another device (`Policy.act_on`).
         stream: the environments; None where there are none between evaluations.
         kind: what it is called in messages, followed by its index.
@@ -44,7 +45,8 @@ class Worker:
         policy: Policy | None = None,
     ):
         self.settings, self.worker_index = settings, worker_index
-        self.policy = policy or Policy(settings.policy)
+        self.policy_settings = settings.only_policy
+        self.policy = policy or Policy(self.policy_settings.spec)
         if policy is None:
             self.policy.config = settings.config
         device = settings.acting_device if worker_index else None
@@ -94,6 +96,14 @@ class Worker:
     def foreach_env(self, function: Callable[[Any], Any]) -> list:
         """function(environment) for each environment."""
         return [function(env) for env in self.stream.environments]
+
+    def load_snapshots(self, snapshots: Snapshots) -> None:
+        """Uses these policies from now on."""
+        self.load_snapshot(snapshots[DEFAULT_POLICY])
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Uses this policy from now on, where the worker has one."""
+        self.policy.load_snapshot(snapshot)
 
     # ------------------------------------------------------------------ where nothing goes on from one call to the next
 

@@ -1,10 +1,12 @@
 """The rollout workers of an algorithm: one object in this process, or a fleet of actors."""
 
+import json
 import logging
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +16,12 @@ from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
-from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
-from rllib.policy import Snapshot
+from rllib.policy import Snapshots
+from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
-from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError, UnschedulableError
-from runtime.host.machine import cpu_count
-from runtime.session import engine
+from runtime.errors import ActorDiedError, ActorOutOfMemoryError, ActorStartError
 from runtime.util.fleet import FaultTolerance, Fleet, Request, SilentActorError
 
 logger = logging.getLogger(__name__)
@@ -41,22 +41,22 @@ class RolloutActor:
         spans.start(settings.spans_directory, f"{worker_class.kind} {worker_index}", serves=True)
         self._worker = worker_class(settings, worker_index, incarnation, runtime.empty, *shared)
 
-    def sample(self, snapshot: Snapshot) -> tuple[SampleBatch, SampleReport]:
-        """One fragment, sampled by this policy."""
+    def sample(self, snapshots: Snapshots) -> tuple[SampleBatch, SampleReport]:
+        """One fragment, sampled by these policies."""
         with spans.call("sample"):
-            self._worker.load_snapshot(snapshot)
+            self._worker.load_snapshots(snapshots)
             return self._worker.sample()
 
-    def compute_gradient(self, snapshot: Snapshot, settings: dict) -> tuple[Gradient, SampleReport]:
-        """The gradient over one fragment that was sampled by this policy."""
+    def compute_gradient(self, snapshots: Snapshots, settings: dict) -> tuple[Gradient, SampleReport]:
+        """The gradient over one fragment that was sampled by these policies."""
         with spans.call("sample"):
-            self._worker.load_snapshot(snapshot)
+            self._worker.load_snapshots(snapshots)
             return self._worker.compute_gradient(**settings)
 
-    def play_episodes(self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
-        """Evaluates this policy; the worker is an EvaluationWorker."""
+    def play_episodes(self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
+        """Evaluates these policies; the worker is an EvaluationWorker."""
         with spans.call("evaluate"):
-            self._worker.load_snapshot(snapshot)
+            self._worker.load_snapshots(snapshots)
             return self._worker.play_episodes(duration, round_index, explore)
 
     def apply(self, function: Callable, *args) -> Any:
@@ -144,35 +144,35 @@ class WorkerSet:
 
     # ------------------------------------------------------------------ sampling
 
-    def sample(self, snapshot: Snapshot) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment from every worker, sampled by this policy, in the order of the workers."""
+    def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
+        """One fragment from every worker, sampled by these policies, in the order of the workers."""
         if self._local is not None:
-            self._local.load_snapshot(snapshot)
+            self._local.load_snapshots(snapshots)
             return [self._local.sample()]
-        return self.begin_sampling(snapshot)()
+        return self.begin_sampling(snapshots)()
 
-    def begin_sampling(self, snapshot: Snapshot) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
+    def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
         """Asks each remote worker for a fragment now; returns a function that waits for all, as `sample` does."""
-        collect = self.fleet.begin(self.request("sample", snapshot))
+        collect = self.fleet.begin(self.request("sample", snapshots))
         return lambda: list(collect().values())
 
-    def request(self, method: str, snapshot: Snapshot, *args) -> Request:
-        """Makes requests that concern a policy, which is copied into the object store here and now.
+    def request(self, method: str, snapshots: Snapshots, *args) -> Request:
+        """Makes requests that carry policies, which are copied into the object store here and now.
 
         Args:
             method: of RolloutActor: "sample" or "compute_gradient".
-            snapshot: of the policy.
+            snapshots: of the policies.
             args: further arguments of the method.
 
         Returns:
             a function of (actor, index) that sends the request and returns the reference of the answer.
         """
         with spans.span("send weights"):
-            shared = runtime.put(snapshot)
+            shared = runtime.put(snapshots)
         return lambda actor, index: getattr(actor, method).remote(shared, *args)
 
     def start_episodes(
-        self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool
+        self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool
     ) -> Callable[[], list[Episode]]:
         """Begins an evaluation, shared out among the workers, which are remote ones of the class EvaluationWorker.
 
@@ -180,7 +180,7 @@ class WorkerSet:
             a function that waits for the end, however long the episodes are, and returns them. A worker whose
             environment hangs ends itself (Patience).
         """
-        shared, indices = runtime.put(snapshot), list(self.fleet.members)
+        shared, indices = runtime.put(snapshots), list(self.fleet.members)
         shares = dict(zip(indices, duration.split(len(indices) or 1)))
         collect = self.fleet.begin(
             lambda actor, index: actor.play_episodes.remote(shared, shares[index], round_index, explore),
@@ -247,6 +247,32 @@ class WorkerSet:
         """Number of workers that were replaced so far."""
         return self.fleet.num_restarts
 
+    @property
+    def num_in_flight(self) -> int:
+        """Number of requests whose answers have not been taken."""
+        return self.fleet.num_in_flight
+
+    def pop_replaced(self) -> list[int]:
+        """Indices of the workers that were replaced since the last call."""
+        return self.fleet.pop_replaced()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> list[list[dict]]:
+        """The state of each worker's random streams, of each of its environments."""
+        return self.foreach_worker(operator.methodcaller("get_state"))
+
+    def set_state(self, state: list[list[dict]], restores: int) -> None:
+        """Lets the workers go on from `get_state`, with new episodes on seeds that the run has not used.
+
+        Args:
+            state: of a set of any size; it is taken over by a set with as many workers and environments.
+            restores: number of checkpoints that the run has been restored from, this one included.
+        """
+        self.restores = restores
+        self.foreach_worker(_restore_worker, json.dumps(state), restores)
+        self.fleet.forget()  # what is under way was asked for by other weights
+
     def stop(self) -> None:
         """Ends the workers' processes and closes the local environments."""
         self.fleet.stop()
@@ -254,100 +280,10 @@ class WorkerSet:
             self._local.close()
 
 
-class NoWorkers:
-    """Takes the place of an algorithm's WorkerSet where there is no environment: whatever would sample raises."""
-
-    num_healthy_workers = num_restarts = restores = 0
-
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """Nothing, for no worker."""
-        return []
-
-    def stop(self) -> None:
-        """Nothing has to be ended."""
-
-    def __getattr__(self, name: str):
-        raise RuntimeError(
-            "this algorithm was built from an observation_space and an action_space, without an environment to sample "
-            'from. It acts, and learns from batches by learn(). For train(), build it with .environment("CartPole-v1").'
-        )
-
-
-def allocator(num_workers: int) -> Callable[..., np.ndarray]:
-    """`allocate(shape, dtype)` for an array that becomes one of a WorkerSet's `shared` ones without being copied."""
-    if not num_workers:
-        return np.empty
-    ensure_runtime()
-    return runtime.empty
-
-
-def num_cores() -> int:
-    """Cores that this process may use; in a trial or another actor the CPUs that it holds, at least 1."""
-    held = runtime.get_runtime_context().get_assigned_resources() if runtime.is_initialized() else {}
-    return max(1, int(held["CPU"])) if "CPU" in held else cpu_count()
-
-
-class GpuClaim(NamedTuple):
-    """GPUs that processes of one kind ask for.
-
-    Attributes:
-        count: number of the processes.
-        each: GPUs of each; several processes share one GPU if this is a fraction.
-        what: the processes.
-        setting: name of the setting that says `each`.
-    """
-
-    count: int
-    each: float
-    what: str
-    setting: str
-
-
-def check_gpus(claims: Sequence[GpuClaim]) -> None:
-    """Refuses what would wait for GPUs for ever: the processes of a run hold theirs at the same time.
-
-    Raises:
-        UnschedulableError: if they ask for more than the session has, and no autoscaler adds nodes.
-    """
-    claims = [claim for claim in claims if claim.count and claim.each]
-    if not claims:
-        return
-    ensure_runtime()
-    asked, total = sum(claim.count * claim.each for claim in claims), runtime.cluster_resources().get("GPU", 0)
-    # A fraction is of one GPU: three processes with 0.6 each need three. Fractions have four digits (options.py).
-    per_gpu = [int(1 / claim.each + 1e-3) or 1 / claim.each for claim in claims]
-    fits = all(claim.count <= total * number for claim, number in zip(claims, per_gpu))
-    if (fits and asked <= total + 1e-3) or engine().can_grow():
-        return
-    parts = " and ".join(f"{claim.count} {claim.what} with {claim.setting}={claim.each:g} each" for claim in claims)
-    raise UnschedulableError(
-        f"{parts} ask for {asked:g} GPUs, but this session has {total:g}. Use fewer of these processes or smaller "
-        "fractions of a GPU, such as .resources(num_gpus=0.5), or give the session more: "
-        "runtime.init(num_gpus=...), or further nodes of a Ray cluster."
-    )
-
-
-def tell_crowd(what: str, count: int, cpus_each: float) -> None:
-    """Logs that processes of one kind claim more CPUs than there are, and thus take turns.
-
-    Args:
-        what: the processes.
-        count: number of them.
-        cpus_each: CPUs that each claims, num_cpus_per_worker.
-    """
-    if not count:
-        return
-    ensure_runtime()
-    cpus, asked = runtime.cluster_resources().get("CPU", 0), count * cpus_each
-    if asked > cpus and not engine().can_grow():
-        logger.warning(
-            "%d %s with num_cpus_per_worker=%g claim %g CPUs, but this session has %g: they take turns, which is "
-            "seldom faster than %d of them with more num_envs_per_worker",
-            *(count, what, cpus_each, asked, cpus, max(1, int(cpus // max(cpus_each, 1)))),
-        )
-
-
-def ensure_runtime() -> None:
-    """Starts the runtime with the workers' imports done beforehand, unless it runs already."""
-    if not runtime.is_initialized():
-        runtime.init(preload=PRELOAD, ignore_reinit_error=True)  # another thread may have built one meanwhile
+def _restore_worker(worker, states: str, restores: int) -> None:
+    worker.start_over(incarnation=seeding.incarnation(restores))
+    saved = json.loads(states)
+    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    # Of as many environments, and of the same kind of worker: arrays or tensors.
+    if [each.keys() for each in own] == [each.keys() for each in worker.get_state()]:
+        worker.set_state(own)

@@ -463,8 +463,8 @@ def test_epsilon_by_the_names_of_other_eras(given, expected):
         with config.environment(ConstantReward).build() as algo:
             initial, final, timesteps = expected
             # Private: what workers are sent
-            assert algo._rollout_settings.exploration.numbers(0) == {"epsilon": initial}
-            assert algo._rollout_settings.exploration.numbers(timesteps) == {"epsilon": final}
+            assert algo.rollout_settings.only_policy.exploration.numbers(0) == {"epsilon": initial}
+            assert algo.rollout_settings.only_policy.exploration.numbers(timesteps) == {"epsilon": final}
         assert config.rmsprop_epsilon == 1e-5
     with pytest.raises(TypeError, match="must be a number, or two points"):
         DQNConfig().training(epsilon=[(0, 1.0)])

@@ -11,6 +11,7 @@ from learner_updates import process_ids
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.errors import SampleTimeoutError
+from rllib.sample_batch import DEFAULT_POLICY
 from runtime.errors import ActorDiedError
 from tests.algorithms.algorithm_support import learner_stats, worker_pids
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
@@ -248,9 +249,9 @@ class TestWhatIsInFlight:
             made = []
             make = algo.workers.request
 
-            def watched(method, snapshot):
-                made.append(snapshot.version)
-                return make(method, snapshot)
+            def watched(method, snapshots):
+                made.append(snapshots[DEFAULT_POLICY].version)
+                return make(method, snapshots)
 
             algo.workers.request = watched
             for _ in range(21):
@@ -289,9 +290,10 @@ class TestWhatIsInFlight:
             make, take = algo.workers.request, algo.workers.fleet.take
             policy = type(algo.policy)(algo.policy.spec)
 
-            def remember(method, snapshot):
-                weights[snapshot.version] = snapshot.weights.copy()
-                return make(method, snapshot)
+            def remember(method, snapshots):
+                sent = snapshots[DEFAULT_POLICY]
+                weights[sent.version] = sent.weights.copy()
+                return make(method, snapshots)
 
             def check(timeout_s):
                 answers = take(timeout_s)

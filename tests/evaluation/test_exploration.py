@@ -9,7 +9,7 @@ from rllib import sample_batch as sb
 from rllib.env.factories.registry import resolve
 from rllib.env.spaces.actions import ActionMapper
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS
 from rllib.exploration.action_noise import (
     GaussianNoise,
     OrnsteinUhlenbeckNoise,
@@ -26,6 +26,7 @@ from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from tests.envs import BoundedAction, InfiniteHorizon
+from tests.rollouts import rollout_settings
 
 VALUES = PolicySpec(BoxEncoder((1,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
 GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]})
@@ -41,7 +42,7 @@ def parameter_noise(stddev, epsilon):
 
 
 def make_worker(exploration, spec=VALUES, env=InfiniteHorizon, envs=1, steps=50, index=0, workers=0, **more):
-    settings = RolloutSettings(
+    settings = rollout_settings(
         resolve(env), more.pop("env_config", {}), spec, NO_POSTPROCESS, envs, steps, 7,
         num_workers=workers, exploration=exploration, **more,
     )  # fmt: skip

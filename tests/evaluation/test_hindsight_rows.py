@@ -13,9 +13,9 @@ from rllib.env.spaces.goals import Goals
 from rllib.env.tasks.sparse import BitFlipping
 from rllib.evaluation.postprocess.hindsight import STRATEGIES, HindsightTransitions
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog.catalog import policy_spec
-from rllib.sample_batch import Column
+from rllib.sample_batch import DEFAULT_POLICY, Column
+from tests.rollouts import rollout_settings
 
 BITS, GAMMA = 4, 0.9
 GOALS = Goals.of(BitFlipping(BITS).observation_space)
@@ -102,7 +102,7 @@ def sampler(env, strategy="future", n_step=1, num_goals=3, filtered=False, **opt
     settings = {"goals": GOALS, "num_goals": num_goals, "strategy": strategy}
     postprocess = Recorded((3 * BITS,), "float32" if filtered else "uint8", GAMMA, n_step, **settings)
     defaults = {"num_envs": 2, "fragment_length": 5, "seed": 3}
-    settings = RolloutSettings(resolve(env), {}, spec, postprocess, **{**defaults, **options})
+    settings = rollout_settings(resolve(env), {}, spec, postprocess, **{**defaults, **options})
     return RolloutWorker(settings)
 
 
@@ -151,7 +151,7 @@ def test_rows_are_those_of_the_definition(kind, strategy, n_step):
     """Over fragments shorter than episodes, in the order of environments, episodes and steps."""
     env, options = KINDS[kind]
     made = sampler(env, strategy, n_step, **options)
-    fragments, judge = made.settings.postprocess.fragments, (env if isinstance(env, type) else Bits)()
+    fragments, judge = made.policy_settings.postprocess.fragments, (env if isinstance(env, type) else Bits)()
     ended, of_goals, done = [], [], [0, 0]
     for _ in range(16):
         batch, _ = made.sample()
@@ -187,7 +187,7 @@ def test_a_filter_is_applied_when_the_goals_stand(options, n_step):
     num_rows = 0
     for number in range(6):
         batch, report = made.sample()
-        fragment = made.settings.postprocess.fragments[-1]
+        fragment = made.policy_settings.postprocess.fragments[-1]
         seen = ((fragment[sb.OBS][:-1] - FILTER["mean"]) / deviation).clip(-10, 10).astype(np.float32)
         flat = seen.reshape(-1, 3 * BITS)
         outputs, actions = np.empty((len(flat), BITS), np.float32), np.empty(len(flat), np.int64)
@@ -204,7 +204,7 @@ def test_a_filter_is_applied_when_the_goals_stand(options, n_step):
         for name in (sb.REWARDS, sb.DISCOUNTS, sb.ACTIONS, sb.TERMINATEDS):
             np.testing.assert_array_equal(batch[name], raw[name])
         if not options:  # each observation is counted once
-            assert report.filter_delta["count"].sum() == len(flat) + (2 if number == 0 else 0)
+            assert report.filter_deltas[DEFAULT_POLICY]["count"].sum() == len(flat) + (2 if number == 0 else 0)
     assert num_rows > 50
 
 
@@ -226,7 +226,7 @@ def test_dropped_episodes_leave_no_steps_behind():
     made = sampler(Bits, num_envs=1, fragment_length=3)
     made.sample()
     made.start_over()
-    fragments = made.settings.postprocess.fragments
+    fragments = made.policy_settings.postprocess.fragments
     fragments.clear()
     rows = sum(made.sample()[0].count for _ in range(10))
     assert rows == 4 * sum(map(len, episodes(fragments, 0)))

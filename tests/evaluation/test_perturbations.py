@@ -16,7 +16,9 @@ from rllib.evaluation.worker_set import WorkerSet
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.observations.filters import RunningMoments
 from rllib.policy import Snapshot
+from rllib.sample_batch import DEFAULT_POLICY
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv
+from tests.rollouts import rollout_settings
 
 TABLE = NoiseTable.draw(5000, np.random.default_rng(0))
 
@@ -29,7 +31,7 @@ def settings(env="CartPole-v1", num_envs=3, env_config=None, hiddens=(4,), **ove
         {"fcnet_hiddens": list(hiddens), "vf_share_layers": True},
         observation_filter=overrides.pop("observation_filter", "NoFilter"),
     )
-    return RolloutSettings(
+    return rollout_settings(
         env=resolve(env),
         env_config=env_config or {},
         policy=spec,
@@ -41,12 +43,16 @@ def settings(env="CartPole-v1", num_envs=3, env_config=None, hiddens=(4,), **ove
     )
 
 
+def snapshots(weights, **more) -> dict[str, Snapshot]:
+    return {DEFAULT_POLICY: Snapshot(weights, **more)}
+
+
 def worker(*args, index=0, **kwargs) -> PerturbationWorker:
     return PerturbationWorker(settings(*args, **kwargs), index, noise=TABLE.values)
 
 
 def weights_of(made) -> np.ndarray:
-    size = made.policy.layout().size if isinstance(made, RolloutSettings) else made.policy.layout.size
+    size = made.only_policy.spec.layout().size if isinstance(made, RolloutSettings) else made.policy.layout.size
     return np.random.default_rng(5).normal(0, 0.5, size).astype(np.float32)
 
 
@@ -55,7 +61,7 @@ def trials(count, scale=0.5, **more) -> list[Trial]:
 
 
 def played(made, given) -> list[tuple[float, int]]:
-    outcomes = made.play(given, Snapshot(weights_of(made)))
+    outcomes = made.play(given, snapshots(weights_of(made)))
     assert [outcome.trial for outcome in outcomes] == given
     return [(outcome.episode.episode_return, outcome.episode.length) for outcome in outcomes]
 
@@ -77,9 +83,9 @@ def test_remote_workers_play_the_same_from_the_same_table(num_workers):
     given, made = trials(7), settings()
     local = WorkerSet(made, 0, worker_class=PerturbationWorker, shared=[TABLE.values])
     remote = WorkerSet(made, num_workers, worker_class=PerturbationWorker, shared=[TABLE.values])
-    snapshot = Snapshot(weights_of(made))
-    remote_outcomes = remote.share_out(PerturbationWorker.play, given, snapshot)
-    assert remote_outcomes == local.share_out(PerturbationWorker.play, given, snapshot)
+    sent = snapshots(weights_of(made))
+    remote_outcomes = remote.share_out(PerturbationWorker.play, given, sent)
+    assert remote_outcomes == local.share_out(PerturbationWorker.play, given, sent)
     assert remote.foreach_worker(lambda worker: worker.noise.values.tobytes()) == [TABLE.values.tobytes()] * num_workers
     remote.stop()
 
@@ -103,8 +109,8 @@ def test_perturbed_weights_are_weights_plus_scaled_direction():
     trial = Trial(4, index=11, scale=-0.3)
     base = weights_of(made)
     direct = base - np.float32(0.3) * TABLE.direction(11, len(base))
-    first = made.play([trial], Snapshot(base))[0].episode
-    assert first == other.play([Trial(4)], Snapshot(direct))[0].episode
+    first = made.play([trial], snapshots(base))[0].episode
+    assert first == other.play([Trial(4)], snapshots(direct))[0].episode
 
 
 def _seed_of(made, trial) -> int:
@@ -133,9 +139,9 @@ class Echo(gymnasium.Env):
 def test_action_noise_has_its_size_and_is_off_without_scale():
     made = worker(Echo, hiddens=[], normalize_actions=False)
     zero = np.zeros(made.policy.layout.size, np.float32)
-    quiet = made.play([Trial(n) for n in range(50)], Snapshot(zero))
+    quiet = made.play([Trial(n) for n in range(50)], snapshots(zero))
     assert all(outcome.episode.episode_return == 0 for outcome in quiet)
-    noisy = made.play([Trial(n, 0, 1e-9, 2.0) for n in range(200)], Snapshot(zero))
+    noisy = made.play([Trial(n, 0, 1e-9, 2.0) for n in range(200)], snapshots(zero))
     returns = [outcome.episode.episode_return for outcome in noisy]
     assert abs(np.std(returns) - 2.0 * np.sqrt(100)) < 4 * 20 / np.sqrt(2 * 200)
     assert len(set(returns)) == 200
@@ -145,7 +151,7 @@ def test_the_filter_stands_still_and_observed_trials_bring_moments():
     made = worker(CountingEnv, env_config={"lengths": [4]}, observation_filter="MeanStdFilter")
     state = made.policy.filter.get_state() | {"count": np.asarray(50.0), "mean": np.array([1.0]), "m2": np.array([9.0])}
     given = [Trial(0), Trial(1, observed=True), Trial(2, observed=True)]
-    outcomes = made.play(given, Snapshot(weights_of(made), filter_state=state))
+    outcomes = made.play(given, snapshots(weights_of(made), filter_state=state))
     assert outcomes[0].observations is None
     total = RunningMoments(1)
     for outcome in outcomes[1:]:
@@ -171,4 +177,4 @@ def test_environments_that_only_reset_together_are_refused():
 def test_the_users_exception_comes_through():
     made = worker(RaisingEnv, env_config={"step": 20, "vector_index": 1})
     with pytest.raises(ProbeFailure):
-        made.play(trials(6), Snapshot(weights_of(made)))
+        made.play(trials(6), snapshots(weights_of(made)))

@@ -11,10 +11,11 @@ from rllib.env.factories.registry import resolve
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Snapshot
+from rllib.sample_batch import DEFAULT_POLICY
 from tests.envs import CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
+from tests.rollouts import rollout_settings
 
 NO_END = np.zeros((4, 1), bool)
 
@@ -73,7 +74,7 @@ def test_what_invalid_rows_hold_does_not_matter():
 
 def worker(env, *, env_config=None, num_envs=2, fragment_length=30, **more) -> RolloutWorker:
     made = env(env_config or {})
-    settings = RolloutSettings(
+    settings = rollout_settings(
         env=resolve(env),
         env_config=env_config or {},
         policy=policy_spec(made.observation_space, made.action_space, {"fcnet_hiddens": [8]}),
@@ -92,9 +93,9 @@ def test_reported_returns_stay_raw_and_each_return_is_counted_once():
     batch, report = sampler.sample()
     assert {episode.episode_return for episode in report.episodes} == {1000.0}
     assert 0 < batch[sb.REWARDS].max() <= 10
-    assert report.return_delta["count"].sum() == report.env_steps
+    assert report.return_deltas[DEFAULT_POLICY]["count"].sum() == report.env_steps
     _, again = sampler.sample()
-    assert again.return_delta["count"].sum() == again.env_steps
+    assert again.return_deltas[DEFAULT_POLICY]["count"].sum() == again.env_steps
 
 
 def test_complete_episodes_count_their_own_steps_alone():
@@ -104,7 +105,7 @@ def test_complete_episodes_count_their_own_steps_alone():
     )
     for each in (sampler, whole):
         batch, report = each.sample()
-        assert report.return_delta["count"].sum() == batch.count
+        assert report.return_deltas[DEFAULT_POLICY]["count"].sum() == batch.count
 
 
 def test_a_return_begins_anew_after_an_exception():
@@ -114,8 +115,9 @@ def test_a_return_begins_anew_after_an_exception():
         sampler.sample()
     _, report = sampler.sample()
     fresh = worker(InfiniteHorizon, num_envs=1)
-    assert report.return_delta["count"].sum() == 30
-    assert report.return_delta["mean"][0, 0] == pytest.approx(fresh.sample()[1].return_delta["mean"][0, 0])
+    assert report.return_deltas[DEFAULT_POLICY]["count"].sum() == 30
+    expected = fresh.sample()[1].return_deltas[DEFAULT_POLICY]["mean"][0, 0]
+    assert report.return_deltas[DEFAULT_POLICY]["mean"][0, 0] == pytest.approx(expected)
 
 
 def test_the_scale_stands_still_until_a_snapshot_brings_another():

@@ -19,7 +19,7 @@ from rllib.exploration.explorers import Explorer, StochasticSampling
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.policy import Snapshot
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from tests.envs import (
     BoundedAction,
     CountingEnv,
@@ -29,11 +29,12 @@ from tests.envs import (
     ProbeFailure,
     RaisingEnv,
 )
+from tests.rollouts import rollout_settings, with_policy
 
 
 def settings(env, *, env_config=None, num_envs=2, fragment_length=30, **overrides) -> RolloutSettings:
     made = env(env_config or {})
-    return RolloutSettings(
+    return rollout_settings(
         env=resolve(env),
         env_config=env_config or {},
         policy=policy_spec(
@@ -173,7 +174,7 @@ def test_a_filter_normalises_at_collection_and_reports_what_it_saw():
     batch, report = sampler.sample()
     assert batch[sb.OBS].dtype == np.float32
     assert abs(batch[sb.OBS].mean()) < 1.0
-    assert report.filter_delta is not None
+    assert DEFAULT_POLICY in report.filter_deltas
 
 
 def test_failing_environment_names_itself():
@@ -204,7 +205,7 @@ def test_a_filter_counts_each_observation_once_while_others_stand_still():
     )
     batch, report = sampler.sample()
     # Each step brings one observation; an episode's last step brings the first of the next one in its place.
-    assert report.filter_delta["count"].sum() == batch.count + 4
+    assert report.filter_deltas[DEFAULT_POLICY]["count"].sum() == batch.count + 4
 
 
 def test_after_an_exception_new_episodes_begin():
@@ -227,7 +228,7 @@ def test_nan_is_named_where_it_appears():
 
 
 def test_without_a_critic_nothing_is_bootstrapped():
-    made = replace(
+    made = with_policy(
         settings(InfiniteHorizon, num_envs=1, fragment_length=4),
         postprocess=AdvantageEstimator(gamma=0.5, use_gae=False, use_critic=False),
     )
@@ -276,7 +277,7 @@ def test_shared_layers_see_each_observation_once(env, env_config, observation_fi
     spec = policy_spec(example.observation_space, example.action_space, model, observation_filter=observation_filter)
     batches, seen = {}, {}
     for exploration in (StochasticSampling(), ValuesApart()):
-        sampler = RolloutWorker(replace(made, env_config=env_config, policy=spec, exploration=exploration))
+        sampler = RolloutWorker(with_policy(replace(made, env_config=env_config), spec=spec, exploration=exploration))
         weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
         sampler.policy.set_weights(weights.astype(np.float32))
         rows, values = [], sampler.policy.values
@@ -349,7 +350,7 @@ def test_a_step_of_a_vector_environment_touches_no_object_per_environment(kind):
 
     def calls(num_envs: int, length: int) -> Counter:
         made = settings(single, num_envs=num_envs, fragment_length=length)
-        made = replace(made, env=resolved, env_config=env_config, postprocess=NO_POSTPROCESS)
+        made = with_policy(replace(made, env=resolved, env_config=env_config), postprocess=NO_POSTPROCESS)
         sampler, counted = started(made), Counter()
         sampler.sample()
         sys.setprofile(lambda frame, event, argument: counted.update([event]))
@@ -375,7 +376,8 @@ def test_action_values_are_computed_once(env):
     )
     batches, seen = [], []
     for exploration in (EpsilonGreedy(0.3, 0.3, 0), QValuesApart(0.3, 0.3, 0)):
-        sampler = RolloutWorker(replace(made, policy=spec, postprocess=QLambda(0.9, 0.8), exploration=exploration))
+        made = with_policy(made, spec=spec, postprocess=QLambda(0.9, 0.8), exploration=exploration)
+        sampler = RolloutWorker(made)
         weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
         sampler.policy.set_weights(weights.astype(np.float32))
         rows, dist_inputs = [], sampler.policy.dist_inputs

@@ -89,7 +89,7 @@ def slow_row(settings, steps, first, start, stop) -> dict:
 def test_rows_are_those_of_the_definition(kind, shape):
     made = sampler(*shape, kind, num_envs=1, fragment_length=7)
     found = rows_of(made, 12)
-    expected = slow_rows(made.settings.postprocess, made.settings.postprocess.fragments, 0)
+    expected = slow_rows(made.policy_settings.postprocess, made.policy_settings.postprocess.fragments, 0)
     assert len(found) == len(expected) > 10
     for row, reference in zip(found, expected):
         assert row.keys() == reference.keys()
@@ -119,7 +119,7 @@ def test_stored_states_are_those_of_a_replay_step_by_step(model):
     """From the beginning of the episode, by the policy that acted, across fragments."""
     made = sampler(2, 1, 1, model=model, num_envs=1, fragment_length=3)
     policy, rows = made.policy, rows_of(made, 30)
-    assert len(rows) == len(slow_rows(made.settings.postprocess, made.settings.postprocess.fragments, 0))
+    assert len(rows) == len(slow_rows(made.policy_settings.postprocess, made.policy_settings.postprocess.fragments, 0))
     moved = 0
     for row in rows:
         begins = int(row[sb.OBS][0, 0])

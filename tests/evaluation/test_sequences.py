@@ -8,15 +8,16 @@ from rllib import sample_batch as sb
 from rllib.env.factories.registry import resolve
 from rllib.evaluation.postprocess.fragment import Column, Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS
 from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv
+from tests.rollouts import rollout_settings
 
 
 def worker(env=CountingEnv, sequences=True, num_envs=2, fragment_length=13, **options) -> RolloutWorker:
     space = CountingEnv.observation_space
-    settings = RolloutSettings(
+    settings = rollout_settings(
         env=resolve(env),
         env_config={},
         policy=policy_spec(space, CountingEnv.action_space, {"fcnet_hiddens": [8]}),

@@ -11,13 +11,14 @@ from rllib.env.factories.registry import resolve
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS
 from rllib.losses.returns import gae
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.user.module import RecurrentSpec, Unrolled
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv, ProbeFailure, in_vector
+from tests.rollouts import rollout_settings
 
 SIZE = 4
 
@@ -56,7 +57,7 @@ KINDS = {
 def worker(env=CountingEnv, max_seq_len=20, model=None, **options) -> RolloutWorker:
     """A sampler whose policy has the memory above, or the model's."""
     spec = policy_spec(CountingEnv.observation_space, CountingEnv.action_space, model)
-    settings = RolloutSettings(
+    settings = rollout_settings(
         env=resolve(env),
         env_config={},
         policy=spec if model else RecurrentSpec.of(spec, Cell, state_size=SIZE, max_seq_len=max_seq_len),

@@ -42,7 +42,7 @@ def build(env=TorchCartPole, *, num_envs=N, length=T, env_config=None, training=
 
 def sampled(algo):
     """The batch of a fragment in arrays, and its report."""
-    ((batch, report),) = algo.workers.sample(algo.snapshot())
+    ((batch, report),) = algo.workers.sample(algo.snapshots())
     assert all(isinstance(column, torch.Tensor) for column in batch.values())
     return {name: column.cpu().numpy() for name, column in batch.items()}, report
 
@@ -143,7 +143,7 @@ def test_the_loop_over_the_steps_waits_for_nothing(mode, training):
         with build(env, length=length, num_envs=num_envs, env_config=limit, training=training) as algo:
             sampled(algo)
             with counted_waits() as counts:
-                algo.workers.sample(algo.snapshot())
+                algo.workers.sample(algo.snapshots())
             operations[length, num_envs] = counts.pop("operations")
             waits[length, num_envs] = counts
     assert waits[4, N] == waits[40, N] == waits[40, 10 * N] and 0 < waits[4, N].total() < 20

@@ -16,8 +16,10 @@ from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.wiring import tell_crowds
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, ensure_runtime, num_cores
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.policy import Snapshot
+from rllib.processes import allocator, ensure_runtime, num_cores
+from rllib.sample_batch import DEFAULT_POLICY
 from runtime.errors import ActorDiedError
 from runtime.host.machine import cpu_count
 from runtime.session import engine
@@ -93,15 +95,15 @@ def test_equal_seeds_give_equal_bits_with_two_workers():
 
 def test_columns_arrive_without_a_copy():
     workers = WorkerSet(settings(CountingEnv, fragment_length=3000), num_workers=1)
-    (batch, _), *_ = workers.sample(_snapshot(workers))
+    (batch, _), *_ = workers.sample(_snapshots(workers))
     assert batch.count == 6000
     assert not batch[sb.OBS].flags.writeable
     workers.stop()
 
 
-def _snapshot(workers: WorkerSet) -> Snapshot:
+def _snapshots(workers: WorkerSet) -> dict[str, Snapshot]:
     (size,) = set(workers.foreach_worker(lambda worker: worker.policy.weights.size))
-    return Snapshot(np.zeros(size, np.float32))
+    return {DEFAULT_POLICY: Snapshot(np.zeros(size, np.float32))}
 
 
 @pytest.mark.parametrize("moment", ["between", "during"])
@@ -254,10 +256,10 @@ def test_the_exception_shows_when_no_worker_is_left_to_ignore_it():
 def test_a_silent_worker_is_replaced(caplog):
     tolerance = FaultTolerance(silence_s=0.5, patience=2, delay_s=0.0)
     workers = WorkerSet(settings(CountingEnv), num_workers=2, fault_tolerance=tolerance)
-    snapshot = _snapshot(workers)
+    snapshots = _snapshots(workers)
     os.kill(workers.foreach_worker(lambda worker: os.getpid())[0], signal.SIGSTOP)
     started = time.monotonic()
-    answers = workers.sample(snapshot)
+    answers = workers.sample(snapshots)
     assert [batch.count for batch, _ in answers] == [60, 60]
     assert time.monotonic() - started < 20
     assert workers.num_restarts == 1
@@ -294,10 +296,10 @@ def test_evaluation_on_workers_favours_no_short_episodes():
     workers = WorkerSet(
         settings(CountingEnv, env_config={"lengths": [5, 60]}, num_envs=1), 2, worker_class=EvaluationWorker
     )
-    snapshot = _snapshot(workers)
-    lengths = [e.length for e in workers.start_episodes(snapshot, Duration(3), round_index=1, explore=False)()]
+    snapshots = _snapshots(workers)
+    lengths = [e.length for e in workers.start_episodes(snapshots, Duration(3), round_index=1, explore=False)()]
     assert len(lengths) == 3
-    assert len(workers.start_episodes(snapshot, Duration(1), round_index=2, explore=False)()) == 1
+    assert len(workers.start_episodes(snapshots, Duration(1), round_index=2, explore=False)()) == 1
     workers.stop()
 
 
@@ -326,7 +328,7 @@ def evaluated(tolerance_s, made) -> tuple[int, int]:
     """Episodes of an evaluation by one remote worker, and how often that was replaced."""
     tolerance = FaultTolerance(silence_s=tolerance_s, patience=2, delay_s=0.0)
     workers = WorkerSet(made, 1, fault_tolerance=tolerance, worker_class=EvaluationWorker)
-    episodes = workers.start_episodes(_snapshot(workers), Duration(2), round_index=1, explore=False)()
+    episodes = workers.start_episodes(_snapshots(workers), Duration(2), round_index=1, explore=False)()
     workers.stop()
     return len(episodes), workers.num_restarts
 

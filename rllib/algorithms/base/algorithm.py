@@ -26,8 +26,10 @@ from rllib.algorithms.base import wiring as from_config
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
+from rllib.algorithms.base.policies import make_policies
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
+from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.env.factories.registry import EnvFactory
 from rllib.errors import NotFiniteError
@@ -35,8 +37,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
+from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess, RolloutSettings
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
@@ -50,6 +51,7 @@ from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
+from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted, steps_progress
 from rllib.result import Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
@@ -107,18 +109,12 @@ class Algorithm(Acting, Saving, ABC):
         observation_space, action_space, self.rollout_device = from_config.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
-        rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
-        spec = self.make_policy_spec(observation_space, action_space)
-        spec.check()
-        self._check_action_dist(spec)
-        policy = Policy(spec, rng=rng)
-        policy.observation_space, policy.action_space = observation_space, action_space
-        policy.config = self.config
-        self.policies = {DEFAULT_POLICY: policy}
+        spaces = {DEFAULT_POLICY: (observation_space, action_space)}
+        self.policies = make_policies(self.config, spaces, self._checked_spec, self.seed)
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
-            self._build(factory, spec)
+            self._build(factory)
         except BaseException:
             self.stop()
             raise
@@ -127,7 +123,7 @@ class Algorithm(Acting, Saving, ABC):
         of = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
         return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
 
-    def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
+    def _build(self, factory: EnvFactory | None) -> None:
         """Makes all that is around the policies."""
         observation_space, action_space = self.observation_space, self.action_space
         if self.rollout_device is not None:
@@ -144,22 +140,19 @@ class Algorithm(Acting, Saving, ABC):
         self._rollout_settings = from_config.rollout_settings(
             self.config,
             factory,
-            policy=spec,
-            postprocess=self.make_postprocess(),
+            policies={policy_id: self._policy_settings(policy) for policy_id, policy in self.policies.items()},
             seed=self.seed,
-            exploration=self.make_exploration(self.config),
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
-            learner=self.make_worker_learner(),
             spans_directory=self.spans_directory,
         )
-        # The statistics that workers scale rewards by.
+        # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
-        self._return_scale = make_return_scale and make_return_scale()
+        self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         settings = from_config.acting_settings(self.config)
-        self._inference = Inference(observation_space, action_space, settings, rng, spec.distribution)
+        self._inference = Inference(observation_space, action_space, settings, rng, self.policy.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
         self._videos = self.owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
@@ -178,6 +171,11 @@ class Algorithm(Acting, Saving, ABC):
         self.setup()
         self.workers = self.owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
+
+    def _policy_settings(self, policy: Policy) -> PolicySettings:
+        config = self.config
+        parts = self.make_postprocess(), self.make_exploration(config)
+        return PolicySettings(policy.spec, *parts, config.explore, self.make_worker_learner())
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
@@ -263,29 +261,13 @@ class Algorithm(Acting, Saving, ABC):
         """What the workers add to each fragment."""
         return NO_POSTPROCESS
 
-    def make_workers(self, **more) -> WorkerSet:
-        """Makes what samples come from: workers, or NoWorkers where there is no environment.
-
-        An algorithm that takes samples from elsewhere overrides this: `sample` asks the result for them, as for those
-        of a WorkerSet.
+    def make_workers(self, **more) -> Source:
+        """Makes the source of samples (sources.py); an algorithm may return a Source of its own.
 
         Args:
             more: further arguments of WorkerSet.
         """
-        if self._rollout_settings.env is None:
-            return NoWorkers()
-        if self.rollout_device is not None:
-            from rllib.evaluation.tensors.worker import TensorRolloutWorker
-
-            more = {"worker_class": TensorRolloutWorker, "shared": [self.learner], **more}
-        return WorkerSet(
-            self._rollout_settings,
-            self.config.num_rollout_workers,
-            from_config.actor_options(self.config),
-            from_config.fault_tolerance(self.config),
-            [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
-            **more,
-        )
+        return make_source(self, **more)
 
     def result_info(self) -> dict[str, Any]:
         """What the results' `info` holds besides counters and the learner's statistics."""
@@ -313,27 +295,35 @@ class Algorithm(Acting, Saving, ABC):
             action_mask_key=self.config.action_mask_key,
         )
 
-    def snapshot(self) -> Snapshot:
-        """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
-        snapshot = self.policy.snapshot(self.num_updates, self.timesteps)
-        if self._return_scale is None:
-            return snapshot
-        return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
+    def snapshots(self) -> dict[str, Snapshot]:
+        """`snapshot` of every policy, by its id: what the source samples with."""
+        return {policy_id: self.snapshot(policy_id) for policy_id in self.policies}
 
-    def _check_action_dist(self, spec: PolicySpec) -> None:
+    def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
+        """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
+        snapshot = self.policies[policy_id].snapshot(self.num_updates, self.timesteps)
+        if policy_id not in self._return_scales:
+            return snapshot
+        return dataclasses.replace(snapshot, return_state=self._return_scales[policy_id].get_state())
+
+    def _checked_spec(self, observation_space, action_space) -> PolicySpec:
+        """`make_policy_spec`, or a ValueError that says why such a policy cannot be trained."""
+        spec = self.make_policy_spec(observation_space, action_space)
+        spec.check()
         given = self.config.model.get("custom_action_dist")
         if given is None:
-            return
+            return spec
         if not spec.distribution.has_log_prob:
             raise ValueError(
                 f"{type(self).__name__} learns the values of actions and takes the best, so it cannot use "
                 f"model['custom_action_dist']={given!r:.80}. Leave it out, or use PPO."
             )
         spec.distribution.check()
+        return spec
 
     def _refuse_memory(self) -> None:
         """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""
-        settings = self._rollout_settings
+        settings = self._rollout_settings.only_policy
         for part in (self, settings.exploration, settings.postprocess) if self.policy.state_size else ():
             if reason := getattr(part, "without_memory", None):
                 raise ValueError(
@@ -351,7 +341,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
-        return self._rollout_settings.exploration.numbers_alone(self.timesteps)
+        return self._rollout_settings.only_policy.exploration.numbers_alone(self.timesteps)
 
     def exploration_stats(self) -> dict[str, float]:
         """The same as `cur_epsilon`, ..., for the learner's statistics."""
@@ -383,16 +373,16 @@ class Algorithm(Acting, Saving, ABC):
 
     def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment of each worker, sampled with the newest weights."""
-        return self.workers.sample(self.snapshot())
+        return self.workers.sample(self.snapshots())
 
     def take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         with spans.span("take in"):
             self.metrics.add_sample(report)
-            if report.filter_delta is not None:
-                self.policy.filter.merge(report.filter_delta)
-            if report.return_delta is not None:
-                self._return_scale.merge(report.return_delta)
+            for policy_id, delta in report.filter_deltas.items():
+                self.policies[policy_id].filter.merge(delta)
+            for policy_id, delta in report.return_deltas.items():
+                self._return_scales[policy_id].merge(delta)
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
@@ -488,11 +478,16 @@ class Algorithm(Acting, Saving, ABC):
     @property
     def num_requests_in_flight(self) -> int:
         """Requests to workers whose answers have not been taken; only asynchronous algorithms have some here."""
-        return self.workers.fleet.num_in_flight
+        return self.workers.num_in_flight
 
     @property
     def timesteps(self) -> int:
-        """Environment steps sampled so far, what schedules run over."""
+        """Environment steps sampled so far: the one clock of a run, which schedules, `learn` and evaluation go by.
+
+        They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
+        are not among them. Where samples come from no environment, as from files, each row that is handed over counts
+        as one step. Rows that are drawn from a replay, or learned from again, do not move this clock.
+        """
         return self.metrics.counters["num_env_steps_sampled"]
 
     # ------------------------------------------------------------------ training

@@ -6,7 +6,7 @@ from rllib.algorithms.base import wiring as from_config
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
-from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import episode_statistics
 from rllib.result import Result
@@ -52,10 +52,13 @@ class Evaluations:
         return from_config.rollout_settings(
             config,
             factory,
-            policy=algorithm.policy.spec,
-            postprocess=NO_POSTPROCESS,
+            policies={
+                policy_id: PolicySettings(
+                    policy.spec, exploration=algorithm.make_exploration(config), explore=config.explore
+                )
+                for policy_id, policy in algorithm.policies.items()
+            },
             seed=algorithm.seed if config.seed is None else config.seed,
-            exploration=algorithm.make_exploration(config),
         )
 
     def is_due(self, iteration: int) -> bool:
@@ -128,7 +131,7 @@ class Evaluations:
         return finish
 
     def _play_here(self, duration: Duration, explore: bool) -> Callable[[], list]:
-        self._local.policy.exploration = self._settings.exploration.numbers_alone(self._algorithm.timesteps)
+        self._local.policy.exploration = self._settings.only_policy.exploration.numbers_alone(self._algorithm.timesteps)
         episodes = self._local.play_episodes(duration, self.count, explore)
         return lambda: episodes
 
@@ -141,7 +144,7 @@ class Evaluations:
                 from_config.fault_tolerance(self._config),
                 worker_class=EvaluationWorker,
             )
-        return self.workers.start_episodes(self._algorithm.snapshot(), duration, self.count, explore)
+        return self.workers.start_episodes(self._algorithm.snapshots(), duration, self.count, explore)
 
     def stop(self) -> None:
         """Ends its workers; what is evaluated afterwards, this process plays."""

@@ -1,8 +1,6 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
 import contextlib
-import json
-import operator
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -16,11 +14,10 @@ from rllib.acting.inference import Inference, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.from_checkpoint import read_state, saved_class, saved_config
+from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import GpuMemoryError, LearnersLostError
-from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.return_scale import ReturnScale
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.learners.learner import Learner
 from rllib.metrics import Metrics
 from rllib.models.policy_description import description_of
@@ -28,9 +25,6 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint
-
-# The statistics of discounted returns in a checkpoint
-_RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
 
 
 @under_plain_names
@@ -44,11 +38,11 @@ class Saving:
     action_space: gymnasium.Space
     policies: dict[str, Policy]
     learners: dict[str, Learner]
-    workers: WorkerSet | NoWorkers
+    workers: Source
     metrics: Metrics
     _evaluations: Evaluations
     _inference: Inference
-    _return_scale: ReturnScale | None
+    _return_scales: dict[str, ReturnScale]
     _learner_rng: np.random.Generator
     directory: Path
     # What was saved or restored last.
@@ -185,14 +179,14 @@ class Saving:
                 "learner": self._learner_rng.bit_generator.state,
                 "inference": self._inference.rng.bit_generator.state,
                 # A stopped worker's streams are gone; a run that goes on from there draws new actions.
-                "workers": [] if self._stopped else worker_states(self.workers),
+                "workers": [] if self._stopped else self.workers.get_state(),
             },
         }
         for policy_id, policy in self.policies.items():
             own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
-        if self._return_scale is not None:
-            files[_RETURNS] = self._return_scale.get_state()
+        for policy_id, scale in self._return_scales.items():
+            files[f"policies/{policy_id}/returns.safetensors"] = scale.get_state()
         return files
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -208,16 +202,16 @@ class Saving:
             check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
             self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
-        if self._return_scale is not None and _RETURNS in state:
-            self._return_scale.set_state(state[_RETURNS])
+        for policy_id, scale in self._return_scales.items():
+            if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
+                scale.set_state(returns)
         self.metrics.set_state(algorithm["metrics"])
         self.set_algorithm_state(algorithm["state"])
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
         self._learner_rng.bit_generator.state = rng["learner"]
         self._inference.rng.bit_generator.state = rng["inference"]
-        if isinstance(self.workers, WorkerSet):
-            restore_workers(self.workers, rng["workers"], self._restores)
+        self.workers.set_state(rng["workers"], self._restores)
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
@@ -257,30 +251,3 @@ def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
             f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
             "Use Algorithm.from_checkpoint, or the same settings."
         )
-
-
-def worker_states(workers: WorkerSet) -> list[list[dict]]:
-    """The state of each worker's random streams, of each of its environments."""
-    return workers.foreach_worker(operator.methodcaller("get_state"))
-
-
-def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int) -> None:
-    """Lets the workers go on from `worker_states`, with new episodes on seeds that the run has not used.
-
-    Args:
-        workers: of any number; they take over the states if they have as many environments as there were.
-        states: what `worker_states` gave.
-        restores: how often the run has gone on from a checkpoint, this time included.
-    """
-    workers.restores = restores
-    workers.foreach_worker(_restore_worker, json.dumps(states), restores)
-    workers.fleet.forget()  # what is under way was asked for by other weights
-
-
-def _restore_worker(worker, states: str, restores: int) -> None:
-    worker.start_over(incarnation=seeding.incarnation(restores))
-    saved = json.loads(states)
-    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
-    # Of as many environments, and of the same kind of worker: arrays or tensors.
-    if [each.keys() for each in own] == [each.keys() for each in worker.get_state()]:
-        worker.set_state(own)

@@ -16,10 +16,11 @@ from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores, tell_crowd
+from rllib.evaluation.worker_set import FaultTolerance
 from rllib.learners.group.learner_group import GroupSettings
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.processes import GpuClaim, num_cores, tell_crowd
 
 logger = logging.getLogger(__name__)
 
@@ -155,8 +156,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
     Args:
         config: of the algorithm.
         env: what makes its environments; None: there are none, and nothing can be sampled.
-        more: what the algorithm decides: `policy`, `postprocess`, `seed`, `exploration`, `sequences`, `acts_among_all`,
-            `learner`.
+        more: what the algorithm decides: `policies`, `seed`, `sequences`, `acts_among_all`, `spans_directory`.
     """
     return RolloutSettings(
         env=env,
@@ -165,7 +165,6 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         fragment_length=config.get_rollout_fragment_length(),
         num_workers=config.num_rollout_workers,
         complete_episodes=config.batch_mode == "complete_episodes",
-        explore=config.explore,
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
         clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,

@@ -235,7 +235,7 @@ class DistributedReplay(OffPolicy):
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
             if self._newest is None or self._newest[0] != self.num_updates:
-                self._newest = self.num_updates, self.workers.request("sample", self.snapshot())
+                self._newest = self.num_updates, self.workers.request("sample", self.snapshots())
             sent = self._sent[index] = _Sent(actor, self._newest[1])
         sent.steps += self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
         return sent.request(actor, index)
@@ -243,7 +243,7 @@ class DistributedReplay(OffPolicy):
     def _counted_workers(self) -> range:
         """Indices of the workers whose returns are in the results."""
         workers = self.config.num_rollout_workers
-        if not self._rollout_settings.exploration.differs_by_worker:
+        if not self._rollout_settings.only_policy.exploration.differs_by_worker:
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.sources import Source
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, between, section
 from rllib.errors import LearnerError
@@ -22,13 +23,13 @@ from rllib.evaluation import seeding
 from rllib.evaluation.evolution.noise_table import NoiseTable
 from rllib.evaluation.evolution.perturbations import Outcome, PerturbationWorker, Trial
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.evaluation.worker_set import WorkerSet, allocator
 from rllib.learners.updates.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.observations.flat_spaces import parts
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
+from rllib.processes import allocator
 from rllib.replay.memory import free_bytes
 
 # Settings of other algorithms that nothing here reads, and what to do instead.
@@ -208,7 +209,7 @@ class Evolution(Algorithm):
         self.noise = NoiseTable.draw(noise_size, rng, allocator(self.config.num_rollout_workers))
         return DirectionLearner(policy.weights, self.noise, self.optimizer(size))
 
-    def make_workers(self) -> WorkerSet:
+    def make_workers(self) -> Source:
         return super().make_workers(worker_class=PerturbationWorker, shared=[self.noise.values])
 
     # ------------------------------------------------------------------ building blocks of a training step
@@ -250,7 +251,7 @@ class Evolution(Algorithm):
             for scale, seen in zip((config.noise_stdev, -config.noise_stdev), pair)
         ]
         trials += [Trial(number) for number in numbers]
-        outcomes = self.workers.share_out(PerturbationWorker.play, trials, self.snapshot())
+        outcomes = self.workers.share_out(PerturbationWorker.play, trials, self.snapshots())
         for outcome in outcomes:
             if outcome.observations is not None:
                 self.policy.filter.merge(outcome.observations)

@@ -261,7 +261,7 @@ class OffPolicy(SamplingAhead):
 
     def replay_columns(self) -> tuple[Column, ...]:
         """What the replay keeps of a row."""
-        stored = self._rollout_settings.postprocess
+        stored = self._rollout_settings.only_policy.postprocess
         return (
             Column(sb.OBS, stored.shape, stored.dtype),
             Column(sb.NEXT_OBS, stored.shape, stored.dtype),
@@ -283,7 +283,7 @@ class OffPolicy(SamplingAhead):
 
     def ring(self, capacity: int) -> functools.partial:
         """Makes a buffer of `capacity` rows when it is called; it can be pickled."""
-        stored, settings = self._rollout_settings.postprocess, self.config.replay_settings()
+        stored, settings = self._rollout_settings.only_policy.postprocess, self.config.replay_settings()
         axis = settings["frame_stack_axis"]
         if axis is not None and len(stored.shape) < 2:
             raise ValueError(

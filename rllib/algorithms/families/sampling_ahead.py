@@ -47,7 +47,7 @@ class SamplingAhead(Algorithm):
     def sample(self, num_steps: int) -> SampleBatch:
         batch = super().sample(num_steps)
         if self.config.sample_async:
-            self._collect = self.workers.begin_sampling(self.snapshot())
+            self._collect = self.workers.begin_sampling(self.snapshots())
         return batch
 
     def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:

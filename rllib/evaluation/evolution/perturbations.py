@@ -22,7 +22,8 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.observations.filters import RunningMoments
-from rllib.policy import Policy, Snapshot
+from rllib.policy import Policy, Snapshots
+from rllib.sample_batch import DEFAULT_POLICY
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class PerturbationWorker(Worker):
         mapping = settings.normalize_actions, settings.clip_actions
         self._mapper = action_mapper(self.stream.action_space, self.policy.distribution, *mapping)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
-        self._network = settings.policy.network_per_row(self.policy.layout, self._weights)
+        self._network = self.policy.spec.network_per_row(self.policy.layout, self._weights)
         self._row = self.stream.new_row()
         self._raw = self._row.observations
         self._action_noise = ActionNoise(self.policy, settings.seed, count)
@@ -101,16 +102,18 @@ class PerturbationWorker(Worker):
             raise
         self._hooks = EpisodeHooks(self.callbacks, self)
 
-    def play(self, trials: Sequence[Trial], snapshot: Snapshot) -> list[Outcome]:
+    def play(self, trials: Sequence[Trial], snapshots: Snapshots) -> list[Outcome]:
         """One episode for each trial.
 
         Args:
             trials: any number.
-            snapshot: whose weights they perturb; its filter statistics normalise from the first step to the last.
+            snapshots: of the policy whose weights they perturb; its filter statistics normalise from the first step to
+                the last.
 
         Returns:
             one outcome a trial, in their order.
         """
+        snapshot = snapshots[DEFAULT_POLICY]
         if snapshot.filter_state is not None:
             self.policy.filter.set_state(snapshot.filter_state)
         weights = snapshot.weights

@@ -25,7 +25,7 @@ from rllib.models.observations.filters_in_torch import TensorFilter
 from rllib.models.observations.masks import no_choice
 from rllib.models.tensors import encoded, noise, sample, without_choice
 from rllib.policy import Snapshot
-from rllib.sample_batch import Column, SampleBatch, table_of
+from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch, table_of
 from rllib.spans import span, stopwatch
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ class TensorRolloutWorker(Worker):
             batch = self._to_batch(columns)
         report.env_steps, report.rows = batch.count, self.settings.fragment_length * self.settings.num_envs
         report.episodes, report.longest_running = self.episodes.pop_finished(), self.episodes.longest_running
-        report.filter_delta = self._filter and self._filter.pop_delta()
+        if self._filter is not None:
+            report.filter_deltas = {DEFAULT_POLICY: self._filter.pop_delta()}
         self.callbacks.on_sample_end(worker=self, samples=batch)
         return batch, report
 
@@ -198,7 +199,7 @@ class TensorRolloutWorker(Worker):
         self._generator.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) >> 1)
         self._num_fragments += 1
         drawn = noise(self.policy.distribution, self._generator, settings.fragment_length, settings.num_envs)
-        return drawn if settings.explore else drawn.zero_()
+        return drawn if self.policy_settings.explore else drawn.zero_()
 
     def _act(self, observations: Tensor, drawn: Tensor, dist_inputs: Tensor, values: Tensor, actions: Tensor) -> None:
         """Writes distribution inputs, values and actions of observations [N, ...] as stored."""
@@ -230,7 +231,7 @@ class TensorRolloutWorker(Worker):
         dist_inputs, actions = columns[sb.ACTION_DIST_INPUTS], columns[sb.ACTIONS]
         logp = self.policy.distribution.torch_at(dist_inputs.flatten(0, 1)).log_prob(actions.flatten(0, 1))
         columns[sb.ACTION_LOGP] = logp.view_as(rewards)
-        self.settings.postprocess.of_tensors(columns, self._next_values(columns))
+        self.policy_settings.postprocess.of_tensors(columns, self._next_values(columns))
 
     def _next_values(self, columns: dict[str, Tensor]) -> Tensor:
         """V(o_{t+1}), [T, N]; after an episode that was truncated, of its final observation."""

@@ -19,12 +19,12 @@ import numpy as np
 
 import runtime
 from rllib.errors import LearnersLostError
-from rllib.evaluation.worker_set import ensure_runtime
 from rllib.learners.group.learner_actor import LearnerActor, Outcome, Recipe, mirrored
 from rllib.learners.learner import Learner
 from rllib.learners.updates.collective import SharedBlock, SharedSums
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
+from rllib.processes import ensure_runtime
 from runtime.host.machine import cpu_count
 from runtime.util.fleet import FaultTolerance, Fleet
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import runtime
 from rllib.config.config_object import ConfigObject
-from rllib.evaluation.preload import PRELOAD
+from rllib.processes import PRELOAD
 from rllib.result import check_result_key
 from rllib.storage.foreign_files import inside
 from rllib.tune.checks import check, check_mode, seconds

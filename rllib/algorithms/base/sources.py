@@ -1,0 +1,189 @@
+"""Sources of an algorithm's samples: the protocol, the table of their kinds, and the choice among them.
+
+A further kind (files, clients in other processes) is a class with the members of `Source` in a file of its own, a row
+of `SOURCES`, and the setting by which `source_kind` chooses it. No other part of an algorithm asks what kind it has.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from rllib.algorithms.base import wiring
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker_set import WorkerSet
+from rllib.learners.learner import Learner
+from rllib.policy import Snapshots
+from rllib.sample_batch import SampleBatch
+
+if TYPE_CHECKING:
+    from runtime.util.fleet import Fleet, Request
+
+
+class Source(Protocol):
+    """Hands over samples: what every algorithm, checkpoints and results ask of `algorithm.workers`.
+
+    Each batch comes with its SampleReport, which moves the run's clock (`Algorithm.timesteps`) by its env_steps: a
+    source without an environment reports as env_steps and rows the number of rows that it hands over. A source outside
+    of this process has to copy the snapshots' weights before the call returns, since the next update changes them.
+
+    Attributes:
+        num_healthy_workers: remote workers, clients or readers that are there; 0 where this process does the work.
+        num_restarts: number of them that were replaced so far.
+        num_in_flight: requests whose answers have not been taken.
+    """
+
+    @property
+    def num_healthy_workers(self) -> int: ...
+
+    @property
+    def num_restarts(self) -> int: ...
+
+    @property
+    def num_in_flight(self) -> int: ...
+
+    def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
+        """One round: a fragment of each worker, sampled by these policies, in an order that repeats from run to run."""
+
+    def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
+        """Begins a round and returns a function that waits for it; only asked where there are remote workers."""
+
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """function(worker, *args) on every worker, in order; nothing where there is none."""
+
+    def pop_replaced(self) -> list[int]:
+        """Indices of the workers that were replaced since the last call, for the hook on_workers_recreated."""
+
+    def get_state(self) -> list:
+        """JSON-able state of everything random in it, for checkpoints."""
+
+    def set_state(self, state: list, restores: int) -> None:
+        """Goes on from `get_state`, or afresh where that does not fit, and forgets what is in flight.
+
+        Args:
+            state: of a source of any kind.
+            restores: number of times that the run has gone on from a checkpoint, this one included; environments get
+                seeds by it that the run has not used.
+        """
+
+    def stop(self) -> None:
+        """Ends its processes and closes its environments and files. A second call does nothing."""
+
+
+class AsynchronousSource(Source, Protocol):
+    """A source whose workers are kept busy while the learner learns (IMPALA, A3C, Ape-X).
+
+    Attributes:
+        fleet: the remote workers; requests are kept in flight, and answers taken, by its methods.
+    """
+
+    @property
+    def fleet(self) -> "Fleet": ...
+
+    def request(self, method: str, snapshots: Snapshots, *args) -> "Request":
+        """Makes requests that call a method of each worker with these policies: "sample" or "compute_gradient"."""
+
+
+class NoWorkers:
+    """The source where there is no environment: it has no worker, and everything that would sample raises."""
+
+    num_healthy_workers = num_restarts = num_in_flight = 0
+
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """Nothing, for no worker."""
+        return []
+
+    def local_worker(self) -> None:
+        """None, as there is no worker."""
+
+    def remote_workers(self) -> list:
+        """No handle, as there is no worker."""
+        return []
+
+    def pop_replaced(self) -> list[int]:
+        """No index, as there is no worker."""
+        return []
+
+    def get_state(self) -> list:
+        """Nothing: nothing here is random."""
+        return []
+
+    def set_state(self, state: list, restores: int) -> None:
+        """Does nothing: the workers of the saved run are not there."""
+
+    def stop(self) -> None:
+        """Does nothing: there is nothing to end."""
+
+    def _refuse(self, *args, **kwargs) -> NoReturn:
+        raise RuntimeError(
+            "this algorithm was built from an observation_space and an action_space, without an environment to sample "
+            'from. It acts, and learns from batches by learn(). For train(), build it with .environment("CartPole-v1").'
+        )
+
+    sample = begin_sampling = request = share_out = _refuse
+    # Of its fleet, which it is itself.
+    take = keep_in_flight = _refuse
+
+    @property
+    def fleet(self) -> "NoWorkers":
+        """A fleet without members, of which everything would have to be sampled."""
+        return self
+
+
+class Sampler(Protocol):
+    """The parts of an algorithm that its source is made of."""
+
+    config: AlgorithmConfig
+    learners: dict[str, Learner]
+    rollout_device: str | None
+
+    @property
+    def rollout_settings(self) -> RolloutSettings: ...
+
+
+def _workers(algorithm: Sampler, **more) -> WorkerSet:
+    config = algorithm.config
+    return WorkerSet(
+        algorithm.rollout_settings,
+        config.num_rollout_workers,
+        wiring.actor_options(config),
+        wiring.fault_tolerance(config),
+        [config.get_rollout_fragment_length(i + 1) for i in range(config.num_rollout_workers)],
+        **more,
+    )
+
+
+def _tensors(algorithm: Sampler, **more) -> WorkerSet:
+    """One worker in this process, which acts by the learner's own weights on the device of the environments."""
+    from rllib.evaluation.tensors.worker import TensorRolloutWorker
+
+    (learner,) = algorithm.learners.values()
+    return _workers(algorithm, **{"worker_class": TensorRolloutWorker, "shared": [learner], **more})
+
+
+def _nothing(algorithm: Sampler, **more) -> NoWorkers:
+    return NoWorkers()
+
+
+# Kind -> function of the algorithm, and of further arguments of WorkerSet where it is one
+SOURCES: Mapping[str, Callable[..., Source]] = {"workers": _workers, "tensors": _tensors, "nothing": _nothing}
+
+
+def source_kind(algorithm: Sampler) -> str:
+    """The kind of source, as named in SOURCES, that the settings of an algorithm ask for."""
+    if algorithm.rollout_settings.env is None:
+        return "nothing"
+    return "workers" if algorithm.rollout_device is None else "tensors"
+
+
+def make_source(algorithm: Sampler, **more: Any) -> Source:
+    """Makes the source of an algorithm's samples, and starts its processes.
+
+    Args:
+        algorithm: the algorithm, with learners and rollout settings made already.
+        more: further arguments of WorkerSet, for algorithms with workers of their own class.
+
+    Raises:
+        the environment's own exception, if it cannot be made; see WorkerSet.
+    """
+    return SOURCES[source_kind(algorithm)](algorithm, **more)

@@ -1,0 +1,97 @@
+"""Processes of a run as the machine sees them: starting the runtime, cores and GPUs that they claim, shared memory."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+import runtime
+from runtime.errors import UnschedulableError
+from runtime.host.machine import cpu_count
+from runtime.session import engine
+
+logger = logging.getLogger(__name__)
+
+# Imported once by the zygote, so that workers share the pages and start within milliseconds.
+PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set", "rllib.evaluation.postprocess.advantages")
+
+
+def ensure_runtime() -> None:
+    """Starts the runtime with the workers' imports done beforehand, unless it runs already."""
+    if not runtime.is_initialized():
+        runtime.init(preload=PRELOAD, ignore_reinit_error=True)  # another thread may have built one meanwhile
+
+
+def allocator(num_workers: int) -> Callable[..., np.ndarray]:
+    """`allocate(shape, dtype)` for an array that becomes one of a WorkerSet's `shared` ones without being copied."""
+    if not num_workers:
+        return np.empty
+    ensure_runtime()
+    return runtime.empty
+
+
+def num_cores() -> int:
+    """Cores that this process may use; in a trial or another actor the CPUs that it holds, at least 1."""
+    held = runtime.get_runtime_context().get_assigned_resources() if runtime.is_initialized() else {}
+    return max(1, int(held["CPU"])) if "CPU" in held else cpu_count()
+
+
+class GpuClaim(NamedTuple):
+    """GPUs that processes of one kind ask for.
+
+    Attributes:
+        count: number of the processes.
+        each: GPUs of each; several processes share one GPU if this is a fraction.
+        what: the processes.
+        setting: name of the setting that says `each`.
+    """
+
+    count: int
+    each: float
+    what: str
+    setting: str
+
+
+def check_gpus(claims: Sequence[GpuClaim]) -> None:
+    """Refuses what would wait for GPUs for ever: the processes of a run hold theirs at the same time.
+
+    Raises:
+        UnschedulableError: if they ask for more than the session has, and no autoscaler adds nodes.
+    """
+    claims = [claim for claim in claims if claim.count and claim.each]
+    if not claims:
+        return
+    ensure_runtime()
+    asked, total = sum(claim.count * claim.each for claim in claims), runtime.cluster_resources().get("GPU", 0)
+    # A fraction is of one GPU: three processes with 0.6 each need three. Fractions have four digits (options.py).
+    per_gpu = [int(1 / claim.each + 1e-3) or 1 / claim.each for claim in claims]
+    fits = all(claim.count <= total * number for claim, number in zip(claims, per_gpu))
+    if (fits and asked <= total + 1e-3) or engine().can_grow():
+        return
+    parts = " and ".join(f"{claim.count} {claim.what} with {claim.setting}={claim.each:g} each" for claim in claims)
+    raise UnschedulableError(
+        f"{parts} ask for {asked:g} GPUs, but this session has {total:g}. Use fewer of these processes or smaller "
+        "fractions of a GPU, such as .resources(num_gpus=0.5), or give the session more: "
+        "runtime.init(num_gpus=...), or further nodes of a Ray cluster."
+    )
+
+
+def tell_crowd(what: str, count: int, cpus_each: float) -> None:
+    """Logs that processes of one kind claim more CPUs than there are, and thus take turns.
+
+    Args:
+        what: the processes.
+        count: number of them.
+        cpus_each: CPUs that each claims, num_cpus_per_worker.
+    """
+    if not count:
+        return
+    ensure_runtime()
+    cpus, asked = runtime.cluster_resources().get("CPU", 0), count * cpus_each
+    if asked > cpus and not engine().can_grow():
+        logger.warning(
+            "%d %s with num_cpus_per_worker=%g claim %g CPUs, but this session has %g: they take turns, which is "
+            "seldom faster than %d of them with more num_envs_per_worker",
+            *(count, what, cpus_each, asked, cpus, max(1, int(cpus // max(cpus_each, 1)))),
+        )

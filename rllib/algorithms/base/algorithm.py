@@ -41,6 +41,7 @@ from rllib.exploration.explorers import Exploration, StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
@@ -236,12 +237,15 @@ class Algorithm(Acting, Saving, ABC):
 
         This one minimises `whole_loss()` by one optimizer.
         """
-        config = self.config
-        optimizer = from_config.optimizer_settings(config)
+        config, optimizer = self.config, self.optimizer_settings()
         objective = Objective(
             self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
         )
         return self.build_learner(policy, objective, targets=targets)
+
+    def optimizer_settings(self) -> OptimizerSettings:
+        """The optimizer of the networks, and its constants."""
+        return from_config.optimizer_settings(self.config)
 
     def build_learner(self, policy: Policy, objectives: Objective | Sequence[Objective], **more) -> Learner:
         """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""

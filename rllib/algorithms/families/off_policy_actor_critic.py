@@ -17,14 +17,12 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from gymnasium import spaces
 
-from rllib.algorithms.base import wiring as from_config
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
-from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
@@ -202,10 +200,6 @@ class OffPolicyActorCritic(OffPolicy):
             settings["layer_norm"],
             settings["fcnet_weights_initializer"] or self.initializer,
         )
-
-    def optimizer_settings(self) -> OptimizerSettings:
-        """Of the actor's and the critics' optimizers."""
-        return from_config.optimizer_settings(self.config)
 
     def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         config, optimizer = self.config, self.optimizer_settings()

@@ -14,8 +14,7 @@ With num_rollout_workers=0 this process samples and learns in turn, which is A2C
 with the saved weights and optimizer, but fragments that were under way are lost, so it is not the same to the bit.
 """
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -23,10 +22,6 @@ import numpy as np
 from rllib.algorithms.a2c import A2C, A2CConfig
 from rllib.config.sections import at_least, section
 from rllib.evaluation.rollout_worker import Gradient
-from rllib.learners.learner import Learner, make_learner
-from rllib.learners.updates.objective import Objective
-from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.policy import Policy
 
 
 class A3CConfig(A2CConfig):
@@ -61,25 +56,31 @@ class A3C(A2C):
 
     config_class = A3CConfig
     is_synchronous = False
-
-    def make_worker_learner(self) -> Callable[[Policy], Learner]:
-        # Workers only compute gradients; the optimizer that has no memory is the smallest.
-        objective = Objective(self.whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
-        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
+    workers_learn = True
 
     def loss_settings(self) -> dict[str, Any]:
         # A worker computes each gradient from one whole batch, so "batch" and "minibatch" mean the same here.
         return {**super().loss_settings(), "standardize_advantages": bool(self.config.standardize_advantages)}
 
     def training_step(self) -> dict[str, float]:
-        """Applies as many gradients as there are workers, in the order of their arrival."""
         applied = []
         while len(applied) < max(self.config.num_rollout_workers, 1):
             lr = self.scheduled("lr")["lr"]
-            applied += [self.apply_gradient(gradient, lr) for gradient in self.arriving_gradients()]
+            applied += [self._apply(gradient, lr) for gradient in self.arriving_gradients()]
         lags = [stats["policy_lag_updates"] for stats in applied]
         means = {name: float(np.mean([stats[name] for stats in applied])) for name in applied[0]}
         return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, **self.scheduled("entropy_coeff")}
+
+    def _apply(self, gradient: Gradient, lr: float) -> dict[str, float]:
+        """One `Learner.apply_gradient`, counted and timed as `learn_on_batch` does."""
+        lag = self.num_updates - gradient.policy_version
+        with self.metrics.timer("learn"):
+            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
+        counters = self.metrics.counters
+        counters["num_env_steps_trained"] += gradient.env_steps
+        counters["num_updates"] += 1
+        counters["num_grad_updates"] += 1
+        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
     def arriving_gradients(self) -> Iterator[Gradient]:
         """The gradients that are there, after waiting for the first; then their workers are asked for the next."""

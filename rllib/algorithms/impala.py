@@ -193,9 +193,7 @@ class IMPALA(Algorithm):
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
 
     def training_step(self) -> dict[str, float]:
-        config = self.config
-        coefficients = self.scheduled("lr", "entropy_coeff", "vf_loss_coeff")
-        loss_settings = self.loss_settings()
+        settings = self.loss_settings()
         batch, num_epochs = self._ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
         stats = self.learn_on_batch(
@@ -203,12 +201,7 @@ class IMPALA(Algorithm):
             num_epochs=num_epochs,
             shuffle=False,
             meanwhile=self._stage_next if self._stages_ahead else None,
-            gamma=config.gamma,
-            vtrace=config.vtrace,
-            clip_rho=config.vtrace_clip_rho_threshold,
-            clip_pg_rho=config.vtrace_clip_pg_rho_threshold,
-            **coefficients,
-            **loss_settings,
+            **settings,
         )
         self.after_update(stats)
         return {
@@ -302,9 +295,9 @@ class IMPALA(Algorithm):
         self._steps_arrived -= steps
         return fragments
 
-    def result_info(self) -> dict[str, Any]:
+    def extra_results(self) -> dict[str, Any]:
         restarts = self._aggregators.fleet.num_restarts if self._aggregators else 0
-        return {**super().result_info(), "num_aggregation_worker_restarts": restarts}
+        return {**super().extra_results(), "num_aggregation_worker_restarts": restarts}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         super().set_weights(weights)
@@ -325,10 +318,18 @@ class IMPALA(Algorithm):
         """The batch with what the loss needs beside what the workers sent."""
         return batch
 
-    def loss_settings(self) -> dict[str, float]:
-        """Further settings of the loss."""
+    def loss_settings(self) -> dict[str, Any]:
+        """Settings of the next update, at this time."""
         config = self.config
-        return {"lambda_": config.lambda_, "standardize_advantages": bool(config.standardize_advantages)}
+        return {
+            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff"),
+            "gamma": config.gamma,
+            "lambda_": config.lambda_,
+            "vtrace": config.vtrace,
+            "clip_rho": config.vtrace_clip_rho_threshold,
+            "clip_pg_rho": config.vtrace_clip_pg_rho_threshold,
+            "standardize_advantages": bool(config.standardize_advantages),
+        }
 
     def after_update(self, stats: dict[str, float]) -> None:
         """Called after each update with its statistics."""

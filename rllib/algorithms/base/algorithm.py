@@ -34,7 +34,7 @@ from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
-from rllib.evaluation.rollout_worker import Gradient, SampleReport
+from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
 from rllib.exploration.explorers import Exploration, StateDependentNoise
@@ -42,7 +42,6 @@ from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.learners.updates.target_copy import TargetCopy
 from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.loss import Loss, LossOverModules
@@ -65,6 +64,10 @@ class Algorithm(Acting, Saving, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
+
+    `train` runs one iteration, and `learn` as many as a number of steps takes. An iteration is made of
+    `training_step`s, which an algorithm writes; in them `learn_on_batch` counts and times one `Learner.update`, all
+    gradient steps on a batch. `update` of the algorithms with a replay draws that batch first.
 
     Without an environment, but with an observation_space and an action_space in the config, it has no workers: it acts,
     learns from batches that it is given, and is saved and restored, but does not train by itself.
@@ -89,6 +92,8 @@ class Algorithm(Acting, Saving, ABC):
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
     is_synchronous: ClassVar[bool] = True
+    # Whether workers compute gradients of the loss, instead of sending their samples.
+    workers_learn: ClassVar[bool] = False
     # Statistics that each result has under info/learner/<policy>/learner_stats, by Ray's names.
     reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
@@ -150,7 +155,7 @@ class Algorithm(Acting, Saving, ABC):
             exploration=self.make_exploration(self.config),
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
-            learner=self.make_worker_learner(),
+            learner=self._worker_learner() if self.workers_learn else None,
             spans_directory=self.spans_directory,
         )
         # The statistics that workers scale rewards by.
@@ -220,8 +225,8 @@ class Algorithm(Acting, Saving, ABC):
         """What the learners minimise; override it where it depends on the config."""
         return self.loss
 
-    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
-        """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
+    def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+        """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
         if not self._auxiliary_losses and custom is None:
             return loss
@@ -232,24 +237,20 @@ class Algorithm(Acting, Saving, ABC):
             )
         return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.masked_opened)
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
-        """What changes the weights of the policy; checkpoints ask it for get_state and set_state.
+    def make_learner(
+        self, policy: Policy, objectives: Objective | Sequence[Objective] | None = None, **more
+    ) -> Learner:
+        """Makes the learner of a policy, in this process or in several others, as the config says.
 
-        This one minimises `whole_loss()` by one optimizer.
+        Args:
+            policy: its weights are learned.
+            objectives: losses and the modules that each moves; by default `make_loss()` over the policy.
+            more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
         """
-        config, optimizer = self.config, self.optimizer_settings()
-        objective = Objective(
-            self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
-        )
-        return self.build_learner(policy, objective, targets=targets)
-
-    def optimizer_settings(self) -> OptimizerSettings:
-        """The optimizer of the networks, and its constants."""
-        return from_config.optimizer_settings(self.config)
-
-    def build_learner(self, policy: Policy, objectives: Objective | Sequence[Objective], **more) -> Learner:
-        """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""
         config, make_group = self.config, None
+        if objectives is None:
+            clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
+            objectives = Objective(self._whole_loss(policy), optimizer=self.optimizer_settings(), **clip)
         if config.num_learners:
             settings = from_config.group_settings(config, self.spans_directory)
 
@@ -262,8 +263,12 @@ class Algorithm(Acting, Saving, ABC):
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
         return make_learner(policy, objectives, cores=cores, **how, **more)
 
+    def optimizer_settings(self) -> OptimizerSettings:
+        """The optimizer of the networks, and its constants."""
+        return from_config.optimizer_settings(self.config)
+
     def make_postprocess(self) -> Postprocess:
-        """What the workers add to each fragment."""
+        """Makes the function that adds columns to each fragment, in the workers."""
         return NO_POSTPROCESS
 
     def make_workers(self, **more) -> WorkerSet:
@@ -290,26 +295,32 @@ class Algorithm(Acting, Saving, ABC):
             **more,
         )
 
-    def result_info(self) -> dict[str, Any]:
-        """What the results' `info` holds besides counters and the learner's statistics."""
+    def extra_results(self) -> dict[str, Any]:
+        """Entries of an iteration's `info` beside the counters and the statistics of its last update.
+
+        Under "learner" there may be a dict: statistics of the whole iteration, which join those of every policy.
+        """
         if not self.config.num_learners:
             return {}
         return {"num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
 
-    def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
-        """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""
-        return None
+    def _worker_learner(self) -> Callable[[Policy], Learner]:
+        """A factory, which can be pickled, of the learner in each worker."""
+        # Workers only compute gradients; the optimizer that has no memory is the smallest.
+        objective = Objective(self._whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
+        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
-    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
-        """The network for these spaces."""
-        return self.described_policy(observation_space, action_space, self.config.model)
+    def make_policy_spec(self, observation_space, action_space, **model) -> PolicySpec:
+        """Describes the network for these spaces.
 
-    def described_policy(self, observation_space, action_space, model: Mapping[str, Any]) -> PolicySpec:
-        """The network for these spaces with other settings than the config's `model`."""
+        Args:
+            observation_space, action_space: of the environment, as the policy sees it.
+            model: settings of the network that the algorithm decides, beside those of the config.
+        """
         return policy_spec(
             observation_space,
             action_space,
-            model,
+            {**self.config.acting_model, **model},
             observation_filter=self.config.observation_filter,
             observation_clip=self.config.observation_clip,
             initializer=self.initializer,
@@ -359,10 +370,6 @@ class Algorithm(Acting, Saving, ABC):
     def exploration_stats(self) -> dict[str, float]:
         """The same as `cur_epsilon`, ..., for the learner's statistics."""
         return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
-
-    def iteration_stats(self) -> dict[str, float]:
-        """Statistics of the whole iteration, added to those of the last training step."""
-        return {}
 
     # ------------------------------------------------------------------ building blocks of a training step
 
@@ -438,17 +445,6 @@ class Algorithm(Acting, Saving, ABC):
         """Returns the part; `stop` will call its `stop`."""
         self._parts.callback(part.stop)
         return part
-
-    def apply_gradient(self, gradient: Gradient, lr: float) -> dict[str, float]:
-        """One `Learner.apply_gradient`, counted and timed like `learn`, for a gradient that was computed elsewhere."""
-        lag = self.num_updates - gradient.policy_version
-        with self.metrics.timer("learn"):
-            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
-        counters = self.metrics.counters
-        counters["num_env_steps_trained"] += gradient.env_steps
-        counters["num_updates"] += 1
-        counters["num_grad_updates"] += 1
-        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
     @property
     def spans_directory(self) -> str | None:
@@ -529,8 +525,10 @@ class Algorithm(Acting, Saving, ABC):
                     if self._videos is not None:
                         evaluation["evaluation"]["video"] = self._videos.record(self)
             by_policy = any(isinstance(value, dict) for value in stats.values())
-            stats, of_all = stats if by_policy else {DEFAULT_POLICY: stats}, self.iteration_stats()
+            stats, extra = stats if by_policy else {DEFAULT_POLICY: stats}, self.extra_results()
+            of_all = extra.pop("learner", {})
             result = self.metrics.result({policy_id: {**own, **of_all} for policy_id, own in stats.items()})
+            result["info"].update(extra)
             result.update(evaluation or {})
             self._add_surroundings(result)
             self._log_no_episode_yet(result)
@@ -585,7 +583,6 @@ class Algorithm(Acting, Saving, ABC):
             for learner in self.learners.values():
                 perf |= learner.backend.usage()
         result.update(perf=perf, config=self.config.to_dict())
-        result["info"].update(self.result_info())
 
     def _log_no_episode_yet(self, result: Result) -> None:
         if not self._told_no_episode and math.isnan(result["episode_reward_mean"]):

@@ -47,9 +47,8 @@ class Sampling(Protocol):
     action_space: gymnasium.Space
     callbacks: DefaultCallbacks
     is_synchronous: bool
+    workers_learn: bool
     samples_sequences: bool
-
-    def make_worker_learner(self) -> object | None: ...
 
     def make_postprocess(self) -> Postprocess: ...
 
@@ -101,7 +100,7 @@ def _of_parts(algorithm: Sampling) -> Iterator[str]:
     from rllib.models.tensors import draws_tensors
 
     name, config, policy = type(algorithm).__name__, algorithm.config, algorithm.policy
-    is_able = algorithm.is_synchronous and algorithm.make_worker_learner() is None
+    is_able = algorithm.is_synchronous and not algorithm.workers_learn
     if not is_able or not hasattr(algorithm.make_postprocess(), "of_tensors"):
         yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
         return

@@ -188,11 +188,6 @@ class DistributedReplay(OffPolicy):
         if self.config.training_intensity is not None:
             self._updates_owed -= 1
 
-    def iteration_stats(self) -> dict[str, float]:
-        """Those of every algorithm with a replay, and how old the fragments that have just arrived are (updates)."""
-        lag, most = float(np.mean(self._lags)), float(max(self._lags))
-        return {**super().iteration_stats(), "policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
-
     def _arriving_fragments(self) -> list[SampleBatch]:
         """The fragments that have arrived; waits for one if the learner has nothing to do."""
         if not self.config.num_rollout_workers:
@@ -247,11 +242,13 @@ class DistributedReplay(OffPolicy):
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 
-    def result_info(self) -> dict[str, Any]:
-        info = super().result_info()
-        fleet = self.replay.fleet
-        info["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
-        return info
+    def extra_results(self) -> dict[str, Any]:
+        extra, fleet = super().extra_results(), self.replay.fleet
+        extra["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
+        # Age of the fragments that have just arrived, in updates.
+        lag, most = float(np.mean(self._lags)), float(max(self._lags))
+        extra["learner"] |= {"policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
+        return extra
 
     # ------------------------------------------------------------------ state and the end
 

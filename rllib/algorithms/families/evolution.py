@@ -270,7 +270,7 @@ class Evolution(Algorithm):
         self.metrics.counters["num_grad_updates"] += 1
         return self._stats
 
-    def result_info(self) -> dict[str, Any]:
+    def extra_results(self) -> dict[str, Any]:
         so_far = self.metrics.counters["num_episodes_trained"]
         now, self._episodes_told = so_far - self._episodes_told, so_far
         return {**self._stats, "episodes_this_iter": now, "episodes_so_far": so_far}

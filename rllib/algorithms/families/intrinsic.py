@@ -8,6 +8,7 @@ from rllib.algorithms.base.exploration_config import OF_NOVELTY, exploration_set
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS
+from rllib.losses.returns import standardized
 from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 
@@ -43,9 +44,10 @@ class IntrinsicallyRewarded(Algorithm):
         )
 
     def add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
-        """Adds the columns intrinsic_rewards and intrinsic_advantages; the statistics of their networks.
+        """Adds the columns intrinsic_rewards and intrinsic_advantages, if exploration_config asks for them.
 
-        Does nothing where there are none.
+        Returns:
+            statistics of their networks.
         """
         if not self.intrinsic_rewards:
             return {}
@@ -53,7 +55,7 @@ class IntrinsicallyRewarded(Algorithm):
             return self.intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
 
     def _make_intrinsic_rewards(self):
-        # It uses torch, which is loaded by those who ask for it.
+        # It needs torch, which takes a second to import.
         from rllib.exploration.intrinsic.rewards import IntrinsicRewards
 
         config = self.config
@@ -82,10 +84,16 @@ def _file(policy_id: str) -> str:
     return f"policies/{policy_id}/intrinsic.safetensors"
 
 
-def with_intrinsic_advantages(batch: SampleBatch) -> SampleBatch:
-    """The steps of a batch, whose advantages have the intrinsic ones added; the batch itself where it has none."""
-    if sb.INTRINSIC_ADVANTAGES not in batch:
-        return batch
-    steps = batch.rows(batch[sb.LOSS_MASK])
-    steps[sb.ADVANTAGES] = steps[sb.ADVANTAGES] + steps[sb.INTRINSIC_ADVANTAGES]
-    return steps
+def with_advantages(batch: SampleBatch, standardize: bool) -> SampleBatch:
+    """The steps of a train batch, with their advantages as the loss reads them.
+
+    Args:
+        batch: with the workers' advantages, and with intrinsic ones where there are some.
+        standardize: give the sums mean 0 and standard deviation 1.
+    """
+    if sb.INTRINSIC_ADVANTAGES in batch:
+        batch = batch.rows(batch[sb.LOSS_MASK])
+        batch[sb.ADVANTAGES] = batch[sb.ADVANTAGES] + batch[sb.INTRINSIC_ADVANTAGES]
+    if standardize:
+        batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+    return batch

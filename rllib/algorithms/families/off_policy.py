@@ -295,10 +295,6 @@ class OffPolicy(SamplingAhead):
         epsilon = settings["prioritized_replay_eps"]
         return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
 
-    def result_info(self) -> dict[str, Any]:
-        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
-        return {**super().result_info(), "replay": replay}
-
     # ------------------------------------------------------------------ building blocks of a training step
 
     @property
@@ -317,15 +313,16 @@ class OffPolicy(SamplingAhead):
         self._updates_owed -= due
         return due
 
-    def iteration_stats(self) -> dict[str, float]:
-        """How it explores; updates, and rows trained on, for each environment step sampled since learning began."""
+    def extra_results(self) -> dict[str, Any]:
+        # Updates, and rows trained on, for each environment step sampled since learning began.
         counters = self.metrics.counters
         steps = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 1)
-        return {
-            **self.exploration_stats(),
+        ratios = {
             "updates_per_step_sampled": counters["num_updates"] / steps,
             "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / steps,
         }
+        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
+        return {**super().extra_results(), "replay": replay, "learner": self.exploration_stats() | ratios}
 
     def update(self, **settings) -> dict[str, float]:
         """One update on rows of a replay in this process; its statistics.

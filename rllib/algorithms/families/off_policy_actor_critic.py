@@ -11,7 +11,7 @@ bits on every device that computes the same, and goes on from a checkpoint exact
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -166,8 +166,7 @@ class OffPolicyActorCritic(OffPolicy):
             observation_space, action_space: of the environment.
             model: settings that the algorithm decides.
         """
-        settings = {**self.config.acting_model, **model}
-        spec = self.described_policy(observation_space, action_space, settings)
+        spec = super().make_policy_spec(observation_space, action_space, **model)
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
 
     def check_bounded(self, action_space) -> None:
@@ -201,10 +200,10 @@ class OffPolicyActorCritic(OffPolicy):
             settings["fcnet_weights_initializer"] or self.initializer,
         )
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+    def make_learner(self, policy: Policy) -> Learner:
         config, optimizer = self.config, self.optimizer_settings()
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-        return self.build_learner(
+        return super().make_learner(
             policy,
             [
                 Objective(self.critic_loss(), (CRITICS,), CRITICS, optimizer, **clip),

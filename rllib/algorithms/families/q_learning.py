@@ -6,7 +6,6 @@ layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
@@ -140,9 +139,9 @@ class QLearning(OffPolicy):
     def make_exploration(self, config: QLearningConfig) -> Exploration:
         return NoisyWeights() if config.noisy else super().make_exploration(config)
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+    def make_learner(self, policy: Policy) -> Learner:
         copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
-        learner = super().make_learner(policy, [copy])
+        learner = super().make_learner(policy, targets=[copy])
         self.target = copy.policy
         return learner
 
@@ -151,14 +150,14 @@ class QLearning(OffPolicy):
         config = self.config
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
-    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+    def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
         """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
 
         Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
         batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
         before the update, in this process.
         """
-        loss = super().whole_loss(policy)
+        loss = super()._whole_loss(policy)
         own = type(self).add_targets is QLearning.add_targets and type(self).learn_from is QLearning.learn_from
         in_torch = self.config.num_gpus or policy.spec.torso
         if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):

@@ -36,14 +36,14 @@ def under_plain_names(mixin: type[C]) -> type[C]:
 
 @dataclass(frozen=True)
 class ActingSettings:
-    """What is between the environment's observations and actions and those of a policy.
+    """Conversions between the observations and actions of an environment and those of a policy.
 
     Attributes:
         normalize_actions, clip_actions: as for env.actions.ActionMapper.
-        ignored_keys: of observations, which the policy does not read.
-        augmentation: what is added to the environment's own observations; None: nothing.
-        told: what observations tell of the step before; None: nothing.
-        explore: whether actions are sampled where a call does not say.
+        ignored_keys: keys of Dict observations that the policy does not read.
+        augmentation: addition of a mask to the environment's own observations, or None.
+        told: parts of the step before that are added to observations, or None.
+        explore: whether actions are sampled, unless a call says otherwise.
     """
 
     normalize_actions: bool = True
@@ -73,14 +73,14 @@ class ActingSettings:
 
 @under_plain_names
 class Acting:
-    """The methods of an algorithm, or a loaded policy, that act with its present policies."""
+    """Methods that act with the present policies of an algorithm, or with a loaded policy."""
 
     policies: dict[str, Policy]
     _inference: "Inference"
 
     @abstractmethod
     def explored_by(self) -> dict[str, Any]:
-        """How much is explored at this moment, as the action distribution's `noise` takes it."""
+        """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
 
     def compute_single_action(
         self,
@@ -203,7 +203,7 @@ class Acting:
     def make_player(
         self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
     ) -> Player:
-        """What acts in episodes and remembers between steps: states of a memory, previous actions and rewards.
+        """Makes a Player, which acts in episodes and remembers states of a memory, previous actions and rewards.
 
         Args:
             num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
@@ -244,7 +244,7 @@ class Inference:
         self._augmentation, self._told = settings.augmentation, settings.told
         self._action_row = self._told and ActionRow(action_space)
         self._space = observation_space
-        # Until the first observation beyond them is told: one that is a rounding error outside still gets its action.
+        # Until the first warning: an observation that is a rounding error outside still gets its action.
         self._minds_bounds = True
         self._ignored = set(settings.ignored_keys)
         self._column = observation_column(observation_space)
@@ -321,7 +321,7 @@ class Inference:
         problem = mismatch(self._space, observation, bounded=self._minds_bounds)
         if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
             self._minds_bounds = False
-            logger.warning("the %s; the policy acts on it, and no more of these are told", problem)
+            logger.warning("the %s; the policy acts on it, and further ones are not reported", problem)
         elif problem:
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"

@@ -52,7 +52,7 @@ class A2CConfig(ActorCriticConfig):
 
 
 class A2C(IntrinsicallyRewarded):
-    """The algorithm; see the module's docstring."""
+    """Advantage actor-critic."""
 
     config_class = A2CConfig
     loss = POLICY_GRADIENT_LOSS

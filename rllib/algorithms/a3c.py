@@ -6,12 +6,13 @@ for anybody. While a worker computes, the others' gradients change the weights: 
 stands in the results as policy_lag_updates (mean) and policy_lag_updates_max. Among equally fast workers that is less
 than the number of requests in flight; a slow worker's gradient is older.
 
-Departures from the paper: those of A2C (a2c.py), and
+Departures from the paper: as in A2C (a2c.py), and
 - one process applies the gradients, so that the optimizer's memory is never written by two at once (Hogwild);
 - each gradient is clipped on its own, when it is applied.
 
-With num_rollout_workers=0 this process samples and learns in turn, which is A2C. With workers a restored run goes on
-with the saved weights and optimizer, but fragments that were under way are lost, so it is not the same to the bit.
+With num_rollout_workers=0 this process samples and learns in turn, which is A2C. With workers a restored run
+continues with the saved weights and optimizer, but fragments that were under way are lost, so it is not the same to
+the bit.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from rllib.evaluation.rollout_worker import Gradient
 class A3CConfig(A2CConfig):
     """Settings of A3C; the defaults are RLlib's, except those in departures.py.
 
-    train_batch_size matters for "auto" fragments alone.
+    train_batch_size is used by "auto" fragments alone.
     """
 
     on_policy = False
@@ -52,7 +53,7 @@ class A3CConfig(A2CConfig):
 
 
 class A3C(A2C):
-    """The algorithm; see the module's docstring."""
+    """Asynchronous advantage actor-critic."""
 
     config_class = A3CConfig
     is_synchronous = False
@@ -83,7 +84,7 @@ class A3C(A2C):
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
     def arriving_gradients(self) -> Iterator[Gradient]:
-        """The gradients that are there, after waiting for the first; then their workers are asked for the next."""
+        """Yields the gradients that have arrived, after waiting for the first; then asks their workers for the next."""
         if not self.config.num_rollout_workers:
             batch = self.sample(1)
             with self.metrics.timer("learn"):
@@ -104,6 +105,6 @@ class A3C(A2C):
         return {**self.loss_settings(), **self.auxiliary_weights()}
 
     def _ask(self) -> None:
-        """Requests with the newest weights, for all workers that have too few."""
+        """Sends requests with the newest weights to all workers that have too few."""
         request = self.workers.request("compute_gradient", self.snapshot(), self._gradient_settings())
         self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)

@@ -53,7 +53,7 @@ class APPOConfig(IMPALAConfig):
 
 
 class APPO(IMPALA):
-    """The algorithm; see the module's docstring."""
+    """Asynchronous PPO."""
 
     config_class = APPOConfig
     loss = APPO_LOSS

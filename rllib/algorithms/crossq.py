@@ -15,7 +15,7 @@ Departures: hidden layers of the critics have 1024 units, as in sb3-contrib; the
 batches and corrected by the running statistics after them, as in the authors' code, without the gradual change that the
 paper on batch renormalisation describes.
 
-Losses are in losses/crossq.py, replay and updates in off_policy_actor_critic.py.
+Losses are in losses/crossq.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -91,7 +91,7 @@ class CrossQConfig(SACConfig):
 
 
 class CrossQ(SAC):
-    """The algorithm; see the module's docstring."""
+    """CrossQ: SAC with batch renormalisation, and without target networks."""
 
     config_class = CrossQConfig
     copied_modules = ()

@@ -12,7 +12,7 @@ Departures from the paper:
 - Weights are sent with every request, so a worker never acts with older ones than when it was asked.
 
 With num_rollout_workers=0 this process samples and learns in turn; V-trace then corrects nothing. Checkpoints hold
-neither what is under way nor what is kept for replay: a restored run goes on with fresh fragments.
+neither fragments under way nor those kept for replay: a restored run continues with fresh ones.
 """
 
 import math
@@ -127,20 +127,20 @@ class IMPALAConfig(PolicyGradientConfig):
 
 
 class TrainBatch(NamedTuple):
-    """Joined fragments, and the version of the weights that acted in each of them."""
+    """Fragments joined into one batch, with the version of the weights that acted in each of them."""
 
     columns: SampleBatch
     versions: list[int]
 
     @classmethod
     def of(cls, fragments: list[SampleBatch], columns: SampleBatch | None = None) -> "TrainBatch":
-        """The batch of these fragments; `columns` where somebody has joined them."""
+        """Makes a batch of fragments; `columns` are given if they have been joined already."""
         versions = [fragment.policy_version for fragment in fragments]
         return cls(SampleBatch.concat(fragments) if columns is None else columns, versions)
 
 
 class IMPALA(Algorithm):
-    """The algorithm; see the module's docstring."""
+    """Importance-weighted actor-learner architecture: asynchronous workers, corrected by V-trace."""
 
     config_class = IMPALAConfig
     reported_stats = (
@@ -171,7 +171,7 @@ class IMPALA(Algorithm):
             )
 
     def _check_memory(self) -> None:
-        """The observations that replay keeps must fit; a slot is as long as a fragment is."""
+        """Raises a ValueError if the observations that replay keeps do not fit into memory."""
         config, column = self.config, observation_column(self.observation_space)
         if not config.replay_proportion:
             return
@@ -186,7 +186,7 @@ class IMPALA(Algorithm):
             )
 
     def _most_requests_per_worker(self) -> int:
-        """As many as are asked for, as long as all fragments together do not overfill the learner's queue."""
+        """The number of requests that is set, or fewer if all fragments together would overfill the learner's queue."""
         config = self.config
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker * max(config.num_rollout_workers, 1)
         fitting = config.learner_queue_size * config.train_batch_size // steps
@@ -215,7 +215,7 @@ class IMPALA(Algorithm):
     # ------------------------------------------------------------------ train batches
 
     def next_batch(self) -> TrainBatch:
-        """A new train batch, of the fragments in the order in which they arrived."""
+        """Next train batch, of the fragments in the order in which they arrived."""
         if self._staged is not None:
             batch, self._staged = self._staged, None
             return batch
@@ -227,7 +227,7 @@ class IMPALA(Algorithm):
             return TrainBatch.of(*self._aggregators.take())
 
     def _stage_next(self) -> None:
-        """While a GPU computes: takes in what has arrived, and sends the next batch there if that makes one."""
+        """While a GPU computes: keeps what has arrived, and sends the next batch there once it is complete."""
         if self._staged is not None:
             return
         while not self._has_arrived() and self._receive(0.0):
@@ -256,10 +256,10 @@ class IMPALA(Algorithm):
         return self._pop_arrived()
 
     def _receive(self, timeout_s: float) -> int:
-        """Waits for the first fragment and takes in what is there, each with those that are replayed beside it.
+        """Waits for the first fragment and keeps all that have arrived, each with the fragments replayed beside it.
 
         Returns:
-            how many fragments came.
+            number of fragments that have arrived.
         """
         if not self.config.num_rollout_workers:
             self._keep(self.sample(1))
@@ -277,11 +277,11 @@ class IMPALA(Algorithm):
             self._steps_arrived += each.env_steps()
 
     def _has_arrived(self) -> bool:
-        """Whether the fragments that are there make a train batch."""
+        """Whether enough fragments for a train batch have arrived."""
         return self._steps_arrived >= self.config.train_batch_size
 
     def _ask(self) -> None:
-        """Requests with the newest weights that were broadcast, for all workers that have too few."""
+        """Sends requests, with the newest broadcast weights, to all workers that have too few."""
         if self._request is None or self.num_updates >= self._broadcast_at:
             self._request = self.workers.request("sample", self.snapshot())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
@@ -304,7 +304,7 @@ class IMPALA(Algorithm):
         self._request = None
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Fragments that other weights have sampled, or are sampling, are forgotten."""
+        """Restores a state, and drops fragments that other weights have sampled or are sampling."""
         super().set_state(state)
         self._request, self._staged, self._broadcast_at = None, None, 0
         self._steps_arrived = 0
@@ -315,7 +315,7 @@ class IMPALA(Algorithm):
     # ------------------------------------------------------------------ what APPO adds
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:
-        """The batch with what the loss needs beside what the workers sent."""
+        """The batch with further columns for the loss."""
         return batch
 
     def loss_settings(self) -> dict[str, Any]:

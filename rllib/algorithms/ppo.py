@@ -71,7 +71,7 @@ class PPOConfig(ActorCriticConfig):
 
 
 class PPO(IntrinsicallyRewarded):
-    """The algorithm; see the module's docstring."""
+    """Proximal policy optimisation."""
 
     config_class = PPOConfig
     loss = PPO_LOSS

@@ -15,7 +15,7 @@ Departures: `target_entropy="auto"` is half of the largest entropy for discrete 
 which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere. With gSDE means are
 clipped, and gradients that lead them back are passed on (models/distributions/squashed.py).
 
-Losses are in losses/sac.py, replay and updates in off_policy_actor_critic.py.
+Losses are in losses/sac.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -114,10 +114,10 @@ class Temperature:
 
 
 class SAC(OffPolicyActorCritic):
-    """The algorithm; see the module's docstring.
+    """Soft actor-critic.
 
     Attributes:
-        temperature: alpha.
+        temperature: alpha, learned.
     """
 
     config_class = SACConfig

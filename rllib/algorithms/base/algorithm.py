@@ -1,4 +1,4 @@
-"""What all algorithms share: build, train, evaluate, save, restore, act.
+"""Base class of all algorithms: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
 newest weights, counting and timing. Beside it: base/wiring.py reads the config, saving.py saves and restores,
@@ -86,19 +86,19 @@ class Algorithm(Acting, Saving, ABC):
     """
 
     config_class: ClassVar[type[AlgorithmConfig]]
-    # What learners minimise; see `make_loss`.
+    # The loss that learners minimise, unless `make_loss` is overridden.
     loss: ClassVar[Loss | LossOverModules]
-    # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
+    # Whether batches are sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
     is_synchronous: ClassVar[bool] = True
     # Whether workers compute gradients of the loss, instead of sending their samples.
     workers_learn: ClassVar[bool] = False
-    # Statistics that each result has under info/learner/<policy>/learner_stats, by Ray's names.
+    # Statistics that each result holds under info/learner/<policy>/learner_stats, by Ray's names.
     reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
-    # Why it cannot train a policy with a memory; None if it can. Explorations and postprocesses may have one, too.
+    # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
     without_memory: ClassVar[str | None] = None
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
@@ -133,7 +133,7 @@ class Algorithm(Acting, Saving, ABC):
         return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
 
     def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
-        """Makes all that is around the policies."""
+        """Builds learners, rollout workers, evaluation and reporting."""
         observation_space, action_space = self.observation_space, self.action_space
         if self.rollout_device is not None:
             tensor_rollouts.refuse(self, self.rollout_device)
@@ -198,19 +198,19 @@ class Algorithm(Acting, Saving, ABC):
 
     @classmethod
     def default_resource_request(cls, config: AlgorithmConfig | Mapping[str, Any]) -> dict[str, Any]:
-        """What a run with these settings claims, as Tune's `resources_per_trial` and `with_resources` take it.
+        """Resources that a run with these settings claims, in the form of Tune's `resources_per_trial`.
 
-        "cpu" and "gpu" are those of this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" those of the
-        rollout workers and the evaluation workers together.
+        "cpu" and "gpu" are for this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" for learners,
+        rollout workers and evaluation workers together.
         """
         return from_config.resource_request(cls.get_default_config().update_from_dict(config))
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
     def setup(self) -> None:
-        """Makes what the algorithm needs beside policy and learner, before any worker starts.
+        """Makes the algorithm's further parts, such as a replay, before any worker starts.
 
-        If this raises, or the workers cannot start, what it has handed to `owns` is stopped.
+        If this raises, or the workers cannot start, parts that were passed to `owns` are stopped.
         """
 
     @abstractmethod
@@ -218,11 +218,11 @@ class Algorithm(Acting, Saving, ABC):
         """Samples and updates.
 
         Returns:
-            policy id -> statistics of its learner; those of the only policy may be returned as they are.
+            policy id -> statistics of its learner; with one policy its statistics alone will do.
         """
 
     def make_loss(self) -> Loss | LossOverModules:
-        """What the learners minimise; override it where it depends on the config."""
+        """The loss that learners minimise. Override it if it depends on the config."""
         return self.loss
 
     def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
@@ -356,7 +356,7 @@ class Algorithm(Acting, Saving, ABC):
                 )
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
-        """How workers with these settings try out new behaviour."""
+        """Makes the exploration of workers with these settings."""
         given, default, model = config.exploration_config, config.default_exploration, config.acting_model
         if model.get("use_sde"):
             random_timesteps = exploration_settings(given, default).get("random_timesteps", 0)
@@ -364,11 +364,11 @@ class Algorithm(Acting, Saving, ABC):
         return make_exploration(given, default, self.action_space)
 
     def explored_by(self) -> dict[str, Any]:
-        """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+        """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
         return self._rollout_settings.exploration.numbers_alone(self.timesteps)
 
     def exploration_stats(self) -> dict[str, float]:
-        """The same as `cur_epsilon`, ..., for the learner's statistics."""
+        """`explored_by` as statistics of the learner: cur_epsilon, ..."""
         return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
 
     # ------------------------------------------------------------------ building blocks of a training step
@@ -405,7 +405,7 @@ class Algorithm(Acting, Saving, ABC):
                 self._return_scale.merge(report.return_delta)
 
     def train_batches(self) -> dict[str, SampleBatch]:
-        """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
+        """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
         return {DEFAULT_POLICY: self.sample(self.config.min_train_batch)}
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
@@ -433,16 +433,16 @@ class Algorithm(Acting, Saving, ABC):
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
     def auxiliary_weights(self) -> dict[str, float]:
-        """The present weights of the user's auxiliary losses, as settings of the loss."""
+        """Current weights of the user's auxiliary losses, as settings of the loss."""
         return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
 
     def scheduled(self, *names: str) -> dict[str, float | None]:
-        """The values of settings that may be schedules, at the present number of sampled steps."""
+        """Current values of settings that may be schedules."""
         schedules = {name: self._schedule(name) for name in names}
         return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
 
     def owns(self, part):
-        """Returns the part; `stop` will call its `stop`."""
+        """Registers a part, whose `stop` is called when the algorithm stops, and returns it."""
         self._parts.callback(part.stop)
         return part
 
@@ -453,7 +453,7 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def rollout_settings(self) -> RolloutSettings:
-        """What its workers are made of."""
+        """Settings of the rollout workers."""
         return self._rollout_settings
 
     @property
@@ -463,17 +463,17 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def learner(self) -> Learner:
-        """Its learner."""
+        """The learner of the only policy."""
         return self.learners[DEFAULT_POLICY]
 
     @property
     def num_updates(self) -> int:
-        """Learner updates so far: the version of the weights."""
+        """Number of learner updates so far: the version of the weights."""
         return self.metrics.counters["num_updates"]
 
     @property
     def iteration(self) -> int:
-        """Iterations of `train` so far."""
+        """Number of iterations of `train` so far."""
         return self.metrics.iteration
 
     # RLlib's names.
@@ -481,7 +481,7 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def logdir(self) -> str:
-        """The attribute `directory`, as RLlib gives it."""
+        """The attribute `directory` as a string."""
         return str(self.directory)
 
     @property
@@ -491,7 +491,7 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def timesteps(self) -> int:
-        """Environment steps sampled so far, what schedules run over."""
+        """Number of environment steps sampled so far: the clock of schedules."""
         return self.metrics.counters["num_env_steps_sampled"]
 
     # ------------------------------------------------------------------ training
@@ -593,7 +593,7 @@ class Algorithm(Acting, Saving, ABC):
             )
 
     def profile(self) -> Profile:
-        """Where the time went so far, in all processes; only with `.reporting(profile=True)`.
+        """Profile of the run so far, in all processes; only with `.reporting(profile=True)`.
 
         Raises:
             RuntimeError: without that setting, after `stop()`, or if another algorithm of this process was being
@@ -629,7 +629,7 @@ class Algorithm(Acting, Saving, ABC):
         return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Takes over what `get_weights` gave; the workers get it with their next request."""
+        """Sets the weights that `get_weights` returned; workers get them with their next request."""
         for policy_id, policy in self.policies.items():
             policy.set_weights(weights[policy_id])
 
@@ -649,7 +649,7 @@ class Algorithm(Acting, Saving, ABC):
 
 
 def _set_log_level(name: str) -> None:
-    """The default leaves alone what the program has set for the library's loggers."""
+    """Sets the level of the library's logger; the default leaves a level that the program has set."""
     library = logging.getLogger("rllib")
     if name not in ("WARN", "WARNING") or library.level == logging.NOTSET:
         library.setLevel(name)

@@ -1,4 +1,4 @@
-"""Which runs can keep their rollouts on the device of environments that hand over torch tensors."""
+"""Checks whether rollouts can stay on the device of environments that hand over torch tensors."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -40,7 +40,7 @@ def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) ->
 
 
 class Sampling(Protocol):
-    """What decides, in an algorithm, whether its rollouts can be tensors."""
+    """An algorithm, as far as it decides whether rollouts can be tensors."""
 
     config: AlgorithmConfig
     policy: Policy
@@ -95,7 +95,7 @@ def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
 
 
 def _of_parts(algorithm: Sampling) -> Iterator[str]:
-    """What the algorithm is made of."""
+    """Messages about parts of the algorithm that need arrays."""
     from rllib.env.tensors.spaces import maps_tensors
     from rllib.models.tensors import draws_tensors
 

@@ -1,6 +1,6 @@
 """Distributed prioritised replay (Horgan et al., arXiv:1803.00933): many explore, shards of a replay, one learns.
 
-The mechanism of Ape-X, whatever is learned: apex_dqn.py and apex_ddpg.py put it before an off-policy algorithm. Workers
+The mechanism of Ape-X, for any off-policy algorithm; apex.py combines it with DQN and DDPG. Workers
 explore to different degrees, and send rows of n-step returns with the TD errors that their own weights make of them, so
 that new rows have a priority before the learner has seen them. The rows go to replay shards in turn. Samples are
 fetched from the shards ahead of the learner, and their new TD errors are sent back.
@@ -15,7 +15,7 @@ Departures from the paper:
 The results show the returns of the third of the workers that explore least, as in Ray: they come closest to the
 policy that is learned. With num_rollout_workers=0 this process samples and learns in turn, exploring by the schedule.
 
-A restored run goes on with the saved weights, target networks and optimizers, and with the rows if
+A restored run continues with the saved weights, target networks and optimizers, and with the rows if
 `store_buffer_in_checkpoints` is set. Fragments and samples on their way are lost, so it is not equal to the bit.
 """
 
@@ -129,7 +129,7 @@ class DistributedReplay(OffPolicy):
 
     @abstractmethod
     def worker_errors(self) -> TDErrors:
-        """What computes the TD errors of rows in workers."""
+        """Makes the function that computes the TD errors of rows in workers."""
 
     @property
     def workers_give_priorities(self) -> bool:

@@ -28,7 +28,7 @@ class IntrinsicallyRewarded(Algorithm):
 
     @property
     def has_intrinsic_rewards(self) -> bool:
-        """Whether exploration_config asks for them."""
+        """Whether exploration_config asks for intrinsic rewards."""
         config = self.config
         return exploration_settings(config.exploration_config, config.default_exploration)["type"] in OF_NOVELTY
 

@@ -37,7 +37,7 @@ class PolicyGradientConfig(AlgorithmConfig):
 
 
 class ActorCriticConfig(PolicyGradientConfig):
-    """Settings of those that learn a value function beside the policy."""
+    """Settings of algorithms that learn a value function beside the policy."""
 
     @section
     def training(
@@ -62,7 +62,7 @@ class ActorCriticConfig(PolicyGradientConfig):
 class AdaptiveKL:
     """The coefficient of the penalty on KL(old || new), which follows the divergence (arXiv:1707.06347, section 4).
 
-    Where it is given as a schedule, it follows that instead.
+    A kl_coeff that is a schedule is followed instead.
 
     Args:
         config: with the settings use_kl_loss, kl_coeff, kl_target and target_kl.

@@ -2,7 +2,7 @@
 
 Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`; R2D2's memory stands
 between the two. As in RLlib, `hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's
-layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/decisions.md says what that is worth.
+layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/decisions.md measures the difference.
 """
 
 import dataclasses
@@ -125,7 +125,7 @@ class QLearning(OffPolicy):
         )
 
     def _memory_before_hiddens(self, memory: Memory | Attention) -> Memory | Attention:
-        """The memory, with the `hiddens` behind it."""
+        """Adds the `hiddens` behind the layers of a memory."""
         if memory.post_hiddens and memory.post_activation != "relu":
             raise ValueError(
                 f"hiddens={self.config.hiddens} are rectified layers behind those of "
@@ -146,7 +146,7 @@ class QLearning(OffPolicy):
         return learner
 
     def make_loss(self) -> Loss:
-        """That of numbers, or of distributions; its row statistic td_error becomes the priorities of the rows."""
+        """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
@@ -165,7 +165,7 @@ class QLearning(OffPolicy):
         return with_targets(loss, self.config.double_q)
 
     def add_targets(self, batch: SampleBatch) -> None:
-        """Adds what the values of the rows are fitted to, by the target network."""
+        """Adds the column of targets, computed by the target network."""
         following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
         judged = self.target.action_values(following)
         choosing = self.policy.action_values(following) if self.config.double_q else judged

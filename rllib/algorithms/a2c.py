@@ -64,7 +64,7 @@ class A2C(IntrinsicallyRewarded):
         settings = {**self.scheduled("lr"), **self.loss_settings()}
         stats = {}
         for policy_id, batch in self.train_batches().items():
-            intrinsic = self.add_intrinsic_rewards(policy_id, batch)
+            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
             steps = with_advantages(batch, bool(self.config.standardize_advantages))
             stats[policy_id] = self.learn_on_batch(steps, policy_id, shuffle=False, **settings) | intrinsic
         return stats

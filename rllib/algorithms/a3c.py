@@ -91,18 +91,18 @@ class A3C(A2C):
                 flat, stats = self.learner.compute_gradient(batch, **self._gradient_settings())
             yield Gradient(flat, stats, batch.count, batch.policy_version)
             return
-        if not self.num_requests_in_flight:
+        if not self.workers.fleet.num_in_flight:
             self._ask()
         with self.metrics.timer("sample"):
             answers = self.workers.fleet.take(self.config.sample_timeout_s)
         for answer in answers:
             gradient, report = answer.value
-            self.take_in(report)
+            self._take_in(report)
             yield gradient
         self._ask()
 
     def _gradient_settings(self) -> dict[str, Any]:
-        return {**self.loss_settings(), **self.auxiliary_weights()}
+        return {**self.loss_settings(), **self._auxiliary_weights()}
 
     def _ask(self) -> None:
         """Sends requests with the newest weights to all workers that have too few."""

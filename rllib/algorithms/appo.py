@@ -60,7 +60,7 @@ class APPO(IMPALA):
 
     def setup(self) -> None:
         super().setup()
-        self.kl = AdaptiveKL(self.config, self.policies)
+        self._kl = AdaptiveKL(self.config, self.policies)
 
     def make_learner(self, policy: Policy) -> Learner:
         config = self.config
@@ -81,17 +81,17 @@ class APPO(IMPALA):
         )
 
     def loss_settings(self) -> dict[str, Any]:
-        settings = super().loss_settings() | self.scheduled("clip_param") | self.kl.settings(DEFAULT_POLICY)
+        settings = super().loss_settings() | self.scheduled("clip_param") | self._kl.settings(DEFAULT_POLICY)
         return settings | {"lambda_": 1.0 if self.config.vtrace else self.config.lambda_}
 
     def after_update(self, stats: dict[str, float]) -> None:
         if self.learner.update_targets(self.num_updates):
-            self.kl.adapt(DEFAULT_POLICY, stats["kl"], self.timesteps)
+            self._kl.adapt(DEFAULT_POLICY, stats["kl"], self.timesteps)
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self.kl.coefficients}
+        return {"kl_coeff": self._kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.kl.coefficients.update(state["kl_coeff"])
+        self._kl.coefficients.update(state["kl_coeff"])

@@ -109,8 +109,8 @@ class CrossQ(SAC):
     def critic_module(self, policy: Policy) -> FullyConnected:
         return dataclasses.replace(super().critic_module(policy), batch_renorm=self._batch_renorm)
 
-    def optimizer_settings(self) -> OptimizerSettings:
-        return dataclasses.replace(super().optimizer_settings(), adam_beta1=self.config.adam_beta1)
+    def _optimizer_settings(self) -> OptimizerSettings:
+        return dataclasses.replace(super()._optimizer_settings(), adam_beta1=self.config.adam_beta1)
 
     def critic_loss(self) -> LossOverModules:
         return CRITIC_LOSS

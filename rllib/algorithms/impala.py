@@ -166,8 +166,8 @@ class IMPALA(Algorithm):
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
         if config.num_aggregation_workers:
-            self._aggregators = self.owns(
-                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self.spans_directory)
+            self._aggregators = self._owns(
+                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self._spans_directory)
             )
 
     def _check_memory(self) -> None:
@@ -267,7 +267,7 @@ class IMPALA(Algorithm):
         answers = self.workers.fleet.take(timeout_s)
         for answer in answers:
             fragment, report = answer.value
-            self.take_in(report)
+            self._take_in(report)
             self._keep(fragment)
         return len(answers)
 

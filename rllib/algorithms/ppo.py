@@ -82,7 +82,7 @@ class PPO(IntrinsicallyRewarded):
 
     def setup(self) -> None:
         super().setup()
-        self.kl = AdaptiveKL(self.config, self.policies)
+        self._kl = AdaptiveKL(self.config, self.policies)
         if self.config.recompute_advantages and self.policy.state_size:
             raise ValueError(
                 "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
@@ -98,7 +98,7 @@ class PPO(IntrinsicallyRewarded):
         config, stats = self.config, {}
         settings = self.scheduled("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
         for policy_id, batch in self.train_batches().items():
-            intrinsic = self.add_intrinsic_rewards(policy_id, batch)
+            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
             steps, recomputed = self._with_advantages(policy_id, batch)
             update = self.learn_on_batch(
                 steps,
@@ -109,9 +109,9 @@ class PPO(IntrinsicallyRewarded):
                 standardize_advantages=config.standardize_advantages == "minibatch",
                 refresh=recomputed,
                 **settings,
-                **self.kl.settings(policy_id),
+                **self._kl.settings(policy_id),
             )
-            self.kl.adapt(policy_id, update["kl"], self.timesteps)
+            self._kl.adapt(policy_id, update["kl"], self.timesteps)
             stats[policy_id] = update | intrinsic
         return stats
 
@@ -126,7 +126,7 @@ class PPO(IntrinsicallyRewarded):
         return recomputed.steps, recomputed
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self.kl.coefficients}
+        return {"kl_coeff": self._kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.kl.coefficients.update(state["kl_coeff"])
+        self._kl.coefficients.update(state["kl_coeff"])

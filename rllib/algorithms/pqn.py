@@ -90,7 +90,7 @@ class PQN(SamplingAhead):
 
     def training_step(self) -> dict[str, dict[str, float]]:
         config = self.config
-        lr, explored = self.scheduled("lr"), self.exploration_stats()
+        lr, explored = self.scheduled("lr"), self._exploration_stats()
         stats = {}
         for policy_id, batch in self.train_batches().items():
             batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)

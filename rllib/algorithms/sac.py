@@ -126,7 +126,7 @@ class SAC(OffPolicyActorCritic):
     def setup(self) -> None:
         super().setup()
         # Of SAC's base: a subclass such as CrossQ may override it for the networks. They alone have a weight decay.
-        optimizer = dataclasses.replace(super().optimizer_settings(), weight_decay=0.0)
+        optimizer = dataclasses.replace(super()._optimizer_settings(), weight_decay=0.0)
         self.temperature = Temperature(self.config.initial_alpha, self.target_entropy, optimizer)
 
     @property

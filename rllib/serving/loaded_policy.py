@@ -131,7 +131,7 @@ class LoadedPolicy(Acting):
         """What it reads of the step before; None: nothing."""
         return self._inference.settings.told
 
-    def explored_by(self) -> dict[str, Any]:
+    def _explored_by(self) -> dict[str, Any]:
         """How much was explored when the checkpoint was written."""
         return self._exploration
 

@@ -35,7 +35,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
 from rllib.exploration.explorers import Exploration, StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
@@ -141,7 +141,7 @@ class Algorithm(Acting, Saving, ABC):
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         is_recorded = self.config.profile and not spans.is_recording()
-        self._recording = self.owns(Recording()) if is_recorded else None
+        self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(from_config.gpu_claims(self.config))
         from_config.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
@@ -156,7 +156,7 @@ class Algorithm(Acting, Saving, ABC):
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
             learner=self._worker_learner() if self.workers_learn else None,
-            spans_directory=self.spans_directory,
+            spans_directory=self._spans_directory,
         )
         # The statistics that workers scale rewards by.
         make_return_scale = self._rollout_settings.make_return_scale
@@ -166,14 +166,14 @@ class Algorithm(Acting, Saving, ABC):
         settings = from_config.acting_settings(self.config)
         self._inference = Inference(observation_space, action_space, settings, rng, spec.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
-        self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
-        self._videos = self.owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
+        self._evaluations = self._owns(Evaluations(self, self._rollout_settings))
+        self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
-        self._reporting = self.owns(Reporting(self))
+        self._reporting = self._owns(Reporting(self))
         self._told_no_episode = False
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -181,7 +181,7 @@ class Algorithm(Acting, Saving, ABC):
                 type(self).__name__,
             )
         self.setup()
-        self.workers = self.owns(self.make_workers())
+        self.workers = self._owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
 
     def __init_subclass__(cls, **kwargs):
@@ -210,7 +210,7 @@ class Algorithm(Acting, Saving, ABC):
     def setup(self) -> None:
         """Makes the algorithm's further parts, such as a replay, before any worker starts.
 
-        If this raises, or the workers cannot start, parts that were passed to `owns` are stopped.
+        If this raises, or the workers cannot start, parts that were passed to `_owns` are stopped.
         """
 
     @abstractmethod
@@ -250,12 +250,12 @@ class Algorithm(Acting, Saving, ABC):
         config, make_group = self.config, None
         if objectives is None:
             clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-            objectives = Objective(self._whole_loss(policy), optimizer=self.optimizer_settings(), **clip)
+            objectives = Objective(self._whole_loss(policy), optimizer=self._optimizer_settings(), **clip)
         if config.num_learners:
-            settings = from_config.group_settings(config, self.spans_directory)
+            settings = from_config.group_settings(config, self._spans_directory)
 
             def make_group(*parts):
-                return self.owns(LearnerGroup(*parts, settings))
+                return self._owns(LearnerGroup(*parts, settings))
 
         device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
@@ -263,7 +263,7 @@ class Algorithm(Acting, Saving, ABC):
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
         return make_learner(policy, objectives, cores=cores, **how, **more)
 
-    def optimizer_settings(self) -> OptimizerSettings:
+    def _optimizer_settings(self) -> OptimizerSettings:
         """The optimizer of the networks, and its constants."""
         return from_config.optimizer_settings(self.config)
 
@@ -310,13 +310,12 @@ class Algorithm(Acting, Saving, ABC):
         objective = Objective(self._whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
-    def make_policy_spec(self, observation_space, action_space, **model) -> PolicySpec:
-        """Describes the network for these spaces.
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        """Describes the network for these spaces, which are the environment's as the policy sees them."""
+        return self._described_network(observation_space, action_space)
 
-        Args:
-            observation_space, action_space: of the environment, as the policy sees it.
-            model: settings of the network that the algorithm decides, beside those of the config.
-        """
+    def _described_network(self, observation_space, action_space, **model) -> PolicySpec:
+        """The network by the config's settings, and by further ones that the algorithm decides."""
         return policy_spec(
             observation_space,
             action_space,
@@ -363,13 +362,13 @@ class Algorithm(Acting, Saving, ABC):
             return StateDependentNoise(model.get("sde_sample_freq", -1), random_timesteps)
         return make_exploration(given, default, self.action_space)
 
-    def explored_by(self) -> dict[str, Any]:
+    def _explored_by(self) -> dict[str, Any]:
         """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
         return self._rollout_settings.exploration.numbers_alone(self.timesteps)
 
-    def exploration_stats(self) -> dict[str, float]:
-        """`explored_by` as statistics of the learner: cur_epsilon, ..."""
-        return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
+    def _exploration_stats(self) -> dict[str, float]:
+        """`_explored_by` as statistics of the learner: cur_epsilon, ..."""
+        return {f"cur_{name}": float(number) for name, number in self._explored_by().items()}
 
     # ------------------------------------------------------------------ building blocks of a training step
 
@@ -384,18 +383,18 @@ class Algorithm(Acting, Saving, ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 rounds.append([])
-                for batch, report in self.sample_round():
-                    self.take_in(report)
+                for batch, report in self._sample_round():
+                    self._take_in(report)
                     rounds[-1].append(batch)
                     steps += report.rows
             with spans.span("join"):
                 return SampleBatch.join_rounds(rounds)
 
-    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+    def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment of each worker, sampled with the newest weights."""
         return self.workers.sample(self.snapshot())
 
-    def take_in(self, report: SampleReport) -> None:
+    def _take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         with spans.span("take in"):
             self.metrics.add_sample(report)
@@ -416,7 +415,7 @@ class Algorithm(Acting, Saving, ABC):
             batch = _in_own_arrays(batch)
         self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
         if self._auxiliary_losses:
-            weights = self.auxiliary_weights()
+            weights = self._auxiliary_weights()
             settings |= weights
             told |= weights
         with self.metrics.timer("learn"):
@@ -432,7 +431,7 @@ class Algorithm(Acting, Saving, ABC):
         }
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
-    def auxiliary_weights(self) -> dict[str, float]:
+    def _auxiliary_weights(self) -> dict[str, float]:
         """Current weights of the user's auxiliary losses, as settings of the loss."""
         return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
 
@@ -441,20 +440,15 @@ class Algorithm(Acting, Saving, ABC):
         schedules = {name: self._schedule(name) for name in names}
         return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
 
-    def owns(self, part):
+    def _owns(self, part):
         """Registers a part, whose `stop` is called when the algorithm stops, and returns it."""
         self._parts.callback(part.stop)
         return part
 
     @property
-    def spans_directory(self) -> str | None:
+    def _spans_directory(self) -> str | None:
         """Directory in which its processes record what they do when (spans.py); None without the setting `profile`."""
         return self._recording and self._recording.directory
-
-    @property
-    def rollout_settings(self) -> RolloutSettings:
-        """Settings of the rollout workers."""
-        return self._rollout_settings
 
     @property
     def policy(self) -> Policy:
@@ -483,11 +477,6 @@ class Algorithm(Acting, Saving, ABC):
     def logdir(self) -> str:
         """The attribute `directory` as a string."""
         return str(self.directory)
-
-    @property
-    def num_requests_in_flight(self) -> int:
-        """Requests to workers whose answers have not been taken; only asynchronous algorithms have some here."""
-        return self.workers.fleet.num_in_flight
 
     @property
     def timesteps(self) -> int:
@@ -577,7 +566,7 @@ class Algorithm(Acting, Saving, ABC):
             "num_healthy_workers": self.workers.num_healthy_workers,
             "num_remote_worker_restarts": self.workers.num_restarts,
         }
-        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.num_requests_in_flight)
+        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.workers.fleet.num_in_flight)
         perf = self._usage.read() if self._usage else {}
         if perf and self.config.num_learners:
             for learner in self.learners.values():

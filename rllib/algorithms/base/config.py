@@ -415,7 +415,7 @@ class AlgorithmConfig(ConfigObject):
         with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
             # The algorithm has no workers; those that are made of the settings may have a GPU.
             device = "cuda" if self.num_gpus_per_worker else None
-            return replace(algorithm.rollout_settings, acting_device=device), algorithm.policy.weights.copy()
+            return replace(algorithm._rollout_settings, acting_device=device), algorithm.policy.weights.copy()
 
     def _algorithm_class(self) -> type:
         if isinstance(self.algo_class, str):

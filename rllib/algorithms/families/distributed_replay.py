@@ -154,9 +154,9 @@ class DistributedReplay(OffPolicy):
             min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
-            spans_directory=self.spans_directory,
+            spans_directory=self._spans_directory,
         )
-        return self.owns(replay)
+        return self._owns(replay)
 
     # ------------------------------------------------------------------ training
 
@@ -201,7 +201,7 @@ class DistributedReplay(OffPolicy):
             _, report = answer.value
             if answer.index not in counted:
                 report.episodes = []
-            self.take_in(report)
+            self._take_in(report)
         fragments = [answer.value[0] for answer in answers]
         if fragments:
             self._lags = [self.num_updates - fragment.policy_version for fragment in fragments]

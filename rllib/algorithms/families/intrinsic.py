@@ -14,20 +14,16 @@ from rllib.sample_batch import SampleBatch
 
 
 class IntrinsicallyRewarded(Algorithm):
-    """Base of actor-critics whose workers compute advantages, and whose driver may add intrinsic ones to them.
-
-    Attributes:
-        intrinsic_rewards: policy id -> its exploration/intrinsic/rewards.py: IntrinsicRewards; empty where
-            exploration_config asks for none.
-    """
+    """Base of actor-critics whose workers compute advantages, and whose driver may add intrinsic ones to them."""
 
     def setup(self) -> None:
-        self.intrinsic_rewards = {}
-        if self.has_intrinsic_rewards:
-            self.intrinsic_rewards = {policy_id: self._make_intrinsic_rewards() for policy_id in self.policies}
+        # Policy id -> IntrinsicRewards (exploration/intrinsic/rewards.py); empty if exploration_config asks for none.
+        self._intrinsic_rewards = {}
+        if self._has_intrinsic_rewards:
+            self._intrinsic_rewards = {policy_id: self._make_intrinsic_rewards() for policy_id in self.policies}
 
     @property
-    def has_intrinsic_rewards(self) -> bool:
+    def _has_intrinsic_rewards(self) -> bool:
         """Whether exploration_config asks for intrinsic rewards."""
         config = self.config
         return exploration_settings(config.exploration_config, config.default_exploration)["type"] in OF_NOVELTY
@@ -35,24 +31,24 @@ class IntrinsicallyRewarded(Algorithm):
     @property
     def samples_sequences(self) -> bool:
         """Whether batches have the observations that follow each step."""
-        return self.has_intrinsic_rewards
+        return self._has_intrinsic_rewards
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
         return AdvantageEstimator(
-            config.gamma, config.lambda_, config.use_gae, config.use_critic, self.has_intrinsic_rewards
+            config.gamma, config.lambda_, config.use_gae, config.use_critic, self._has_intrinsic_rewards
         )
 
-    def add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
+    def _add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
         """Adds the columns intrinsic_rewards and intrinsic_advantages, if exploration_config asks for them.
 
         Returns:
             statistics of their networks.
         """
-        if not self.intrinsic_rewards:
+        if not self._intrinsic_rewards:
             return {}
         with self.metrics.timer("learn"):
-            return self.intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
+            return self._intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
 
     def _make_intrinsic_rewards(self):
         # It needs torch, which takes a second to import.
@@ -70,12 +66,12 @@ class IntrinsicallyRewarded(Algorithm):
     # ------------------------------------------------------------------ checkpoints
 
     def get_state(self) -> dict[str, Any]:
-        states = {_file(policy_id): each.get_state() for policy_id, each in self.intrinsic_rewards.items()}
+        states = {_file(policy_id): each.get_state() for policy_id, each in self._intrinsic_rewards.items()}
         return super().get_state() | states
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        for policy_id, each in self.intrinsic_rewards.items():
+        for policy_id, each in self._intrinsic_rewards.items():
             if _file(policy_id) in state:
                 each.set_state(state[_file(policy_id)])
 

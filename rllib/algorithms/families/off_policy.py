@@ -322,7 +322,7 @@ class OffPolicy(SamplingAhead):
             "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / steps,
         }
         replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
-        return {**super().extra_results(), "replay": replay, "learner": self.exploration_stats() | ratios}
+        return {**super().extra_results(), "replay": replay, "learner": self._exploration_stats() | ratios}
 
     def update(self, **settings) -> dict[str, float]:
         """Makes one update on rows of a replay in this process. Returns its statistics.

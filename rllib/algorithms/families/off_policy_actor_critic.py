@@ -166,7 +166,7 @@ class OffPolicyActorCritic(OffPolicy):
             observation_space, action_space: of the environment.
             model: settings that the algorithm decides.
         """
-        spec = super().make_policy_spec(observation_space, action_space, **model)
+        spec = self._described_network(observation_space, action_space, **model)
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
 
     def check_bounded(self, action_space) -> None:
@@ -201,7 +201,7 @@ class OffPolicyActorCritic(OffPolicy):
         )
 
     def make_learner(self, policy: Policy) -> Learner:
-        config, optimizer = self.config, self.optimizer_settings()
+        config, optimizer = self.config, self._optimizer_settings()
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
         return super().make_learner(
             policy,

@@ -50,9 +50,9 @@ class SamplingAhead(Algorithm):
             self._collect = self.workers.begin_sampling(self.snapshot())
         return batch
 
-    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+    def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         collect, self._collect = self._collect, None
-        return collect() if collect else super().sample_round()
+        return collect() if collect else super()._sample_round()
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Sets the weights, and drops a round that other weights are sampling."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
@@ -9,6 +10,7 @@ from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
+import numpy as np
 C = TypeVar("C")
 TEMPERATURE_FILE: str
 DISCRETE_SHARE: float
@@ -53,6 +55,14 @@ class SACConfig(OffPolicyActorCriticConfig):
     ) -> C: ...
     def build(self, env: Any=None) -> SAC: ...
     build_algo = build
+
+class Temperature:
+    def __init__(self, initial: float, target_entropy: float, optimizer: OptimizerSettings): ...
+    @property
+    def alpha(self) -> float: ...
+    def update(self, entropy: float, lr: float) -> float: ...
+    def get_state(self) -> dict[str, np.ndarray]: ...
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
 class SAC(OffPolicyActorCritic):
     config: SACConfig

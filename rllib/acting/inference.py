@@ -45,7 +45,7 @@ class ActingSettings:
     Attributes:
         normalize_actions, clip_actions: as for env.actions.ActionMapper.
         adapters: change the environment's observations into those that the policy reads, innermost first.
-        explore: whether actions are sampled where a call does not say.
+        explore: whether actions are sampled, unless a call says otherwise.
     """
 
     normalize_actions: bool = True
@@ -73,14 +73,14 @@ class ActingSettings:
 
 @under_plain_names
 class Acting:
-    """The methods of an algorithm, or a loaded policy, that act with its present policies."""
+    """Methods that act with the present policies of an algorithm, or with a loaded policy."""
 
     policies: dict[str, Policy]
     _inference: "Inference"
 
     @abstractmethod
-    def explored_by(self) -> dict[str, Any]:
-        """How much is explored at this moment, as the action distribution's `noise` takes it."""
+    def _explored_by(self) -> dict[str, Any]:
+        """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
 
     def compute_single_action(
         self,
@@ -184,7 +184,7 @@ class Acting:
             for each.
         """
         policy = self.get_policy(policy_id)
-        policy.exploration = self.explored_by()
+        policy.exploration = self._explored_by()
         agents = list(observations) if isinstance(observations, Mapping) else None
         if agents is not None:
             observations = [observations[agent] for agent in agents]
@@ -203,7 +203,7 @@ class Acting:
     def make_player(
         self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
     ) -> Player:
-        """What acts in episodes and remembers between steps: states of a memory, previous actions and rewards.
+        """Makes a Player, which acts in episodes and remembers states of a memory, previous actions and rewards.
 
         Args:
             num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
@@ -245,7 +245,7 @@ class Inference:
         self._takes_masks = settings.adapter(ActionMask) is not None
         self._action_row = ActionRow(action_space)
         self._space = observation_space
-        # Until the first observation beyond them is told: one that is a rounding error outside still gets its action.
+        # Until the first warning: an observation that is a rounding error outside still gets its action.
         self._minds_bounds = True
         self._column = observation_column(observation_space)
         mapping = settings.normalize_actions, settings.clip_actions
@@ -326,7 +326,7 @@ class Inference:
         problem = mismatch(self._space, observation, bounded=self._minds_bounds)
         if problem and self._minds_bounds and mismatch(self._space, observation, bounded=False) is None:
             self._minds_bounds = False
-            logger.warning("the %s; the policy acts on it, and no more of these are told", problem)
+            logger.warning("the %s; the policy acts on it, and further ones are not reported", problem)
         elif problem:
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"

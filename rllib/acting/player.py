@@ -1,4 +1,4 @@
-"""Acting in episodes with a trained policy, for deployment: what has to be remembered between steps is kept here."""
+"""A trained policy that acts in episodes, for deployment: it remembers what it needs between steps."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 
 class Acts(Protocol):
-    """What a player needs of an algorithm."""
+    """An algorithm, or a loaded policy, as a player uses it."""
 
     def get_policy(self, policy_id: str = ...) -> Policy: ...
 
@@ -29,7 +29,7 @@ class Player:
         player.reset()
 
     Args:
-        algo: whose policy acts.
+        algo: an algorithm or loaded policy, which acts.
         num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
         explore: sample the actions.
         policy_id: of the policy.

@@ -9,14 +9,12 @@ Departures from the paper, see also losses/policy_gradient.py:
 
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib import sample_batch as sb
 from rllib.algorithms.base.exploration_config import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import at_least, section
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
-from rllib.losses.returns import standardized
 
 
 class A2CConfig(ActorCriticConfig):
@@ -54,7 +52,7 @@ class A2CConfig(ActorCriticConfig):
 
 
 class A2C(IntrinsicallyRewarded):
-    """The algorithm; see the module's docstring."""
+    """Advantage actor-critic."""
 
     config_class = A2CConfig
     loss = POLICY_GRADIENT_LOSS
@@ -66,16 +64,11 @@ class A2C(IntrinsicallyRewarded):
         settings = {**self.scheduled("lr"), **self.loss_settings()}
         stats = {}
         for policy_id, batch in self.train_batches().items():
-            intrinsic = self.add_intrinsic_rewards(policy_id, batch)
-            batch = with_intrinsic_advantages(batch)
-            if self.config.standardize_advantages:
-                batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn_on_batch(batch, policy_id, shuffle=False, **settings) | intrinsic
+            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
+            steps = with_advantages(batch, bool(self.config.standardize_advantages))
+            stats[policy_id] = self.learn_on_batch(steps, policy_id, shuffle=False, **settings) | intrinsic
         return stats
 
     def loss_settings(self) -> dict[str, Any]:
-        """What a gradient depends on beside weights and batch, at this time."""
-        coefficients = self.scheduled("vf_loss_coeff", "entropy_coeff")
-        if not self.config.use_critic:
-            coefficients["vf_loss_coeff"] = 0.0
-        return {"microbatch_size": self.config.microbatch_size, **coefficients}
+        """Settings of the next gradient, at this time."""
+        return {"microbatch_size": self.config.microbatch_size, **self.scheduled("vf_loss_coeff", "entropy_coeff")}

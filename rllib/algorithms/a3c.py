@@ -6,16 +6,16 @@ for anybody. While a worker computes, the others' gradients change the weights: 
 stands in the results as policy_lag_updates (mean) and policy_lag_updates_max. Among equally fast workers that is less
 than the number of requests in flight; a slow worker's gradient is older.
 
-Departures from the paper: those of A2C (a2c.py), and
+Departures from the paper: as in A2C (a2c.py), and
 - one process applies the gradients, so that the optimizer's memory is never written by two at once (Hogwild);
 - each gradient is clipped on its own, when it is applied.
 
-With num_rollout_workers=0 this process samples and learns in turn, which is A2C. With workers a restored run goes on
-with the saved weights and optimizer, but fragments that were under way are lost, so it is not the same to the bit.
+With num_rollout_workers=0 this process samples and learns in turn, which is A2C. With workers a restored run
+continues with the saved weights and optimizer, but fragments that were under way are lost, so it is not the same to
+the bit.
 """
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -23,16 +23,12 @@ import numpy as np
 from rllib.algorithms.a2c import A2C, A2CConfig
 from rllib.config.sections import at_least, section
 from rllib.evaluation.rollout_worker import Gradient
-from rllib.learners.learner import Learner, make_learner
-from rllib.learners.updates.objective import Objective
-from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.policy import Policy
 
 
 class A3CConfig(A2CConfig):
     """Settings of A3C; the defaults are RLlib's, except those in departures.py.
 
-    train_batch_size matters for "auto" fragments alone.
+    train_batch_size is used by "auto" fragments alone.
     """
 
     on_policy = False
@@ -57,52 +53,58 @@ class A3CConfig(A2CConfig):
 
 
 class A3C(A2C):
-    """The algorithm; see the module's docstring."""
+    """Asynchronous advantage actor-critic."""
 
     config_class = A3CConfig
     is_synchronous = False
-
-    def make_worker_learner(self) -> Callable[[Policy], Learner]:
-        # Workers only compute gradients; the optimizer that has no memory is the smallest.
-        objective = Objective(self.whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
-        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
+    workers_learn = True
 
     def loss_settings(self) -> dict[str, Any]:
         # A worker computes each gradient from one whole batch, so "batch" and "minibatch" mean the same here.
         return {**super().loss_settings(), "standardize_advantages": bool(self.config.standardize_advantages)}
 
     def training_step(self) -> dict[str, float]:
-        """Applies as many gradients as there are workers, in the order of their arrival."""
         applied = []
         while len(applied) < max(self.config.num_rollout_workers, 1):
             lr = self.scheduled("lr")["lr"]
-            applied += [self.apply_gradient(gradient, lr) for gradient in self.arriving_gradients()]
+            applied += [self._apply(gradient, lr) for gradient in self.arriving_gradients()]
         lags = [stats["policy_lag_updates"] for stats in applied]
         means = {name: float(np.mean([stats[name] for stats in applied])) for name in applied[0]}
         return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, **self.scheduled("entropy_coeff")}
 
+    def _apply(self, gradient: Gradient, lr: float) -> dict[str, float]:
+        """One `Learner.apply_gradient`, counted and timed as `learn_on_batch` does."""
+        lag = self.num_updates - gradient.policy_version
+        with self.metrics.timer("learn"):
+            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
+        counters = self.metrics.counters
+        counters["num_env_steps_trained"] += gradient.env_steps
+        counters["num_updates"] += 1
+        counters["num_grad_updates"] += 1
+        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
+
     def arriving_gradients(self) -> Iterator[Gradient]:
-        """The gradients that are there, after waiting for the first; then their workers are asked for the next."""
+        """Yields the gradients that have arrived, after waiting for the first; then asks their workers for the next."""
         if not self.config.num_rollout_workers:
             batch = self.sample(1)
             with self.metrics.timer("learn"):
                 flat, stats = self.learner.compute_gradient(batch, **self._gradient_settings())
             yield Gradient(flat, stats, batch.count, batch.policy_version)
             return
-        if not self.num_requests_in_flight:
+        if not self.workers.fleet.num_in_flight:
             self._ask()
         with self.metrics.timer("sample"):
             answers = self.workers.fleet.take(self.config.sample_timeout_s)
         for answer in answers:
             gradient, report = answer.value
-            self.take_in(report)
+            self._take_in(report)
             yield gradient
         self._ask()
 
     def _gradient_settings(self) -> dict[str, Any]:
-        return {**self.loss_settings(), **self.auxiliary_weights()}
+        return {**self.loss_settings(), **self._auxiliary_weights()}
 
     def _ask(self) -> None:
-        """Requests with the newest weights, for all workers that have too few."""
+        """Sends requests with the newest weights to all workers that have too few."""
         request = self.workers.request("compute_gradient", self.snapshots(), self._gradient_settings())
         self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)

@@ -1,11 +1,10 @@
 """Ape-X (Horgan et al., arXiv:1803.00933): Q-learning, or DDPG (section 4.2), from a distributed prioritised replay.
 
 Workers explore by amounts of their own, from large to nearly none: epsilons in ApexDQN, scales of noise in ApexDDPG.
-Workers, shards and the fragments between them, with departures and what a restored run goes on with, are those of
-families/distributed_replay.py. The network of action values, its loss and its targets are those of
-families/q_learning.py; actor, critics and losses of ApexDDPG those of td3.py, so `twin_q`, `policy_delay` and
-`smooth_target_policy` make it an Ape-X TD3. Workers of ApexDDPG get the critics' weights with the actor's, to compute
-the TD errors of their rows.
+families/distributed_replay.py has the workers, the shards and the fragments between them, and says how a restored run
+continues. families/q_learning.py has the network of action values, its loss and its targets. Actor, critics and losses
+of ApexDDPG are in td3.py, so `twin_q`, `policy_delay` and `smooth_target_policy` make it an Ape-X TD3. Workers of
+ApexDDPG get the critics' weights with the actor's, to compute the TD errors of their rows.
 
 Departure from the paper: Adam instead of centred RMSprop in ApexDQN. Departure from RLlib: worker i's scale of noise is
 what the paper has for epsilons, 0.4^(1 + 7 i / (N - 1)), with i from 0 on; RLlib's begin with i = 1, so that the first
@@ -38,7 +37,7 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
 
 
 class ApexDQN(DistributedReplay, QLearning):
-    """The algorithm; see the module's docstring."""
+    """DQN with distributed prioritised replay."""
 
     config_class = ApexDQNConfig
 
@@ -67,7 +66,7 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
 
 
 class ApexDDPG(DistributedReplay, DDPG):
-    """The algorithm; see the module's docstring."""
+    """DDPG with distributed prioritised replay."""
 
     config_class = ApexDDPGConfig
     for_other_actions = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"

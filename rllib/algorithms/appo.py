@@ -12,10 +12,9 @@ advantages are negative; several steps on a batch would then make every action o
 policy does by a standard deviation that grows until it overflows.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from rllib.algorithms.families.on_policy import KL_MARGIN, AdaptiveKL
+from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.config.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
@@ -54,22 +53,22 @@ class APPOConfig(IMPALAConfig):
 
 
 class APPO(IMPALA):
-    """The algorithm; see the module's docstring."""
+    """Asynchronous PPO."""
 
     config_class = APPOConfig
     loss = APPO_LOSS
 
     def setup(self) -> None:
         super().setup()
-        self.kl = AdaptiveKL(self.config, self.policies)
+        self._kl = AdaptiveKL(self.config, self.policies)
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+    def make_learner(self, policy: Policy) -> Learner:
         config = self.config
         # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
         # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
         ring = config.minibatch_buffer_size
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
-        learner = super().make_learner(policy, [TargetCopy("policy", config.tau, every)])
+        learner = super().make_learner(policy, targets=[TargetCopy("policy", config.tau, every)])
         self.target_policy = learner.targets["policy"].policy
         return learner
 
@@ -81,24 +80,18 @@ class APPO(IMPALA):
             policy_version=batch.policy_version,
         )
 
-    def loss_settings(self) -> dict[str, float]:
-        config = self.config
-        return {
-            **self.scheduled("clip_param"),
-            "kl_coeff": self.kl.coefficients[DEFAULT_POLICY],
-            "lambda_": 1.0 if config.vtrace else config.lambda_,
-            "standardize_advantages": bool(config.standardize_advantages),
-            "stop_above": config.target_kl and ("kl", KL_MARGIN * config.target_kl),
-        }
+    def loss_settings(self) -> dict[str, Any]:
+        settings = super().loss_settings() | self.scheduled("clip_param") | self._kl.settings(DEFAULT_POLICY)
+        return settings | {"lambda_": 1.0 if self.config.vtrace else self.config.lambda_}
 
     def after_update(self, stats: dict[str, float]) -> None:
         if self.learner.update_targets(self.num_updates):
-            self.kl.adapt(DEFAULT_POLICY, stats["kl"], self.timesteps)
+            self._kl.adapt(DEFAULT_POLICY, stats["kl"], self.timesteps)
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self.kl.coefficients}
+        return {"kl_coeff": self._kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.kl.coefficients.update(state["kl_coeff"])
+        self._kl.coefficients.update(state["kl_coeff"])

@@ -49,7 +49,7 @@ class ARSConfig(EvolutionConfig):
 
 
 class ARS(Evolution):
-    """The algorithm; see the module's docstring."""
+    """Augmented random search."""
 
     config_class = ARSConfig
     optimizer = SGD

@@ -15,7 +15,7 @@ Departures: hidden layers of the critics have 1024 units, as in sb3-contrib; the
 batches and corrected by the running statistics after them, as in the authors' code, without the gradual change that the
 paper on batch renormalisation describes.
 
-Losses are in losses/crossq.py, replay and updates in off_policy_actor_critic.py.
+Losses are in losses/crossq.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -91,7 +91,7 @@ class CrossQConfig(SACConfig):
 
 
 class CrossQ(SAC):
-    """The algorithm; see the module's docstring."""
+    """CrossQ: SAC with batch renormalisation, and without target networks."""
 
     config_class = CrossQConfig
     copied_modules = ()
@@ -109,8 +109,8 @@ class CrossQ(SAC):
     def critic_module(self, policy: Policy) -> FullyConnected:
         return dataclasses.replace(super().critic_module(policy), batch_renorm=self._batch_renorm)
 
-    def optimizer_settings(self) -> OptimizerSettings:
-        return dataclasses.replace(super().optimizer_settings(), adam_beta1=self.config.adam_beta1)
+    def _optimizer_settings(self) -> OptimizerSettings:
+        return dataclasses.replace(super()._optimizer_settings(), adam_beta1=self.config.adam_beta1)
 
     def critic_loss(self) -> LossOverModules:
         return CRITIC_LOSS

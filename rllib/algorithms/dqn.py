@@ -11,8 +11,7 @@ Departures: both streams of the dueling network read the same hidden layers and 
 separate hidden layer); the priorities of C51 are KL(target || prediction), as in Rainbow; with `double_q` and `noisy`
 the network that chooses the next action has the noise of the one that is fitted (arXiv:1706.10295 draws a third one).
 
-The network, its loss and its targets are those of q_learning.py; replay, updates and target network those of
-off_policy.py.
+families/q_learning.py has the network, its loss and its targets; families/off_policy.py replay and updates.
 """
 
 from typing import Any, ClassVar, Self
@@ -89,7 +88,7 @@ class RainbowConfig(DQNConfig):
 
 
 class DQN(QLearning):
-    """The algorithm; see the module's docstring."""
+    """Deep Q-learning, with the parts of Rainbow as settings."""
 
     config_class = DQNConfig
 
@@ -104,12 +103,12 @@ class DQN(QLearning):
 
 
 class SimpleQ(DQN):
-    """The same algorithm, by the defaults of SimpleQConfig."""
+    """DQN with the defaults of SimpleQConfig."""
 
     config_class = SimpleQConfig
 
 
 class Rainbow(DQN):
-    """The same algorithm, by the defaults of RainbowConfig."""
+    """DQN with the defaults of RainbowConfig."""
 
     config_class = RainbowConfig

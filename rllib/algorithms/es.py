@@ -9,8 +9,8 @@ Departures from the paper and from Ray:
   itself, so Ray's same number acts 1 / sigma times as strongly there;
 - observations are normalised by statistics that stand still during an iteration, and a share of the episodes,
   `filter_update_prob`, adds to them (the paper's code: 0.01; Ray: all);
-- the reported rewards are those of theta itself, without any noise: `eval_prob` as many episodes as are trained on are
-  played for that, and the means are over the last `report_length` of them (Ray: over iterations).
+- the reported rewards are of theta itself, without any noise: for each training episode `eval_prob` such episodes are
+  played, and the means are over the last `report_length` of them (Ray: over iterations).
 """
 
 from typing import Annotated, Literal, Self
@@ -46,7 +46,7 @@ class ESConfig(EvolutionConfig):
 
 
 class ES(Evolution):
-    """The algorithm; see the module's docstring."""
+    """Evolution strategies."""
 
     config_class = ESConfig
     optimizer = Adam

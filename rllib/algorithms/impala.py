@@ -12,7 +12,7 @@ Departures from the paper:
 - Weights are sent with every request, so a worker never acts with older ones than when it was asked.
 
 With num_rollout_workers=0 this process samples and learns in turn; V-trace then corrects nothing. Checkpoints hold
-neither what is under way nor what is kept for replay: a restored run goes on with fresh fragments.
+neither fragments under way nor those kept for replay: a restored run continues with fresh ones.
 """
 
 import math
@@ -127,20 +127,20 @@ class IMPALAConfig(PolicyGradientConfig):
 
 
 class TrainBatch(NamedTuple):
-    """Joined fragments, and the version of the weights that acted in each of them."""
+    """Fragments joined into one batch, with the version of the weights that acted in each of them."""
 
     columns: SampleBatch
     versions: list[int]
 
     @classmethod
     def of(cls, fragments: list[SampleBatch], columns: SampleBatch | None = None) -> "TrainBatch":
-        """The batch of these fragments; `columns` where somebody has joined them."""
+        """Makes a batch of fragments; `columns` are given if they have been joined already."""
         versions = [fragment.policy_version for fragment in fragments]
         return cls(SampleBatch.concat(fragments) if columns is None else columns, versions)
 
 
 class IMPALA(Algorithm):
-    """The algorithm; see the module's docstring."""
+    """Importance-weighted actor-learner architecture: asynchronous workers, corrected by V-trace."""
 
     config_class = IMPALAConfig
     reported_stats = (
@@ -166,12 +166,12 @@ class IMPALA(Algorithm):
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
         if config.num_aggregation_workers:
-            self._aggregators = self.owns(
-                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self.spans_directory)
+            self._aggregators = self._owns(
+                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self._spans_directory)
             )
 
     def _check_memory(self) -> None:
-        """The observations that replay keeps must fit; a slot is as long as a fragment is."""
+        """Raises a ValueError if the observations that replay keeps do not fit into memory."""
         config, column = self.config, observation_column(self.observation_space)
         if not config.replay_proportion:
             return
@@ -186,16 +186,14 @@ class IMPALA(Algorithm):
             )
 
     def _most_requests_per_worker(self) -> int:
-        """As many as are asked for, as long as all fragments together do not overfill the learner's queue."""
+        """The number of requests that is set, or fewer if all fragments together would overfill the learner's queue."""
         config = self.config
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker * max(config.num_rollout_workers, 1)
         fitting = config.learner_queue_size * config.train_batch_size // steps
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
 
     def training_step(self) -> dict[str, float]:
-        config = self.config
-        coefficients = self.scheduled("lr", "entropy_coeff", "vf_loss_coeff")
-        loss_settings = self.loss_settings()
+        settings = self.loss_settings()
         batch, num_epochs = self._ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
         stats = self.learn_on_batch(
@@ -203,12 +201,7 @@ class IMPALA(Algorithm):
             num_epochs=num_epochs,
             shuffle=False,
             meanwhile=self._stage_next if self._stages_ahead else None,
-            gamma=config.gamma,
-            vtrace=config.vtrace,
-            clip_rho=config.vtrace_clip_rho_threshold,
-            clip_pg_rho=config.vtrace_clip_pg_rho_threshold,
-            **coefficients,
-            **loss_settings,
+            **settings,
         )
         self.after_update(stats)
         return {
@@ -222,7 +215,7 @@ class IMPALA(Algorithm):
     # ------------------------------------------------------------------ train batches
 
     def next_batch(self) -> TrainBatch:
-        """A new train batch, of the fragments in the order in which they arrived."""
+        """Next train batch, of the fragments in the order in which they arrived."""
         if self._staged is not None:
             batch, self._staged = self._staged, None
             return batch
@@ -234,7 +227,7 @@ class IMPALA(Algorithm):
             return TrainBatch.of(*self._aggregators.take())
 
     def _stage_next(self) -> None:
-        """While a GPU computes: takes in what has arrived, and sends the next batch there if that makes one."""
+        """While a GPU computes: keeps what has arrived, and sends the next batch there once it is complete."""
         if self._staged is not None:
             return
         while not self._has_arrived() and self._receive(0.0):
@@ -263,10 +256,10 @@ class IMPALA(Algorithm):
         return self._pop_arrived()
 
     def _receive(self, timeout_s: float) -> int:
-        """Waits for the first fragment and takes in what is there, each with those that are replayed beside it.
+        """Waits for the first fragment and keeps all that have arrived, each with the fragments replayed beside it.
 
         Returns:
-            how many fragments came.
+            number of fragments that have arrived.
         """
         if not self.config.num_rollout_workers:
             self._keep(self.sample(1))
@@ -274,7 +267,7 @@ class IMPALA(Algorithm):
         answers = self.workers.fleet.take(timeout_s)
         for answer in answers:
             fragment, report = answer.value
-            self.take_in(report)
+            self._take_in(report)
             self._keep(fragment)
         return len(answers)
 
@@ -284,11 +277,11 @@ class IMPALA(Algorithm):
             self._steps_arrived += each.env_steps()
 
     def _has_arrived(self) -> bool:
-        """Whether the fragments that are there make a train batch."""
+        """Whether enough fragments for a train batch have arrived."""
         return self._steps_arrived >= self.config.train_batch_size
 
     def _ask(self) -> None:
-        """Requests with the newest weights that were broadcast, for all workers that have too few."""
+        """Sends requests, with the newest broadcast weights, to all workers that have too few."""
         if self._request is None or self.num_updates >= self._broadcast_at:
             self._request = self.workers.request("sample", self.snapshots())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
@@ -302,16 +295,16 @@ class IMPALA(Algorithm):
         self._steps_arrived -= steps
         return fragments
 
-    def result_info(self) -> dict[str, Any]:
+    def extra_results(self) -> dict[str, Any]:
         restarts = self._aggregators.fleet.num_restarts if self._aggregators else 0
-        return {**super().result_info(), "num_aggregation_worker_restarts": restarts}
+        return {**super().extra_results(), "num_aggregation_worker_restarts": restarts}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         super().set_weights(weights)
         self._request = None
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Fragments that other weights have sampled, or are sampling, are forgotten."""
+        """Restores a state, and drops fragments that other weights have sampled or are sampling."""
         super().set_state(state)
         self._request, self._staged, self._broadcast_at = None, None, 0
         self._steps_arrived = 0
@@ -322,13 +315,21 @@ class IMPALA(Algorithm):
     # ------------------------------------------------------------------ what APPO adds
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:
-        """The batch with what the loss needs beside what the workers sent."""
+        """The batch with further columns for the loss."""
         return batch
 
-    def loss_settings(self) -> dict[str, float]:
-        """Further settings of the loss."""
+    def loss_settings(self) -> dict[str, Any]:
+        """Settings of the next update, at this time."""
         config = self.config
-        return {"lambda_": config.lambda_, "standardize_advantages": bool(config.standardize_advantages)}
+        return {
+            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff"),
+            "gamma": config.gamma,
+            "lambda_": config.lambda_,
+            "vtrace": config.vtrace,
+            "clip_rho": config.vtrace_clip_rho_threshold,
+            "clip_pg_rho": config.vtrace_clip_pg_rho_threshold,
+            "standardize_advantages": bool(config.standardize_advantages),
+        }
 
     def after_update(self, stats: dict[str, float]) -> None:
         """Called after each update with its statistics."""

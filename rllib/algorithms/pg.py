@@ -2,12 +2,12 @@
 
 Departures from the paper:
 - the gradient is a mean over steps, not a sum over episodes;
-- episodes are discounted from each step on, and the factor gamma^t of the step itself is left out, as everybody does;
+- episodes are discounted from each step on, and the factor gamma^t of the step itself is left out, as usual;
 - Adam is the default optimizer;
 - standardize_advantages=True takes the batch's mean return as the baseline and its spread as the unit.
 
 Without a value function nothing is known about what would have followed a cut: rewards to go end there, also where a
-fragment ends (batch_mode="truncate_episodes", the default) or a time limit. batch_mode="complete_episodes" goes on to
+fragment ends (batch_mode="truncate_episodes", the default) or a time limit. batch_mode="complete_episodes" samples to
 the end of every episode, for environments in which every episode ends.
 """
 
@@ -35,7 +35,7 @@ class PGConfig(PolicyGradientConfig):
 
 
 class PG(Algorithm):
-    """The algorithm; see the module's docstring."""
+    """Policy gradient without a value function (REINFORCE)."""
 
     config_class = PGConfig
     loss = POLICY_GRADIENT_LOSS

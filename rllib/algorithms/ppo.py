@@ -9,15 +9,14 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib import sample_batch as sb
 from rllib.algorithms.base.exploration_config import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
-from rllib.algorithms.families.on_policy import KL_MARGIN, ActorCriticConfig, AdaptiveKL
+from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
+from rllib.algorithms.families.on_policy import ActorCriticConfig, AdaptiveKL
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
 from rllib.losses.ppo import PPO_LOSS
-from rllib.losses.returns import standardized
+from rllib.sample_batch import SampleBatch
 
 _MODEL = {"vf_share_layers": False}
 
@@ -72,7 +71,7 @@ class PPOConfig(ActorCriticConfig):
 
 
 class PPO(IntrinsicallyRewarded):
-    """The algorithm; see the module's docstring."""
+    """Proximal policy optimisation."""
 
     config_class = PPOConfig
     loss = PPO_LOSS
@@ -83,7 +82,7 @@ class PPO(IntrinsicallyRewarded):
 
     def setup(self) -> None:
         super().setup()
-        self.kl = AdaptiveKL(self.config, self.policies)
+        self._kl = AdaptiveKL(self.config, self.policies)
         if self.config.recompute_advantages and self.policy.state_size:
             raise ValueError(
                 "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
@@ -96,42 +95,38 @@ class PPO(IntrinsicallyRewarded):
         return self.config.recompute_advantages or super().samples_sequences
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        config = self.config
-        coefficients = self.scheduled("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
-        if not config.use_critic:
-            coefficients["vf_loss_coeff"] = 0.0
-        per_minibatch = config.standardize_advantages == "minibatch"
-        per_batch = bool(config.standardize_advantages) and not per_minibatch
-        stats = {}
+        config, stats = self.config, {}
+        settings = self.scheduled("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
         for policy_id, batch in self.train_batches().items():
-            intrinsic = self.add_intrinsic_rewards(policy_id, batch)
-            recomputed = None
-            if config.recompute_advantages:
-                lambda_ = config.lambda_ if config.use_gae else 1.0
-                recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, per_batch)
-                batch = recomputed.steps
-            else:
-                batch = with_intrinsic_advantages(batch)
-                if per_batch:
-                    batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn_on_batch(
-                batch,
+            intrinsic = self._add_intrinsic_rewards(policy_id, batch)
+            steps, recomputed = self._with_advantages(policy_id, batch)
+            update = self.learn_on_batch(
+                steps,
                 policy_id,
                 num_epochs=config.num_sgd_iter,
                 minibatch_size=config.sgd_minibatch_size,
                 shuffle=config.shuffle_sequences,
-                kl_coeff=self.kl.coefficients[policy_id],
-                standardize_advantages=per_minibatch,
+                standardize_advantages=config.standardize_advantages == "minibatch",
                 refresh=recomputed,
-                stop_above=config.target_kl and ("kl", KL_MARGIN * config.target_kl),
-                **coefficients,
+                **settings,
+                **self._kl.settings(policy_id),
             )
-            stats[policy_id] |= intrinsic
-            self.kl.adapt(policy_id, stats[policy_id]["kl"], self.timesteps)
+            self._kl.adapt(policy_id, update["kl"], self.timesteps)
+            stats[policy_id] = update | intrinsic
         return stats
 
+    def _with_advantages(self, policy_id: str, batch: SampleBatch) -> tuple[SampleBatch, RecomputedAdvantages | None]:
+        """The steps to learn from; with recompute_advantages, also the function that refreshes them in each epoch."""
+        config = self.config
+        standardize = config.standardize_advantages in (True, "batch")
+        if not config.recompute_advantages:
+            return with_advantages(batch, standardize), None
+        lambda_ = config.lambda_ if config.use_gae else 1.0
+        recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, standardize)
+        return recomputed.steps, recomputed
+
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self.kl.coefficients}
+        return {"kl_coeff": self._kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.kl.coefficients.update(state["kl_coeff"])
+        self._kl.coefficients.update(state["kl_coeff"])

@@ -12,7 +12,7 @@ Departures from the paper:
 - epsilon is that of the first step of a train batch for all of it;
 - the loss is half the mean squared error, so its gradient is half as long beside `grad_clip`.
 
-Defaults are those of the authors' and CleanRL's script for classic control.
+Defaults are as in the authors' and CleanRL's scripts for classic control.
 """
 
 import dataclasses
@@ -68,7 +68,7 @@ class PQNConfig(SamplingAheadConfig):
 
 
 class PQN(SamplingAhead):
-    """The algorithm; see the module's docstring."""
+    """Parallelised Q-network."""
 
     config_class = PQNConfig
     loss = TDLoss("mse")
@@ -90,7 +90,7 @@ class PQN(SamplingAhead):
 
     def training_step(self) -> dict[str, dict[str, float]]:
         config = self.config
-        lr, explored = self.scheduled("lr"), self.exploration_stats()
+        lr, explored = self.scheduled("lr"), self._exploration_stats()
         stats = {}
         for policy_id, batch in self.train_batches().items():
             batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)

@@ -12,7 +12,7 @@ Departures from the paper:
 - Returns of n steps end with their sequence: the last steps of it are bootstrapped after fewer.
 - New sequences have the largest priority so far; workers compute none.
 
-Q-learning, replay and target network are those of DQN, and so are its parts but noise in the weights. C51 needs
+Q-learning, replay, target network and all parts but noise in the weights are DQN's. C51 needs
 `use_h_function=False`, since its atoms have their place on the scale of returns.
 """
 
@@ -58,7 +58,7 @@ class R2D2Config(DQNConfig):
 
     @section
     def rollouts(self, *, num_rollout_workers=2, batch_mode="complete_episodes") -> Self:
-        """Who samples, how much at a time, and how; "auto" takes the model's max_seq_len."""
+        """Rollout workers and their fragments; "auto" takes the model's max_seq_len."""
 
     @section
     def training(
@@ -90,7 +90,7 @@ class R2D2Config(DQNConfig):
         return given if type(given) is int and given > 0 else MODEL_DEFAULTS["max_seq_len"]
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
-        """Steps of each of a worker's environments per fragment: those of a sequence, unless it is given."""
+        """Steps per fragment in each of a worker's environments; "auto" is the length of a sequence."""
         return self.steps_per_row if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
 
     def replay_settings(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class R2D2Config(DQNConfig):
 
 
 class R2D2(DQN):
-    """The algorithm; see the module's docstring."""
+    """Recurrent replay distributed DQN."""
 
     config_class = R2D2Config
 
@@ -161,14 +161,14 @@ class R2D2(DQN):
         return self._rollout_settings.only_policy.postprocess.row_columns
 
     def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
-        """One update on sampled sequences; its statistics, with a td_error for each of them."""
+        """Makes one update on sampled sequences. Returns its statistics, with a td_error for each sequence."""
         steps = self.learned_steps(batch)
         stats = self.learn_on_batch(steps, lr=lr, shuffle=False)
         stats["td_error"] = sequence_errors(stats["td_error"], steps[sb.SEQ_LENS])
         return stats
 
     def learned_steps(self, batch: SampleBatch) -> SampleBatch:
-        """The steps behind the burn-in of sampled sequences, one sequence after the other, and what they are fitted to.
+        """The steps behind the burn-in of sampled sequences, one sequence after the other, with their targets.
 
         Nothing is padded, and the states are those that the present weights reach in the burn-in: a learner's gradient
         ends there.
@@ -210,7 +210,7 @@ class R2D2(DQN):
 
 
 def sequence_errors(errors: np.ndarray, seq_lens: np.ndarray) -> np.ndarray:
-    """The numbers [S] that the priorities of sequences come from, by the sizes of the TD errors [B] of their steps."""
+    """Numbers [S] that the priorities of sequences are made of, from the absolute TD errors [B] of their steps."""
     starts = np.cumsum(seq_lens) - seq_lens
     means = np.add.reduceat(errors, starts) / seq_lens
     return LARGEST_SHARE * np.maximum.reduceat(errors, starts) + (1 - LARGEST_SHARE) * means

@@ -15,7 +15,7 @@ Departures: `target_entropy="auto"` is half of the largest entropy for discrete 
 which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere. With gSDE means are
 clipped, and gradients that lead them back are passed on (models/distributions/squashed.py).
 
-Losses are in losses/sac.py, replay and updates in off_policy_actor_critic.py.
+Losses are in losses/sac.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -23,11 +23,11 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from gymnasium import spaces
 
 from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
 from rllib.config.sections import above, at_least, section
-from rllib.learners.temperature import Temperature
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import (
@@ -70,11 +70,54 @@ class SACConfig(OffPolicyActorCriticConfig):
     ) -> Self: ...
 
 
+class Temperature:
+    """Alpha, the price of a nat of entropy in the unit of rewards (arXiv:1812.05905, equation 18).
+
+    Its logarithm is learned, as in the authors' code: J = mean -log(alpha) (log p(a | s) + target entropy).
+
+    Args:
+        initial: alpha at the beginning, positive.
+        target_entropy: in nats.
+        optimizer: of the logarithm.
+    """
+
+    def __init__(self, initial: float, target_entropy: float, optimizer: OptimizerSettings):
+        self.target_entropy = target_entropy
+        self._log = np.array([math.log(initial)], np.float32)
+        self._optimizer = optimizer.make(1)
+
+    @property
+    def alpha(self) -> float:
+        """The present temperature."""
+        return math.exp(self._log[0])
+
+    def update(self, entropy: float, lr: float) -> float:
+        """One step, which raises alpha if this entropy (nats, mean of a batch) is below the target.
+
+        Returns:
+            the loss before it.
+        """
+        gradient = entropy - self.target_entropy
+        loss = float(self._log[0]) * gradient
+        self._optimizer.step(self._log, np.array([gradient], np.float32), lr)
+        return loss
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Copies of the logarithm and of the optimizer's memory, by name."""
+        return {"log_alpha": self._log.copy(), **{name: np.array(each) for name, each in self._optimizer.state.items()}}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restores a state of `get_state`."""
+        self._log[:] = state["log_alpha"]
+        for name, array in self._optimizer.state.items():
+            array[...] = state[name]
+
+
 class SAC(OffPolicyActorCritic):
-    """The algorithm; see the module's docstring.
+    """Soft actor-critic.
 
     Attributes:
-        temperature: alpha.
+        temperature: alpha, learned.
     """
 
     config_class = SACConfig
@@ -82,13 +125,13 @@ class SAC(OffPolicyActorCritic):
 
     def setup(self) -> None:
         super().setup()
-        config = self.config
-        optimizer = OptimizerSettings(config.opt_type, config.adam_epsilon, config.decay, config.momentum)
-        self.temperature = Temperature(config.initial_alpha, self.target_entropy, optimizer)
+        # Of SAC's base: a subclass such as CrossQ may override it for the networks. They alone have a weight decay.
+        optimizer = dataclasses.replace(super()._optimizer_settings(), weight_decay=0.0)
+        self.temperature = Temperature(self.config.initial_alpha, self.target_entropy, optimizer)
 
     @property
     def target_entropy(self) -> float:
-        """In nats."""
+        """Target entropy in nats."""
         if self.config.target_entropy != "auto":
             return float(self.config.target_entropy)
         if self.is_discrete:

@@ -10,7 +10,7 @@ steps (`random_timesteps`) are uniform over the bounds.
 
 Departures from RLlib: `use_state_preprocessor` can only be False (networks read observations as they are).
 
-Losses are in losses/deterministic.py, replay and updates in off_policy_actor_critic.py.
+Losses are in losses/deterministic.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -115,7 +115,7 @@ class TD3Config(DDPGConfig):
 
 
 class DDPG(OffPolicyActorCritic):
-    """The algorithm; see the module's docstring."""
+    """Deep deterministic policy gradient."""
 
     config_class = DDPGConfig
     copied_modules = (CRITICS, POLICY)
@@ -145,6 +145,6 @@ class DDPG(OffPolicyActorCritic):
 
 
 class TD3(DDPG):
-    """The same algorithm, by the defaults of TD3Config."""
+    """Twin delayed DDPG: DDPG with the defaults of TD3Config."""
 
     config_class = TD3Config

@@ -8,7 +8,7 @@ actor maximises the mean of all quantiles. Actions are continuous.
 Departures: the critics have the number and the size of SAC's, as in Stable-Baselines3 and in later releases of RLlib.
 The paper has five with three layers of 512: `n_critics=5, q_model_config={"fcnet_hiddens": [512, 512, 512]}`.
 
-Losses are in losses/tqc.py, replay and updates in off_policy_actor_critic.py.
+Losses are in losses/tqc.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 from typing import Annotated, Self
@@ -24,7 +24,7 @@ from rllib.policy import Policy
 
 
 class TQCConfig(SACConfig):
-    """Settings of TQC: those of SAC, and the critics' quantiles."""
+    """Settings of TQC: SAC's, and the critics' quantiles."""
 
     @section
     def training(
@@ -48,7 +48,7 @@ class TQCConfig(SACConfig):
 
 
 class TQC(SAC):
-    """The algorithm; see the module's docstring."""
+    """Truncated quantile critics."""
 
     config_class = TQCConfig
 

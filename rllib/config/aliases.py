@@ -97,7 +97,7 @@ STABLE_BASELINES: Mapping[str, str] = {
 
 ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10, **STABLE_BASELINES}
 
-# What a changed value is when it asks for nothing: the setting is left as it is.
+# Result for a value that asks for nothing: the setting keeps its value.
 NOTHING = object()
 
 # Where the old value means the same in another form; such names can be set, but not be read.
@@ -127,7 +127,7 @@ VALUES_TODAY: Mapping[tuple[str, str | int], tuple[Any, str]] = {
 }
 
 # Settings that two names may give at once; the larger value counts. Ray has GPUs of the driver and of the learners, and
-# here they are always those of a learner, wherever it is.
+# here they always belong to a learner, wherever it is.
 LARGER_OF_TWO = frozenset({"num_gpus"})
 
 # Dicts of Ray that hold settings; of their keys these have no effect here.
@@ -493,7 +493,7 @@ _told: set[str] = set()
 
 
 def other_names(setting: str) -> list[str]:
-    """What other eras call a setting, or a part of it."""
+    """Names of a setting, or of a part of it, in other eras."""
     return [other for other, name in ALIASES.items() if name == setting]
 
 
@@ -507,7 +507,7 @@ def translate(name: str, value) -> tuple[str, Any]:
 
 
 def value_today(name: str, value):
-    """What a setting's value of any era is called here; any other value as it is.
+    """The present name of a setting's value of any era; any other value is returned unchanged.
 
     A class of torch that stands for an activation becomes its name, which files and checkpoints can hold.
     """

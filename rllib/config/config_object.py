@@ -53,7 +53,7 @@ class ConfigObject(Settings):
             raise ValueError(f"{type(self).__name__} has {len(mistakes)} mistakes:{lines}")
 
     def mistakes(self, undecided: Collection[str] = ()) -> Iterator[str]:
-        """Every mistake in the settings, a line each: first those of single ones, then those of their relations."""
+        """All mistakes in the settings, a line each: first of single settings, then of their relations."""
         wrong = set(undecided)
         for name, setting in self.settings.items():
             problem = None if name in wrong else setting.problem(self._values[name])
@@ -329,7 +329,7 @@ class ConfigObject(Settings):
 
 
 def _relations(cls: type) -> list[Callable]:
-    """The checks of a class, those of its bases first; a method of the same name takes the place of the inherited."""
+    """Checks of a class, inherited ones first; a method of the same name replaces the inherited one."""
     checks = {}
     for base in reversed(cls.__mro__):
         checks.update({name: member for name, member in vars(base).items() if hasattr(member, "__relates__")})

@@ -107,7 +107,7 @@ class Setting:
             return value
 
     def problem(self, value) -> str | None:
-        """What is wrong with the value, and what to do; None if nothing is."""
+        """Message about a wrong value, with advice; None if it is right."""
         try:
             value = convert(value, self.type)
         except TypeError:
@@ -135,7 +135,7 @@ class Setting:
 
     @property
     def advice(self) -> str:
-        """How to set it right, by the example of its default."""
+        """Advice for the message, with the default as an example."""
         return f"Use .{self.section}({self.name}={self.default!r})."
 
 

@@ -150,7 +150,7 @@ def numbers_in(value) -> list[float]:
 
 
 def text_hint(value) -> str:
-    """What to say about a number in quotes, with a note on YAML, which reads 5e-5 as text; else nothing."""
+    """Hint about a number in quotes, with a note on YAML, which reads 5e-5 as text; else an empty string."""
     try:
         number = float(value) if isinstance(value, str) else None
     except ValueError:

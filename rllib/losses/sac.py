@@ -10,7 +10,7 @@ tanh (models/distributions/squashed.py), critics read tanh(u), and probabilities
 With discrete actions (Christodoulou, arXiv:1910.07207) a critic gives the values of all actions, and the means over
 a and a' are sums over the policy's probabilities instead of draws.
 
-Learning rates and the temperature alpha are settings: learners/temperature.py learns alpha.
+Learning rates and the temperature alpha are settings: algorithms/sac.py learns alpha.
 """
 
 from collections.abc import Callable

@@ -132,8 +132,8 @@ class LoadedPolicy(Acting):
         """The parts of the previous step that the policy reads; None if it reads none."""
         return self._inference.settings.adapter(PreviousStep)
 
-    def explored_by(self) -> dict[str, Any]:
-        """Settings of the exploration when the checkpoint was written."""
+    def _explored_by(self) -> dict[str, Any]:
+        """How much was explored when the checkpoint was written."""
         return self._exploration
 
 

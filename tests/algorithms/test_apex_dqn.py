@@ -276,7 +276,7 @@ class TestWhatIsInFlight:
             monkeypatch.setattr(Member, "send", watched)
             for _ in range(3):
                 algo.train()
-                assert algo.num_requests_in_flight <= 6
+                assert algo.workers.fleet.num_in_flight <= 6
                 assert algo._updates_owed <= 8 + 6 * 20 * 100 / 32  # private: no result has it
 
     def test_a_slow_worker_does_not_hold_up_the_others(self):

@@ -18,7 +18,7 @@ class OwnPG(PG):
     log: list
 
     def setup(self):
-        self.part = self.owns(Part(self.log))
+        self.part = self._owns(Part(self.log))
         self.log.append(f"setup, workers: {hasattr(self, 'workers')}")
 
     def make_workers(self, **more):

@@ -159,7 +159,7 @@ def test_epsilon_follows_the_steps_whatever_the_number_of_environments():
         with make_config(envs=envs, epsilon={"final_epsilon": 0.0, "epsilon_timesteps": 800}).build() as algo:
             while algo.timesteps < 640:
                 algo.training_step()
-            seen.append((algo.timesteps, algo.explored_by()))
+            seen.append((algo.timesteps, algo._explored_by()))
     assert seen == [(640, {"epsilon": pytest.approx(0.2)})] * 2
 
 
@@ -219,7 +219,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
     with config.build() as algo, config.build() as other:
         train(algo, 2)
         other.restore(algo.save(tmp_path / "checkpoint"))
-        assert other.explored_by() == algo.explored_by() and len(other.replay) == len(algo.replay)
+        assert other._explored_by() == algo._explored_by() and len(other.replay) == len(algo.replay)
         for each in (algo, other):
             train(each, 1)
         assert np.array_equal(algo.policy.weights, other.policy.weights)
@@ -463,8 +463,8 @@ def test_epsilon_by_the_names_of_other_eras(given, expected):
         with config.environment(ConstantReward).build() as algo:
             initial, final, timesteps = expected
             # Private: what workers are sent
-            assert algo.rollout_settings.only_policy.exploration.numbers(0) == {"epsilon": initial}
-            assert algo.rollout_settings.only_policy.exploration.numbers(timesteps) == {"epsilon": final}
+            assert algo._rollout_settings.only_policy.exploration.numbers(0) == {"epsilon": initial}
+            assert algo._rollout_settings.only_policy.exploration.numbers(timesteps) == {"epsilon": final}
         assert config.rmsprop_epsilon == 1e-5
     with pytest.raises(TypeError, match="must be a number, or two points"):
         DQNConfig().training(epsilon=[(0, 1.0)])

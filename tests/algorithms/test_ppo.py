@@ -9,8 +9,9 @@ from gymnasium.spaces import Box, Discrete
 
 from rllib import DQN, Algorithm, DefaultCallbacks, PPOConfig
 from rllib import sample_batch as sb
-from rllib.algorithms.ppo import PPO, standardized
+from rllib.algorithms.ppo import PPO
 from rllib.errors import CheckpointError, LearnerError
+from rllib.losses.returns import standardized
 from tests.algorithms.algorithm_support import learner_stats
 from tests.envs import CountingEnv, HundredReward, ProbeFailure, RaisingEnv, SimpleCorridor, SleepEnv
 

@@ -411,3 +411,14 @@ def test_random_steps_need_an_algorithm_without_probabilities():
         PPOConfig().environment(Reach).exploration(exploration_config={"random_timesteps": 100}).build()
     given = {"type": "ParameterNoise", "random_timesteps": 100}
     PQNConfig().environment("CartPole-v1").exploration(exploration_config=given).validate()
+
+
+def test_the_temperature_has_every_constant_of_the_optimizer():
+    """The first step of RMSprop without a running mean is lr * g / (|g| + epsilon)."""
+    rates = {"actor_lr": 0.0, "critic_lr": 0.0, "alpha_lr": 0.1}
+    training = {"opt_type": "rmsprop", "decay": 0.0, "rmsprop_epsilon": 3.0, "weight_decay": 0.5}
+    with config(SACConfig, Reach, initial_alpha=1.0, target_entropy=-4.0, **training).build() as algo:
+        algo.replay.add(algo.sample(64))
+        gradient = algo.update(rates=rates)["entropy"] + 4.0
+        expected = -0.1 * gradient / (abs(gradient) + 3.0)
+        assert np.log(algo.temperature.alpha) == pytest.approx(expected, rel=1e-5)

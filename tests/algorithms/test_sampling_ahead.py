@@ -38,16 +38,16 @@ def build(name: str, num_workers=2, num_envs=1, sample_async=True):
 
 def lags(algo, iterations: int) -> list[int]:
     """By how many updates the weights that sampled each round are older than those that take it in."""
-    found, sample_round = [], algo.sample_round
+    found, sample_round = [], algo._sample_round
 
     def recorded():
         updates, fragments = algo.num_updates, sample_round()
         found.extend({updates - batch.policy_version for batch, _ in fragments})
         return fragments
 
-    algo.sample_round = recorded
+    algo._sample_round = recorded
     train(algo, iterations)
-    algo.sample_round = sample_round
+    algo._sample_round = sample_round
     return found
 
 

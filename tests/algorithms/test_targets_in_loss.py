@@ -30,8 +30,8 @@ class FiveStates(ProbeEnv):
 class InLoss(DQN):
     """DQN as it is on a GPU."""
 
-    def whole_loss(self, policy):
-        return with_targets(super().whole_loss(policy), self.config.double_q)
+    def _whole_loss(self, policy):
+        return with_targets(super()._whole_loss(policy), self.config.double_q)
 
     def add_targets(self, batch):
         raise AssertionError("these targets are computed twice")
@@ -40,8 +40,8 @@ class InLoss(DQN):
 class InBatch(DQN):
     """DQN as it is without images: the batch brings its targets."""
 
-    def whole_loss(self, policy):
-        return OffPolicy.whole_loss(self, policy)
+    def _whole_loss(self, policy):
+        return OffPolicy._whole_loss(self, policy)
 
 
 def make_config(env=FiveStates, **training):

@@ -115,8 +115,8 @@ def test_what_does_not_fit_is_refused_with_the_size(in_memory):
 class InLoss(DQN):
     """DQN as it is on a GPU."""
 
-    def whole_loss(self, policy):
-        return with_targets(super().whole_loss(policy), self.config.double_q)
+    def _whole_loss(self, policy):
+        return with_targets(super()._whole_loss(policy), self.config.double_q)
 
 
 def final_weights(algo, storage):

@@ -125,7 +125,7 @@ def test_it_explores_as_the_algorithm_does(trained):
     loaded.seed(5)
     given = {"explore": True, "action_masks": masks}
     assert same(*(each.compute_actions(observations, states, **given) for each in (loaded, algo)))
-    assert loaded.explored_by() == algo.explored_by()
+    assert loaded._explored_by() == algo._explored_by()
 
 
 def test_it_says_what_it_is(trained):

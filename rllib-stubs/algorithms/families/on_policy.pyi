@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.schedules import OverTime
+from rllib.schedules import OverTime, Schedule
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 KL_MARGIN: float
@@ -67,6 +67,7 @@ class PolicyGradientConfig(AlgorithmConfig):
     ) -> C: ...
 
 class ActorCriticConfig(PolicyGradientConfig):
+    def get_schedule(self, name: str) -> Schedule | None: ...
     use_gae: bool
     use_critic: bool
     lambda_: float
@@ -98,4 +99,5 @@ class ActorCriticConfig(PolicyGradientConfig):
 
 class AdaptiveKL:
     def __init__(self, config: AlgorithmConfig, policies: Iterable[str]): ...
+    def settings(self, policy_id: str) -> dict[str, Any]: ...
     def adapt(self, policy_id: str, kl: float, timestep: int) -> None: ...

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.evaluation.rollout_worker import SampleReport
 from rllib.sample_batch import SampleBatch
 from typing import Any, Literal, TypeVar
 import numpy as np
@@ -49,6 +48,5 @@ class SamplingAheadConfig(AlgorithmConfig):
 
 class SamplingAhead(Algorithm):
     def sample(self, num_steps: int) -> SampleBatch: ...
-    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]: ...
     def set_weights(self, weights: dict[str, np.ndarray]) -> None: ...
     def set_state(self, state: dict[str, Any]) -> None: ...

@@ -1,4 +1,4 @@
-"""What all algorithms share: build, train, evaluate, save, restore, act.
+"""Base class of all algorithms: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
 newest weights, counting and timing. Beside it: base/wiring.py reads the config, saving.py saves and restores,
@@ -36,14 +36,14 @@ from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
-from rllib.evaluation.rollout_worker import Gradient, SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess, RolloutSettings
+from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.updates.objective import Objective
-from rllib.learners.updates.target_copy import TargetCopy
+from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.loss import Loss, LossOverModules
@@ -68,6 +68,10 @@ class Algorithm(Acting, Saving, ABC):
 
     Use it as a context manager, or call `stop()` at the end.
 
+    `train` runs one iteration, and `learn` as many as a number of steps takes. An iteration is made of
+    `training_step`s, which an algorithm writes; in them `learn_on_batch` counts and times one `Learner.update`, all
+    gradient steps on a batch. `update` of the algorithms with a replay draws that batch first.
+
     Without an environment, but with an observation_space and an action_space in the config, it has no workers: it acts,
     learns from batches that it is given, and is saved and restored, but does not train by itself.
 
@@ -85,17 +89,19 @@ class Algorithm(Acting, Saving, ABC):
     """
 
     config_class: ClassVar[type[AlgorithmConfig]]
-    # What learners minimise; see `make_loss`.
+    # The loss that learners minimise, unless `make_loss` is overridden.
     loss: ClassVar[Loss | LossOverModules]
-    # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
+    # Whether batches are sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
     is_synchronous: ClassVar[bool] = True
-    # Statistics that each result has under info/learner/<policy>/learner_stats, by Ray's names.
+    # Whether workers compute gradients of the loss, instead of sending their samples.
+    workers_learn: ClassVar[bool] = False
+    # Statistics that each result holds under info/learner/<policy>/learner_stats, by Ray's names.
     reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
-    # Why it cannot train a policy with a memory; None if it can. Explorations and postprocesses may have one, too.
+    # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
     without_memory: ClassVar[str | None] = None
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
@@ -124,7 +130,7 @@ class Algorithm(Acting, Saving, ABC):
         return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
 
     def _build(self, factory: EnvFactory | None) -> None:
-        """Makes all that is around the policies."""
+        """Builds learners, rollout workers, evaluation and reporting."""
         observation_space, action_space = self.observation_space, self.action_space
         if self.rollout_device is not None:
             tensor_rollouts.refuse(self, self.rollout_device)
@@ -132,7 +138,7 @@ class Algorithm(Acting, Saving, ABC):
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         is_recorded = self.config.profile and not spans.is_recording()
-        self._recording = self.owns(Recording()) if is_recorded else None
+        self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(from_config.gpu_claims(self.config))
         from_config.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
@@ -144,7 +150,7 @@ class Algorithm(Acting, Saving, ABC):
             seed=self.seed,
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
-            spans_directory=self.spans_directory,
+            spans_directory=self._spans_directory,
         )
         # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
@@ -154,14 +160,14 @@ class Algorithm(Acting, Saving, ABC):
         settings = from_config.acting_settings(self.config)
         self._inference = Inference(observation_space, action_space, settings, rng, self.policy.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
-        self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
-        self._videos = self.owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
+        self._evaluations = self._owns(Evaluations(self, self._rollout_settings))
+        self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
-        self._reporting = self.owns(Reporting(self))
+        self._reporting = self._owns(Reporting(self))
         self._told_no_episode = False
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -169,13 +175,14 @@ class Algorithm(Acting, Saving, ABC):
                 type(self).__name__,
             )
         self.setup()
-        self.workers = self.owns(self.make_workers())
+        self.workers = self._owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
 
     def _policy_settings(self, policy: Policy) -> PolicySettings:
         config = self.config
         parts = self.make_postprocess(), self.make_exploration(config)
-        return PolicySettings(policy.spec, *parts, config.explore, self.make_worker_learner())
+        learner = self._worker_learner() if self.workers_learn else None
+        return PolicySettings(policy.spec, *parts, config.explore, learner)
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
@@ -191,19 +198,19 @@ class Algorithm(Acting, Saving, ABC):
 
     @classmethod
     def default_resource_request(cls, config: AlgorithmConfig | Mapping[str, Any]) -> dict[str, Any]:
-        """What a run with these settings claims, as Tune's `resources_per_trial` and `with_resources` take it.
+        """Resources that a run with these settings claims, in the form of Tune's `resources_per_trial`.
 
-        "cpu" and "gpu" are those of this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" those of the
-        rollout workers and the evaluation workers together.
+        "cpu" and "gpu" are for this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" for learners,
+        rollout workers and evaluation workers together.
         """
         return from_config.resource_request(cls.get_default_config().update_from_dict(config))
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
     def setup(self) -> None:
-        """Makes what the algorithm needs beside policy and learner, before any worker starts.
+        """Makes the algorithm's further parts, such as a replay, before any worker starts.
 
-        If this raises, or the workers cannot start, what it has handed to `owns` is stopped.
+        If this raises, or the workers cannot start, parts that were passed to `_owns` are stopped.
         """
 
     @abstractmethod
@@ -211,15 +218,15 @@ class Algorithm(Acting, Saving, ABC):
         """Samples and updates.
 
         Returns:
-            policy id -> statistics of its learner; those of the only policy may be returned as they are.
+            policy id -> statistics of its learner; with one policy its statistics alone will do.
         """
 
     def make_loss(self) -> Loss | LossOverModules:
-        """What the learners minimise; override it where it depends on the config."""
+        """The loss that learners minimise. Override it if it depends on the config."""
         return self.loss
 
-    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
-        """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
+    def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+        """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
         if not self._auxiliary_losses and custom is None:
             return loss
@@ -230,26 +237,25 @@ class Algorithm(Acting, Saving, ABC):
             )
         return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.masked_opened)
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
-        """What changes the weights of the policy; checkpoints ask it for get_state and set_state.
+    def make_learner(
+        self, policy: Policy, objectives: Objective | Sequence[Objective] | None = None, **more
+    ) -> Learner:
+        """Makes the learner of a policy, in this process or in several others, as the config says.
 
-        This one minimises `whole_loss()` by one optimizer.
+        Args:
+            policy: its weights are learned.
+            objectives: losses and the modules that each moves; by default `make_loss()` over the policy.
+            more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
         """
-        config = self.config
-        optimizer = from_config.optimizer_settings(config)
-        objective = Objective(
-            self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
-        )
-        return self.build_learner(policy, objective, targets=targets)
-
-    def build_learner(self, policy: Policy, objectives: Objective | Sequence[Objective], **more) -> Learner:
-        """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""
         config, make_group = self.config, None
+        if objectives is None:
+            clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
+            objectives = Objective(self._whole_loss(policy), optimizer=self._optimizer_settings(), **clip)
         if config.num_learners:
-            settings = from_config.group_settings(config, self.spans_directory)
+            settings = from_config.group_settings(config, self._spans_directory)
 
             def make_group(*parts):
-                return self.owns(LearnerGroup(*parts, settings))
+                return self._owns(LearnerGroup(*parts, settings))
 
         device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
@@ -257,8 +263,12 @@ class Algorithm(Acting, Saving, ABC):
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
         return make_learner(policy, objectives, cores=cores, **how, **more)
 
+    def _optimizer_settings(self) -> OptimizerSettings:
+        """The optimizer of the networks, and its constants."""
+        return from_config.optimizer_settings(self.config)
+
     def make_postprocess(self) -> Postprocess:
-        """What the workers add to each fragment."""
+        """Makes the function that adds columns to each fragment, in the workers."""
         return NO_POSTPROCESS
 
     def make_workers(self, **more) -> Source:
@@ -267,28 +277,33 @@ class Algorithm(Acting, Saving, ABC):
         Args:
             more: further arguments of WorkerSet.
         """
-        return make_source(self, **more)
+        return make_source(self, self._rollout_settings, **more)
 
-    def result_info(self) -> dict[str, Any]:
-        """What the results' `info` holds besides counters and the learner's statistics."""
+    def extra_results(self) -> dict[str, Any]:
+        """Entries of an iteration's `info` beside the counters and the statistics of its last update.
+
+        Under "learner" there may be a dict: statistics of the whole iteration, which join those of every policy.
+        """
         if not self.config.num_learners:
             return {}
         return {"num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
 
-    def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
-        """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""
-        return None
+    def _worker_learner(self) -> Callable[[Policy], Learner]:
+        """A factory, which can be pickled, of the learner in each worker."""
+        # Workers only compute gradients; the optimizer that has no memory is the smallest.
+        objective = Objective(self._whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
+        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
-        """The network for these spaces."""
-        return self.described_policy(observation_space, action_space, self.config.model)
+        """Describes the network for these spaces, which are the environment's as the policy sees them."""
+        return self._described_network(observation_space, action_space)
 
-    def described_policy(self, observation_space, action_space, model: Mapping[str, Any]) -> PolicySpec:
-        """The network for these spaces with other settings than the config's `model`."""
+    def _described_network(self, observation_space, action_space, **model) -> PolicySpec:
+        """The network by the config's settings, and by further ones that the algorithm decides."""
         return policy_spec(
             observation_space,
             action_space,
-            model,
+            {**self.config.acting_model, **model},
             observation_filter=self.config.observation_filter,
             observation_clip=self.config.observation_clip,
             initializer=self.initializer,
@@ -332,24 +347,20 @@ class Algorithm(Acting, Saving, ABC):
                 )
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
-        """How workers with these settings try out new behaviour."""
+        """Makes the exploration of workers with these settings."""
         given, default, model = config.exploration_config, config.default_exploration, config.acting_model
         if model.get("use_sde"):
             random_timesteps = exploration_settings(given, default).get("random_timesteps", 0)
             return StateDependentNoise(model.get("sde_sample_freq", -1), random_timesteps)
         return make_exploration(given, default, self.action_space)
 
-    def explored_by(self) -> dict[str, Any]:
-        """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+    def _explored_by(self) -> dict[str, Any]:
+        """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
         return self._rollout_settings.only_policy.exploration.numbers_alone(self.timesteps)
 
-    def exploration_stats(self) -> dict[str, float]:
-        """The same as `cur_epsilon`, ..., for the learner's statistics."""
-        return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
-
-    def iteration_stats(self) -> dict[str, float]:
-        """Statistics of the whole iteration, added to those of the last training step."""
-        return {}
+    def _exploration_stats(self) -> dict[str, float]:
+        """`_explored_by` as statistics of the learner: cur_epsilon, ..."""
+        return {f"cur_{name}": float(number) for name, number in self._explored_by().items()}
 
     # ------------------------------------------------------------------ building blocks of a training step
 
@@ -364,18 +375,18 @@ class Algorithm(Acting, Saving, ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 rounds.append([])
-                for batch, report in self.sample_round():
-                    self.take_in(report)
+                for batch, report in self._sample_round():
+                    self._take_in(report)
                     rounds[-1].append(batch)
                     steps += report.rows
             with spans.span("join"):
                 return SampleBatch.join_rounds(rounds)
 
-    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+    def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment of each worker, sampled with the newest weights."""
         return self.workers.sample(self.snapshots())
 
-    def take_in(self, report: SampleReport) -> None:
+    def _take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         with spans.span("take in"):
             self.metrics.add_sample(report)
@@ -385,7 +396,7 @@ class Algorithm(Acting, Saving, ABC):
                 self._return_scales[policy_id].merge(delta)
 
     def train_batches(self) -> dict[str, SampleBatch]:
-        """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
+        """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
         return {DEFAULT_POLICY: self.sample(self.config.min_train_batch)}
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
@@ -396,7 +407,7 @@ class Algorithm(Acting, Saving, ABC):
             batch = _in_own_arrays(batch)
         self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
         if self._auxiliary_losses:
-            weights = self.auxiliary_weights()
+            weights = self._auxiliary_weights()
             settings |= weights
             told |= weights
         with self.metrics.timer("learn"):
@@ -412,40 +423,24 @@ class Algorithm(Acting, Saving, ABC):
         }
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
-    def auxiliary_weights(self) -> dict[str, float]:
-        """The present weights of the user's auxiliary losses, as settings of the loss."""
+    def _auxiliary_weights(self) -> dict[str, float]:
+        """Current weights of the user's auxiliary losses, as settings of the loss."""
         return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
 
     def scheduled(self, *names: str) -> dict[str, float | None]:
-        """The values of settings that may be schedules, at the present number of sampled steps."""
+        """Current values of settings that may be schedules."""
         schedules = {name: self._schedule(name) for name in names}
         return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
 
-    def owns(self, part):
-        """Returns the part; `stop` will call its `stop`."""
+    def _owns(self, part):
+        """Registers a part, whose `stop` is called when the algorithm stops, and returns it."""
         self._parts.callback(part.stop)
         return part
 
-    def apply_gradient(self, gradient: Gradient, lr: float) -> dict[str, float]:
-        """One `Learner.apply_gradient`, counted and timed like `learn`, for a gradient that was computed elsewhere."""
-        lag = self.num_updates - gradient.policy_version
-        with self.metrics.timer("learn"):
-            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
-        counters = self.metrics.counters
-        counters["num_env_steps_trained"] += gradient.env_steps
-        counters["num_updates"] += 1
-        counters["num_grad_updates"] += 1
-        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
-
     @property
-    def spans_directory(self) -> str | None:
+    def _spans_directory(self) -> str | None:
         """Directory in which its processes record what they do when (spans.py); None without the setting `profile`."""
         return self._recording and self._recording.directory
-
-    @property
-    def rollout_settings(self) -> RolloutSettings:
-        """What its workers are made of."""
-        return self._rollout_settings
 
     @property
     def policy(self) -> Policy:
@@ -454,17 +449,17 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def learner(self) -> Learner:
-        """Its learner."""
+        """The learner of the only policy."""
         return self.learners[DEFAULT_POLICY]
 
     @property
     def num_updates(self) -> int:
-        """Learner updates so far: the version of the weights."""
+        """Number of learner updates so far: the version of the weights."""
         return self.metrics.counters["num_updates"]
 
     @property
     def iteration(self) -> int:
-        """Iterations of `train` so far."""
+        """Number of iterations of `train` so far."""
         return self.metrics.iteration
 
     # RLlib's names.
@@ -472,17 +467,12 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def logdir(self) -> str:
-        """The attribute `directory`, as RLlib gives it."""
+        """The attribute `directory` as a string."""
         return str(self.directory)
 
     @property
-    def num_requests_in_flight(self) -> int:
-        """Requests to workers whose answers have not been taken; only asynchronous algorithms have some here."""
-        return self.workers.num_in_flight
-
-    @property
     def timesteps(self) -> int:
-        """Environment steps sampled so far: the one clock of a run, which schedules, `learn` and evaluation go by.
+        """Number of environment steps sampled so far: the one clock of a run, of schedules, `learn` and evaluation.
 
         They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
         are not among them. Where samples come from no environment, as from files, each row that is handed over counts
@@ -521,8 +511,10 @@ class Algorithm(Acting, Saving, ABC):
                     if self._videos is not None:
                         evaluation["evaluation"]["video"] = self._videos.record(self)
             by_policy = any(isinstance(value, dict) for value in stats.values())
-            stats, of_all = stats if by_policy else {DEFAULT_POLICY: stats}, self.iteration_stats()
+            stats, extra = stats if by_policy else {DEFAULT_POLICY: stats}, self.extra_results()
+            of_all = extra.pop("learner", {})
             result = self.metrics.result({policy_id: {**own, **of_all} for policy_id, own in stats.items()})
+            result["info"].update(extra)
             result.update(evaluation or {})
             self._add_surroundings(result)
             self._log_no_episode_yet(result)
@@ -571,13 +563,12 @@ class Algorithm(Acting, Saving, ABC):
             "num_healthy_workers": self.workers.num_healthy_workers,
             "num_remote_worker_restarts": self.workers.num_restarts,
         }
-        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.num_requests_in_flight)
+        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.workers.num_in_flight)
         perf = self._usage.read() if self._usage else {}
         if perf and self.config.num_learners:
             for learner in self.learners.values():
                 perf |= learner.backend.usage()
         result.update(perf=perf, config=self.config.to_dict())
-        result["info"].update(self.result_info())
 
     def _log_no_episode_yet(self, result: Result) -> None:
         if not self._told_no_episode and math.isnan(result["episode_reward_mean"]):
@@ -588,7 +579,7 @@ class Algorithm(Acting, Saving, ABC):
             )
 
     def profile(self) -> Profile:
-        """Where the time went so far, in all processes; only with `.reporting(profile=True)`.
+        """Profile of the run so far, in all processes; only with `.reporting(profile=True)`.
 
         Raises:
             RuntimeError: without that setting, after `stop()`, or if another algorithm of this process was being
@@ -624,7 +615,7 @@ class Algorithm(Acting, Saving, ABC):
         return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Takes over what `get_weights` gave; the workers get it with their next request."""
+        """Sets the weights that `get_weights` returned; workers get them with their next request."""
         for policy_id, policy in self.policies.items():
             policy.set_weights(weights[policy_id])
 
@@ -644,7 +635,7 @@ class Algorithm(Acting, Saving, ABC):
 
 
 def _set_log_level(name: str) -> None:
-    """The default leaves alone what the program has set for the library's loggers."""
+    """Sets the level of the library's logger; the default leaves a level that the program has set."""
     library = logging.getLogger("rllib")
     if name not in ("WARN", "WARNING") or library.level == logging.NOTSET:
         library.setLevel(name)

@@ -58,7 +58,7 @@ class AlgorithmConfig(ConfigObject):
     default_exploration: ClassVar[dict] = _SAMPLING
     # Whether it learns from the probabilities of the actions that were taken.
     needs_probabilities: ClassVar[bool] = True
-    # What evaluation_config may change.
+    # Settings that evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
         {
             *("env", "env_config", "env_wrappers", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
@@ -68,7 +68,7 @@ class AlgorithmConfig(ConfigObject):
             *("delay_between_worker_restarts_s", "num_consecutive_worker_failures_tolerance"),
         }
     )
-    # What evaluation_config may hold as well, since Ray's does; evaluation plays whole episodes and learns nothing.
+    # Settings without effect that Ray's evaluation_config may hold; evaluation plays whole episodes and does not learn.
     evaluation_ignores: ClassVar[frozenset[str]] = frozenset(
         {
             *("num_rollout_workers", "rollout_fragment_length", "batch_mode", "clip_rewards", "num_gpus"),
@@ -148,7 +148,7 @@ class AlgorithmConfig(ConfigObject):
             bool, "on a GPU, record the steps of updates as CUDA graphs where that is measured to be faster"
         ] = True,
     ) -> Self:
-        """What networks are built with. Plain ones run on numpy where it is faster: see .training(learner=...)."""
+        """Library of networks. Plain ones run on numpy where it is faster: see .training(learner=...)."""
 
     @section
     def rollouts(
@@ -262,7 +262,7 @@ class AlgorithmConfig(ConfigObject):
             "how their gradients are summed; auto: nccl between GPUs, shared memory on one machine, else gloo",
         ] = "auto",
     ) -> Self:
-        """Where the updates are computed."""
+        """Processes and devices that compute the updates."""
 
     @section
     def evaluation(
@@ -311,7 +311,7 @@ class AlgorithmConfig(ConfigObject):
         export_native_model_files: Annotated[bool, "write the network as torch saves it, too", NotYet()] = False,
         checkpoint_trainable_policies_only: Annotated[bool, "leave out policies that do not train", NotYet()] = False,
     ) -> Self:
-        """What checkpoints hold."""
+        """Contents of checkpoints."""
 
     @section
     def debugging(
@@ -334,7 +334,7 @@ class AlgorithmConfig(ConfigObject):
             "replace workers that die or whose environment raises; None: those that die, an exception ends the run",
         ] = None,
         ignore_worker_failures: Annotated[
-            bool, "go on with the workers that are left when one dies or its environment raises, if it is not replaced"
+            bool, "continue with the other workers when one dies or its environment raises, if it is not replaced"
         ] = False,
         max_num_worker_restarts: Annotated[int, "replaced workers per run, at most", at_least(0)] = 1000,
         delay_between_worker_restarts_s: Annotated[
@@ -347,7 +347,7 @@ class AlgorithmConfig(ConfigObject):
             bool, "replace an environment that raises by a new one; the worker and its other environments go on"
         ] = False,
     ) -> Self:
-        """What happens when a worker's process dies, or its environment raises."""
+        """Reaction to a worker whose process dies, or whose environment raises."""
 
     @section
     def reporting(
@@ -402,7 +402,7 @@ class AlgorithmConfig(ConfigObject):
     build_algo = build
 
     def get_rollout_settings(self, env: Any = None) -> tuple[Any, np.ndarray]:
-        """What RolloutWorker.from_config makes a worker of: its RolloutSettings, and the policy's initial weights.
+        """RolloutSettings and initial weights of the policy, for RolloutWorker.from_config.
 
         Args:
             env: as for `build`.
@@ -415,7 +415,7 @@ class AlgorithmConfig(ConfigObject):
         with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
             # The algorithm has no workers; those that are made of the settings may have a GPU.
             device = "cuda" if self.num_gpus_per_worker else None
-            return replace(algorithm.rollout_settings, acting_device=device), algorithm.policy.weights.copy()
+            return replace(algorithm._rollout_settings, acting_device=device), algorithm.policy.weights.copy()
 
     def _algorithm_class(self) -> type:
         if isinstance(self.algo_class, str):
@@ -716,7 +716,7 @@ class AlgorithmConfig(ConfigObject):
         return None if value is None else Schedule(value)
 
     def evaluation_changes(self) -> dict[str, Any]:
-        """What evaluation_config changes for evaluation, under canonical names."""
+        """Settings that evaluation_config changes, under canonical names."""
         changes = self._resolved(self.evaluation_config or {})
         return {name: value for name, value in changes.items() if name not in self.evaluation_ignores}
 

@@ -1,4 +1,4 @@
-"""What exploration_config may say, by type; algorithms name the types that they can explore by.
+"""Types and settings of exploration_config; algorithms name the types that they can explore by.
 
 Each type is a class in the folder exploration: its fields are the settings, with the defaults of Ray 2.6.
 """
@@ -56,7 +56,7 @@ def of_epsilon(value) -> dict:
 
 
 def _of_key(key: str):
-    """An alias: a setting of its own in another era, a key of exploration_config here."""
+    """Makes an alias: a separate setting in another era, a key of exploration_config here."""
     return "exploration_config", lambda value: {key: value}
 
 
@@ -98,7 +98,7 @@ _REASONS = {
 
 
 def exploration_settings(config: Mapping, default: Mapping) -> dict:
-    """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
+    """All settings of an exploration_config: those given, then the algorithm's defaults, then the type's."""
     kind = config.get("type", default["type"])
     if not (isinstance(kind, str) or _is_own(kind)):
         kind = getattr(kind, "__name__", repr(kind))
@@ -119,7 +119,7 @@ def _is_own(kind) -> bool:
 
 
 def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> Exploration:
-    """What a checked exploration_config describes, with these actions.
+    """Makes the exploration that a checked exploration_config describes, for these actions.
 
     Raises:
         ValueError: if it cannot explore with actions of several parts.
@@ -135,7 +135,7 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
 
 
 def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
-    """Which rule the exploration_config breaks, with what to do; None if it keeps them all."""
+    """Message about the first rule that the exploration_config breaks, with advice; None if there is none."""
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
     advice = f"Use .exploration(exploration_config={dict(default)!r})."

@@ -1,4 +1,4 @@
-"""What a checkpoint says: the algorithm's class, its config, and what earlier versions saved in another way."""
+"""Reads an algorithm's class, config and state from checkpoints, earlier formats included."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
 
 def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[str, dict[str, Any]]:
-    """What `Algorithm.get_state` had returned when the checkpoint was written.
+    """Reads the state that `Algorithm.get_state` returned when the checkpoint was written.
 
     Raises:
         CheckpointError: if it is missing, cut off, or no checkpoint of an algorithm.
@@ -45,7 +45,7 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
 
 
 def _modernise(state: dict[str, dict[str, Any]]) -> None:
-    """Puts what earlier versions have saved of the only policy where it is today."""
+    """Moves the entries of earlier formats, which had one policy, to their present places."""
     own, target = state["algorithm.json"]["state"], None
     if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
         state["config.json"]["model"].setdefault("output_layer_use_bias", True)
@@ -81,7 +81,7 @@ def rows_of_steps(replay: dict[str, np.ndarray], gamma: float, n_step: int, capa
     if "stacks.frames" in replay:
         raise ValueError(
             "the checkpoint holds a replay of stacked frames in a format that is no longer read. Remove its file "
-            "replay.safetensors, and that name from manifest.json, to go on with an empty replay."
+            "replay.safetensors, and that name from manifest.json, to continue with an empty replay."
         )
     oldest, added = replay["steps"].tolist()
     order = np.arange(oldest, added) % len(replay["columns.obs"])

@@ -114,7 +114,7 @@ def register_typed_algorithm(name: str) -> None:
 
 
 def absent(name: str) -> str | None:
-    """What to use instead of a known algorithm that is not here, or why there is none; None for any other name."""
+    """Advice for a known algorithm that is not available here; None for any other name."""
     known = _by_lower(name, dict(zip(ABSENT, ABSENT)))
     return ABSENT.get(known)
 

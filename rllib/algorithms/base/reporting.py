@@ -1,4 +1,4 @@
-"""Where an algorithm's results go: files in log_dir, Weights & Biases, MLflow, by the settings of `.reporting()`."""
+"""Writes an algorithm's results to files in log_dir, Weights & Biases and MLflow, by the settings of `.reporting()`."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -55,7 +55,7 @@ class Saving:
         """The present policy of this id."""
 
     @abstractmethod
-    def explored_by(self) -> dict[str, Any]:
+    def _explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment."""
 
     @abstractmethod
@@ -227,7 +227,7 @@ class Saving:
             "observation_space": self.observation_space,
             "action_space": self.action_space,
             **self._inference.settings.to_json(),
-            "exploration": {name: float(number) for name, number in self.explored_by().items()},
+            "exploration": {name: float(number) for name, number in self._explored_by().items()},
             "trained": {
                 "algorithm": type(self).__name__,
                 "env": environment_name(self.config),

@@ -137,14 +137,11 @@ class Sampler(Protocol):
     learners: dict[str, Learner]
     rollout_device: str | None
 
-    @property
-    def rollout_settings(self) -> RolloutSettings: ...
 
-
-def _workers(algorithm: Sampler, **more) -> WorkerSet:
+def _workers(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
     config = algorithm.config
     return WorkerSet(
-        algorithm.rollout_settings,
+        settings,
         config.num_rollout_workers,
         wiring.actor_options(config),
         wiring.fault_tolerance(config),
@@ -153,37 +150,38 @@ def _workers(algorithm: Sampler, **more) -> WorkerSet:
     )
 
 
-def _tensors(algorithm: Sampler, **more) -> WorkerSet:
+def _tensors(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
     """One worker in this process, which acts by the learner's own weights on the device of the environments."""
     from rllib.evaluation.tensors.worker import TensorRolloutWorker
 
     (learner,) = algorithm.learners.values()
-    return _workers(algorithm, **{"worker_class": TensorRolloutWorker, "shared": [learner], **more})
+    return _workers(algorithm, settings, **{"worker_class": TensorRolloutWorker, "shared": [learner], **more})
 
 
-def _nothing(algorithm: Sampler, **more) -> NoWorkers:
+def _nothing(algorithm: Sampler, settings: RolloutSettings, **more) -> NoWorkers:
     return NoWorkers()
 
 
-# Kind -> function of the algorithm, and of further arguments of WorkerSet where it is one
+# Kind -> function of the algorithm, of its rollout settings, and of further arguments of WorkerSet where it is one
 SOURCES: Mapping[str, Callable[..., Source]] = {"workers": _workers, "tensors": _tensors, "nothing": _nothing}
 
 
-def source_kind(algorithm: Sampler) -> str:
+def source_kind(algorithm: Sampler, settings: RolloutSettings) -> str:
     """The kind of source, as named in SOURCES, that the settings of an algorithm ask for."""
-    if algorithm.rollout_settings.env is None:
+    if settings.env is None:
         return "nothing"
     return "workers" if algorithm.rollout_device is None else "tensors"
 
 
-def make_source(algorithm: Sampler, **more: Any) -> Source:
+def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> Source:
     """Makes the source of an algorithm's samples, and starts its processes.
 
     Args:
-        algorithm: the algorithm, with learners and rollout settings made already.
+        algorithm: the algorithm, with learners made already.
+        settings: what its workers do.
         more: further arguments of WorkerSet, for algorithms with workers of their own class.
 
     Raises:
         the environment's own exception, if it cannot be made; see WorkerSet.
     """
-    return SOURCES[source_kind(algorithm)](algorithm, **more)
+    return SOURCES[source_kind(algorithm, settings)](algorithm, settings, **more)

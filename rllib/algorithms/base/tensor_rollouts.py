@@ -1,4 +1,4 @@
-"""Which runs can keep their rollouts on the device of environments that hand over torch tensors."""
+"""Checks whether rollouts can stay on the device of environments that hand over torch tensors."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -40,16 +40,15 @@ def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) ->
 
 
 class Sampling(Protocol):
-    """What decides, in an algorithm, whether its rollouts can be tensors."""
+    """An algorithm, as far as it decides whether rollouts can be tensors."""
 
     config: AlgorithmConfig
     policy: Policy
     action_space: gymnasium.Space
     callbacks: DefaultCallbacks
     is_synchronous: bool
+    workers_learn: bool
     samples_sequences: bool
-
-    def make_worker_learner(self) -> object | None: ...
 
     def make_postprocess(self) -> Postprocess: ...
 
@@ -96,12 +95,12 @@ def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
 
 
 def _of_parts(algorithm: Sampling) -> Iterator[str]:
-    """What the algorithm is made of."""
+    """Messages about parts of the algorithm that need arrays."""
     from rllib.env.tensors.spaces import maps_tensors
     from rllib.models.tensors import draws_tensors
 
     name, config, policy = type(algorithm).__name__, algorithm.config, algorithm.policy
-    is_able = algorithm.is_synchronous and algorithm.make_worker_learner() is None
+    is_able = algorithm.is_synchronous and not algorithm.workers_learn
     if not is_able or not hasattr(algorithm.make_postprocess(), "of_tensors"):
         yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
         return

@@ -1,6 +1,6 @@
 """Distributed prioritised replay (Horgan et al., arXiv:1803.00933): many explore, shards of a replay, one learns.
 
-The mechanism of Ape-X, whatever is learned: apex_dqn.py and apex_ddpg.py put it before an off-policy algorithm. Workers
+The mechanism of Ape-X, for any off-policy algorithm; apex.py combines it with DQN and DDPG. Workers
 explore to different degrees, and send rows of n-step returns with the TD errors that their own weights make of them, so
 that new rows have a priority before the learner has seen them. The rows go to replay shards in turn. Samples are
 fetched from the shards ahead of the learner, and their new TD errors are sent back.
@@ -15,7 +15,7 @@ Departures from the paper:
 The results show the returns of the third of the workers that explore least, as in Ray: they come closest to the
 policy that is learned. With num_rollout_workers=0 this process samples and learns in turn, exploring by the schedule.
 
-A restored run goes on with the saved weights, target networks and optimizers, and with the rows if
+A restored run continues with the saved weights, target networks and optimizers, and with the rows if
 `store_buffer_in_checkpoints` is set. Fragments and samples on their way are lost, so it is not equal to the bit.
 """
 
@@ -129,7 +129,7 @@ class DistributedReplay(OffPolicy):
 
     @abstractmethod
     def worker_errors(self) -> TDErrors:
-        """What computes the TD errors of rows in workers."""
+        """Makes the function that computes the TD errors of rows in workers."""
 
     @property
     def workers_give_priorities(self) -> bool:
@@ -154,9 +154,9 @@ class DistributedReplay(OffPolicy):
             min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
-            spans_directory=self.spans_directory,
+            spans_directory=self._spans_directory,
         )
-        return self.owns(replay)
+        return self._owns(replay)
 
     # ------------------------------------------------------------------ training
 
@@ -188,11 +188,6 @@ class DistributedReplay(OffPolicy):
         if self.config.training_intensity is not None:
             self._updates_owed -= 1
 
-    def iteration_stats(self) -> dict[str, float]:
-        """Those of every algorithm with a replay, and how old the fragments that have just arrived are (updates)."""
-        lag, most = float(np.mean(self._lags)), float(max(self._lags))
-        return {**super().iteration_stats(), "policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
-
     def _arriving_fragments(self) -> list[SampleBatch]:
         """The fragments that have arrived; waits for one if the learner has nothing to do."""
         if not self.config.num_rollout_workers:
@@ -206,7 +201,7 @@ class DistributedReplay(OffPolicy):
             _, report = answer.value
             if answer.index not in counted:
                 report.episodes = []
-            self.take_in(report)
+            self._take_in(report)
         fragments = [answer.value[0] for answer in answers]
         if fragments:
             self._lags = [self.num_updates - fragment.policy_version for fragment in fragments]
@@ -247,11 +242,13 @@ class DistributedReplay(OffPolicy):
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 
-    def result_info(self) -> dict[str, Any]:
-        info = super().result_info()
-        fleet = self.replay.fleet
-        info["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
-        return info
+    def extra_results(self) -> dict[str, Any]:
+        extra, fleet = super().extra_results(), self.replay.fleet
+        extra["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
+        # Age of the fragments that have just arrived, in updates.
+        lag, most = float(np.mean(self._lags)), float(max(self._lags))
+        extra["learner"] |= {"policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
+        return extra
 
     # ------------------------------------------------------------------ state and the end
 

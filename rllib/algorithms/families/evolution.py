@@ -1,4 +1,4 @@
-"""What evolution strategies and augmented random search share: trials of perturbed weights instead of gradients.
+"""Base of evolution strategies and augmented random search: trials of perturbed weights instead of gradients.
 
     indices -> workers -> returns -> coefficients of the directions -> weights
 
@@ -53,7 +53,7 @@ _WITHOUT_EFFECT = {
 
 
 class EvolutionConfig(AlgorithmConfig):
-    """Settings that both have; num_envs_per_worker and the number of workers change the speed alone."""
+    """Settings of ES and ARS; num_envs_per_worker and the number of workers change the speed alone."""
 
     @section
     def rollouts(self, *, num_envs_per_worker=16, observation_filter="MeanStdFilter") -> Self: ...
@@ -74,7 +74,7 @@ class EvolutionConfig(AlgorithmConfig):
 
     @section
     def exploration(self, *, explore=False) -> Self:
-        """How new behaviour is tried out: in the weights, not in the actions."""
+        """Exploration, which is in the weights here, not in the actions."""
 
     @relation("noise_size")
     def _check_noise_table(self):
@@ -94,7 +94,7 @@ class EvolutionConfig(AlgorithmConfig):
 class DirectionLearner:
     """Moves weights along random directions of a noise table: no loss, no gradient of a network.
 
-    The cost does not depend on who played what.
+    The cost does not depend on the number of workers.
 
     Args:
         weights: flat float32 vector, moved in place.
@@ -143,7 +143,7 @@ class DirectionLearner:
         return {name: np.array(array) for name, array in self._optimizer.state.items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave.
+        """Restores a state of `get_state`.
 
         Raises:
             ValueError: if it belongs to another optimizer or network.
@@ -158,10 +158,10 @@ class DirectionLearner:
 
 
 class Evolution(Algorithm):
-    """Plays pairs of perturbations and moves the weights; subclasses say how far each direction counts."""
+    """Plays pairs of perturbations and moves the weights; subclasses compute the coefficient of each direction."""
 
     config_class = EvolutionConfig
-    # What steps on the flat vector.
+    # Class of the optimizer of the flat vector.
     optimizer: ClassVar[type[Adam | SGD]]
     reported_stats = ("weights_norm", "grad_norm", "update_ratio")
     without_memory = "it perturbs fully connected networks, which have no state"
@@ -271,7 +271,7 @@ class Evolution(Algorithm):
         self.metrics.counters["num_grad_updates"] += 1
         return self._stats
 
-    def result_info(self) -> dict[str, Any]:
+    def extra_results(self) -> dict[str, Any]:
         so_far = self.metrics.counters["num_episodes_trained"]
         now, self._episodes_told = so_far - self._episodes_told, so_far
         return {**self._stats, "episodes_this_iter": now, "episodes_so_far": so_far}

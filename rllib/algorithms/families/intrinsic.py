@@ -8,52 +8,50 @@ from rllib.algorithms.base.exploration_config import OF_NOVELTY, exploration_set
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS
+from rllib.losses.returns import standardized
 from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 
 
 class IntrinsicallyRewarded(Algorithm):
-    """Base of actor-critics whose workers compute advantages, and whose driver may add intrinsic ones to them.
-
-    Attributes:
-        intrinsic_rewards: policy id -> its exploration/intrinsic/rewards.py: IntrinsicRewards; empty where
-            exploration_config asks for none.
-    """
+    """Base of actor-critics whose workers compute advantages, and whose driver may add intrinsic ones to them."""
 
     def setup(self) -> None:
-        self.intrinsic_rewards = {}
-        if self.has_intrinsic_rewards:
-            self.intrinsic_rewards = {policy_id: self._make_intrinsic_rewards() for policy_id in self.policies}
+        # Policy id -> IntrinsicRewards (exploration/intrinsic/rewards.py); empty if exploration_config asks for none.
+        self._intrinsic_rewards = {}
+        if self._has_intrinsic_rewards:
+            self._intrinsic_rewards = {policy_id: self._make_intrinsic_rewards() for policy_id in self.policies}
 
     @property
-    def has_intrinsic_rewards(self) -> bool:
-        """Whether exploration_config asks for them."""
+    def _has_intrinsic_rewards(self) -> bool:
+        """Whether exploration_config asks for intrinsic rewards."""
         config = self.config
         return exploration_settings(config.exploration_config, config.default_exploration)["type"] in OF_NOVELTY
 
     @property
     def samples_sequences(self) -> bool:
         """Whether batches have the observations that follow each step."""
-        return self.has_intrinsic_rewards
+        return self._has_intrinsic_rewards
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
         return AdvantageEstimator(
-            config.gamma, config.lambda_, config.use_gae, config.use_critic, self.has_intrinsic_rewards
+            config.gamma, config.lambda_, config.use_gae, config.use_critic, self._has_intrinsic_rewards
         )
 
-    def add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
-        """Adds the columns intrinsic_rewards and intrinsic_advantages; the statistics of their networks.
+    def _add_intrinsic_rewards(self, policy_id: str, batch: SampleBatch) -> dict[str, float]:
+        """Adds the columns intrinsic_rewards and intrinsic_advantages, if exploration_config asks for them.
 
-        Does nothing where there are none.
+        Returns:
+            statistics of their networks.
         """
-        if not self.intrinsic_rewards:
+        if not self._intrinsic_rewards:
             return {}
         with self.metrics.timer("learn"):
-            return self.intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
+            return self._intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
 
     def _make_intrinsic_rewards(self):
-        # It uses torch, which is loaded by those who ask for it.
+        # It needs torch, which takes a second to import.
         from rllib.exploration.intrinsic.rewards import IntrinsicRewards
 
         config = self.config
@@ -68,12 +66,12 @@ class IntrinsicallyRewarded(Algorithm):
     # ------------------------------------------------------------------ checkpoints
 
     def get_state(self) -> dict[str, Any]:
-        states = {_file(policy_id): each.get_state() for policy_id, each in self.intrinsic_rewards.items()}
+        states = {_file(policy_id): each.get_state() for policy_id, each in self._intrinsic_rewards.items()}
         return super().get_state() | states
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        for policy_id, each in self.intrinsic_rewards.items():
+        for policy_id, each in self._intrinsic_rewards.items():
             if _file(policy_id) in state:
                 each.set_state(state[_file(policy_id)])
 
@@ -82,10 +80,16 @@ def _file(policy_id: str) -> str:
     return f"policies/{policy_id}/intrinsic.safetensors"
 
 
-def with_intrinsic_advantages(batch: SampleBatch) -> SampleBatch:
-    """The steps of a batch, whose advantages have the intrinsic ones added; the batch itself where it has none."""
-    if sb.INTRINSIC_ADVANTAGES not in batch:
-        return batch
-    steps = batch.rows(batch[sb.LOSS_MASK])
-    steps[sb.ADVANTAGES] = steps[sb.ADVANTAGES] + steps[sb.INTRINSIC_ADVANTAGES]
-    return steps
+def with_advantages(batch: SampleBatch, standardize: bool) -> SampleBatch:
+    """The steps of a train batch, with their advantages as the loss reads them.
+
+    Args:
+        batch: with the workers' advantages, and with intrinsic ones where there are some.
+        standardize: give the sums mean 0 and standard deviation 1.
+    """
+    if sb.INTRINSIC_ADVANTAGES in batch:
+        batch = batch.rows(batch[sb.LOSS_MASK])
+        batch[sb.ADVANTAGES] = batch[sb.ADVANTAGES] + batch[sb.INTRINSIC_ADVANTAGES]
+    if standardize:
+        batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+    return batch

@@ -1,4 +1,4 @@
-"""What off-policy algorithms share: a replay of rows, and updates in proportion to the steps sampled.
+"""Base of off-policy algorithms: a replay of rows, and updates in proportion to the steps sampled.
 
 Workers send rows that need no other row (evaluation/postprocess/transitions.py), and the replay keeps them, whichever
 weights acted in them. Learning starts after some steps. An update samples rows, learns from them, and gives them new
@@ -55,7 +55,7 @@ REPLAY_TYPES = {
     "HindsightReplayBuffer": False,
     "HerReplayBuffer": False,
 }
-# Those whose rows have further goals (evaluation/postprocess/hindsight.py); the second name is Stable-Baselines3's.
+# Types whose rows have further goals (evaluation/postprocess/hindsight.py); the second name is Stable-Baselines3's.
 HINDSIGHT_TYPES = ("HindsightReplayBuffer", "HerReplayBuffer")
 # Ray 2.10+ name of a buffer's setting -> ours
 REPLAY_ALIASES = {
@@ -69,14 +69,14 @@ class OffPolicyConfig(SamplingAheadConfig):
     """Settings of replay, updates and target networks."""
 
     needs_probabilities: ClassVar[bool] = False
-    # What replay_buffer_config may say, and what counts where it does not.
+    # Keys of replay_buffer_config, and their defaults.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
-    # Why rows cannot lie on the learner's GPU; empty: they can.
+    # Rows that cannot lie on the learner's GPU, for the message; empty: they can.
     not_on_gpu: ClassVar[str] = ""
 
     @property
     def steps_per_row(self) -> int:
-        """Steps to be learned from that one row of the replay holds, at most."""
+        """Largest number of learned steps in one row of the replay."""
         return 1
 
     @property
@@ -86,12 +86,12 @@ class OffPolicyConfig(SamplingAheadConfig):
 
     @property
     def rows_per_step(self) -> int:
-        """Rows that the replay gets for each step of an environment, with those of further goals."""
+        """Rows in the replay for each step of an environment, further goals included."""
         return 1 + self.replay_settings()["n_sampled_goal"] if self.needs_goals else 1
 
     @section
     def rollouts(self, *, rollout_fragment_length="auto") -> Self:
-        """Who samples, how much at a time, and how; "auto" takes n_step."""
+        """Rollout workers and their fragments; "auto" takes n_step."""
 
     @section
     def training(
@@ -196,7 +196,7 @@ class OffPolicyConfig(SamplingAheadConfig):
             return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
 
     def replay_settings(self) -> dict[str, Any]:
-        """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
+        """replay_buffer_config under the names of Ray 2.6, completed by the defaults."""
         given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
         settings = {**self.replay_defaults, **given}
         kind = settings["type"]
@@ -241,7 +241,7 @@ class OffPolicy(SamplingAhead):
 
     @abstractmethod
     def learn_from(self, batch: SampleBatch, **settings) -> dict[str, Any]:
-        """One update on sampled rows; its statistics, and their new TD errors [B] as td_error."""
+        """Makes one update on sampled rows. Returns its statistics, with the new TD errors [B] as td_error."""
 
     def make_postprocess(self) -> Postprocess:
         config, stored = self.config, self.stored_observation()
@@ -260,7 +260,7 @@ class OffPolicy(SamplingAhead):
         return Column(sb.OBS, stored.shape, dtype)
 
     def replay_columns(self) -> tuple[Column, ...]:
-        """What the replay keeps of a row."""
+        """Columns of a row in the replay."""
         stored = self._rollout_settings.only_policy.postprocess
         return (
             Column(sb.OBS, stored.shape, stored.dtype),
@@ -271,7 +271,7 @@ class OffPolicy(SamplingAhead):
         )
 
     def make_replay(self):
-        """Where the rows are kept."""
+        """Makes the replay."""
         settings = self.config.replay_settings()
         if settings["storage"] == GPU and not self.learner.objectives[0].is_over_modules:
             raise ValueError(
@@ -282,7 +282,7 @@ class OffPolicy(SamplingAhead):
         return self.ring(settings["capacity"])()
 
     def ring(self, capacity: int) -> functools.partial:
-        """Makes a buffer of `capacity` rows when it is called; it can be pickled."""
+        """A factory, which can be pickled, of a buffer of `capacity` rows."""
         stored, settings = self._rollout_settings.only_policy.postprocess, self.config.replay_settings()
         axis = settings["frame_stack_axis"]
         if axis is not None and len(stored.shape) < 2:
@@ -294,10 +294,6 @@ class OffPolicy(SamplingAhead):
         place = self.replay_columns(), capacity, axis, alpha, settings["storage"]
         epsilon = settings["prioritized_replay_eps"]
         return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
-
-    def result_info(self) -> dict[str, Any]:
-        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
-        return {**super().result_info(), "replay": replay}
 
     # ------------------------------------------------------------------ building blocks of a training step
 
@@ -317,18 +313,19 @@ class OffPolicy(SamplingAhead):
         self._updates_owed -= due
         return due
 
-    def iteration_stats(self) -> dict[str, float]:
-        """How it explores; updates, and rows trained on, for each environment step sampled since learning began."""
+    def extra_results(self) -> dict[str, Any]:
+        # Updates, and rows trained on, for each environment step sampled since learning began.
         counters = self.metrics.counters
         steps = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 1)
-        return {
-            **self.exploration_stats(),
+        ratios = {
             "updates_per_step_sampled": counters["num_updates"] / steps,
             "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / steps,
         }
+        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
+        return {**super().extra_results(), "replay": replay, "learner": self._exploration_stats() | ratios}
 
     def update(self, **settings) -> dict[str, float]:
-        """One update on rows of a replay in this process; its statistics.
+        """Makes one update on rows of a replay in this process. Returns its statistics.
 
         Args:
             settings: of `learn_from`.

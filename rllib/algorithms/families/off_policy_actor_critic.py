@@ -1,30 +1,28 @@
-"""What actor-critic methods with a replay share: SAC, TD3, DDPG and their relatives.
+"""Base of actor-critic methods with a replay: SAC, TD3, DDPG and their relatives.
 
 The policy is the actor. Beside it the learner trains a module "critics": several networks that judge an action in an
 observation, computed together. Critics, and for deterministic actors the actor too, have target copies. An update draws
-rows from the replay, moves the critics, then the actor by the new critics, then the target copies. An algorithm says by
-`critic_loss` and `actor_loss` what is minimised.
+rows from the replay, moves the critics, then the actor by the new critics, then the target copies. An algorithm defines
+`critic_loss` and `actor_loss`.
 
 Random numbers that losses need are columns of the batch, drawn here from the run's own generator: a run gives the same
-bits on every device that computes the same, and goes on from a checkpoint exactly.
+bits on every device that computes the same, and resumes from a checkpoint exactly.
 """
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
 
-from rllib.algorithms.base import wiring as from_config
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
-from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
@@ -34,7 +32,7 @@ from rllib.policy import Policy
 from rllib.sample_batch import OBS, SampleBatch
 
 CRITICS = "critics"
-# What the settings of the critics' network may say.
+# Settings of the critics' network.
 _CRITIC_SETTINGS = ("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm")
 REPLAY_OF_A_MILLION = {**REPLAY_DEFAULTS, "capacity": 1_000_000}
 
@@ -74,7 +72,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
 
     @property
     def num_critics(self) -> int:
-        """How many critics there are."""
+        """Number of critics."""
         return self.n_critics or (2 if self.twin_q else 1)
 
     @property
@@ -82,7 +80,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         return self.network_settings("policy_model_config")
 
     def network_settings(self, own: str) -> dict[str, Any]:
-        """`model`, with what this setting changes."""
+        """`model`, changed by this setting."""
         return {**self.model, **self[own]}
 
     @relation("model", "q_model_config")
@@ -130,7 +128,7 @@ class OffPolicyActorCritic(OffPolicy):
     )
     # The modules that have target copies.
     copied_modules: ClassVar[tuple[str, ...]] = (CRITICS,)
-    # What to use for action spaces that it does not take.
+    # Advice for action spaces that it does not take.
     for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def setup(self) -> None:
@@ -139,11 +137,11 @@ class OffPolicyActorCritic(OffPolicy):
 
     @abstractmethod
     def critic_loss(self) -> LossOverModules:
-        """What the critics minimise, over "policy", "critics" and "target_critics"; with a row statistic td_error."""
+        """The critics' loss, over "policy", "critics" and "target_critics"; with a row statistic td_error."""
 
     @abstractmethod
     def actor_loss(self) -> LossOverModules:
-        """What the actor minimises, over "policy" and "critics"."""
+        """The actor's loss, over "policy" and "critics"."""
 
     def make_loss(self) -> Loss:
         raise TypeError(f"{type(self).__name__} has no single loss: see critic_loss and actor_loss")
@@ -168,8 +166,7 @@ class OffPolicyActorCritic(OffPolicy):
             observation_space, action_space: of the environment.
             model: settings that the algorithm decides.
         """
-        settings = {**self.config.acting_model, **model}
-        spec = self.described_policy(observation_space, action_space, settings)
+        spec = self._described_network(observation_space, action_space, **model)
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
 
     def check_bounded(self, action_space) -> None:
@@ -187,11 +184,11 @@ class OffPolicyActorCritic(OffPolicy):
             )
 
     def critic_module(self, policy: Policy) -> FullyConnected:
-        """The critics' networks: of an observation and an action."""
+        """Describes the critics' networks, which read an observation and an action."""
         return self.critics_of(("observation", "action"))
 
     def critics_of(self, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
-        """Networks of the critics' settings that read this; num_outputs as for FullyConnected."""
+        """Describes the critics' networks with these inputs; num_outputs as for FullyConnected."""
         settings = check_model(self.config.network_settings("q_model_config"))
         return FullyConnected(
             reads,
@@ -203,14 +200,10 @@ class OffPolicyActorCritic(OffPolicy):
             settings["fcnet_weights_initializer"] or self.initializer,
         )
 
-    def optimizer_settings(self) -> OptimizerSettings:
-        """Of the actor's and the critics' optimizers."""
-        return from_config.optimizer_settings(self.config)
-
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
-        config, optimizer = self.config, self.optimizer_settings()
+    def make_learner(self, policy: Policy) -> Learner:
+        config, optimizer = self.config, self._optimizer_settings()
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-        return self.build_learner(
+        return super().make_learner(
             policy,
             [
                 Objective(self.critic_loss(), (CRITICS,), CRITICS, optimizer, **clip),
@@ -246,7 +239,7 @@ class OffPolicyActorCritic(OffPolicy):
         return {**self._stats, **stats, **{f"cur_{name}": lr for name, lr in rates.items()}}
 
     def learning_rates(self) -> dict[str, float]:
-        """The present learning rates by the names of their settings."""
+        """Current learning rates by the names of their settings."""
         rates = self.scheduled("lr", "actor_lr", "critic_lr")
         return {name: rates["lr"] if rates[name] is None else rates[name] for name in ("actor_lr", "critic_lr")}
 
@@ -254,11 +247,11 @@ class OffPolicyActorCritic(OffPolicy):
         """Adds the random numbers that the losses read, as columns."""
 
     def critic_settings(self) -> dict[str, Any]:
-        """The settings of the critics' loss for the next update."""
+        """Settings of the critics' loss for the next update."""
         return {}
 
     def actor_settings(self) -> dict[str, Any]:
-        """Those of the actor's."""
+        """Settings of the actor's loss for the next update."""
         return {}
 
     @property

@@ -1,7 +1,7 @@
-"""What the policy-gradient algorithms share: settings, and the adaptive KL penalty."""
+"""Settings of the policy-gradient algorithms, and their adaptive KL penalty."""
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.config.config_object import relation
@@ -37,7 +37,7 @@ class PolicyGradientConfig(AlgorithmConfig):
 
 
 class ActorCriticConfig(PolicyGradientConfig):
-    """Settings of those that learn a value function beside the policy."""
+    """Settings of algorithms that learn a value function beside the policy."""
 
     @section
     def training(
@@ -49,6 +49,10 @@ class ActorCriticConfig(PolicyGradientConfig):
         vf_loss_coeff: Annotated[float | list, "coefficient of the value loss, or a schedule", at_least(0)] = 1.0,
     ) -> Self: ...
 
+    def get_schedule(self, name: str) -> Schedule | None:
+        # Without a critic there is no value to be fitted.
+        return Schedule(0.0) if name == "vf_loss_coeff" and not self.use_critic else super().get_schedule(name)
+
     @relation("use_gae", "use_critic")
     def _check_critic(self):
         if self.use_gae and not self.use_critic:
@@ -58,14 +62,14 @@ class ActorCriticConfig(PolicyGradientConfig):
 class AdaptiveKL:
     """The coefficient of the penalty on KL(old || new), which follows the divergence (arXiv:1707.06347, section 4).
 
-    Where it is given as a schedule, it follows that instead.
+    A kl_coeff that is a schedule is followed instead.
 
     Args:
-        config: with the settings use_kl_loss, kl_coeff and kl_target.
-        policies: ids of those that have one.
+        config: with the settings use_kl_loss, kl_coeff, kl_target and target_kl.
+        policies: ids of the policies that are penalised.
 
     Attributes:
-        coefficients: policy id -> that of its next update.
+        coefficients: policy id -> coefficient of its next update.
     """
 
     def __init__(self, config: AlgorithmConfig, policies: Iterable[str]):
@@ -73,13 +77,18 @@ class AdaptiveKL:
         self.coefficients = dict.fromkeys(policies, given(0))
         self._schedule = None if isinstance(config.kl_coeff, float) else given
         self._target = config.kl_target
+        self._stop_above = config.target_kl and ("kl", KL_MARGIN * config.target_kl)
+
+    def settings(self, policy_id: str) -> dict[str, Any]:
+        """Settings of the policy's next update: its coefficient, and the KL that ends the epochs."""
+        return {"kl_coeff": self.coefficients[policy_id], "stop_above": self._stop_above}
 
     def adapt(self, policy_id: str, kl: float, timestep: int) -> None:
-        """Takes in the KL (nats) that a policy's update with its coefficient led to.
+        """Adapts the coefficient of a policy to the KL that its update led to.
 
         Args:
             policy_id: of the policy.
-            kl: mean KL(old || new).
+            kl: mean KL(old || new), nats.
             timestep: environment steps sampled so far.
         """
         if self._schedule is not None:

@@ -2,11 +2,10 @@
 
 Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`; R2D2's memory stands
 between the two. As in RLlib, `hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's
-layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/decisions.md says what that is worth.
+layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/decisions.md measures the difference.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
@@ -127,7 +126,7 @@ class QLearning(OffPolicy):
         )
 
     def _memory_before_hiddens(self, memory: Memory | Attention) -> Memory | Attention:
-        """The memory, with the `hiddens` behind it."""
+        """Adds the `hiddens` behind the layers of a memory."""
         if memory.post_hiddens and memory.post_activation != "relu":
             raise ValueError(
                 f"hiddens={self.config.hiddens} are rectified layers behind those of "
@@ -141,25 +140,25 @@ class QLearning(OffPolicy):
     def make_exploration(self, config: QLearningConfig) -> Exploration:
         return NoisyWeights() if config.noisy else super().make_exploration(config)
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+    def make_learner(self, policy: Policy) -> Learner:
         copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
-        learner = super().make_learner(policy, [copy])
+        learner = super().make_learner(policy, targets=[copy])
         self.target = copy.policy
         return learner
 
     def make_loss(self) -> Loss:
-        """That of numbers, or of distributions; its row statistic td_error becomes the priorities of the rows."""
+        """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
-    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+    def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
         """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
 
         Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
         batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
         before the update, in this process.
         """
-        loss = super().whole_loss(policy)
+        loss = super()._whole_loss(policy)
         own = type(self).add_targets is QLearning.add_targets and type(self).learn_from is QLearning.learn_from
         in_torch = self.config.num_gpus or policy.spec.torso
         if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
@@ -167,7 +166,7 @@ class QLearning(OffPolicy):
         return with_targets(loss, self.config.double_q)
 
     def add_targets(self, batch: SampleBatch) -> None:
-        """Adds what the values of the rows are fitted to, by the target network."""
+        """Adds the column of targets, computed by the target network."""
         following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
         judged = self.target.action_values(following)
         choosing = self.policy.action_values(following) if self.config.double_q else judged

@@ -18,7 +18,7 @@ from rllib.sample_batch import SampleBatch
 
 
 class SamplingAheadConfig(AlgorithmConfig):
-    """The setting."""
+    """The setting sample_async."""
 
     @section
     def rollouts(
@@ -39,7 +39,7 @@ class SamplingAheadConfig(AlgorithmConfig):
 
 
 class SamplingAhead(Algorithm):
-    """Base of the algorithms that have the setting."""
+    """Base of the algorithms with the setting sample_async."""
 
     # Waits for the round that was asked for ahead; None: there is none.
     _collect: Callable[[], list] | None = None
@@ -50,12 +50,12 @@ class SamplingAhead(Algorithm):
             self._collect = self.workers.begin_sampling(self.snapshots())
         return batch
 
-    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+    def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         collect, self._collect = self._collect, None
-        return collect() if collect else super().sample_round()
+        return collect() if collect else super()._sample_round()
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """A round that other weights are sampling is forgotten."""
+        """Sets the weights, and drops a round that other weights are sampling."""
         super().set_weights(weights)
         self._collect = None
 

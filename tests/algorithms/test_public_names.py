@@ -1,0 +1,32 @@
+"""Public names of an algorithm: those that users call, and those that authors of algorithms override or call."""
+
+from pathlib import Path
+
+from rllib import PPOConfig
+
+PAGE = Path(__file__).parents[2] / "docs/add_algorithm.md"
+
+FOR_USERS = """
+    train learn evaluate stop profile iteration training_iteration timesteps num_updates seed config callbacks metrics
+    save save_to_path restore restore_from_path from_checkpoint export_policy_model get_state set_state directory logdir
+    compute_single_action compute_action compute_actions predict make_player get_policy policy policies
+    get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
+    get_default_config default_resource_request
+"""
+# docs/add_algorithm.md says what each is for.
+FOR_AUTHORS = """
+    config_class setup training_step loss make_loss make_learner make_postprocess make_policy_spec make_exploration
+    make_workers extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot
+    reported_stats samples_sequences is_synchronous workers_learn initializer without_memory
+"""
+
+
+def test_an_algorithm_completes_no_other_names():
+    with PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).build() as algo:
+        names = {name for name in dir(algo) if not name.startswith("_")}
+    assert names == {*FOR_USERS.split(), *FOR_AUTHORS.split()}
+
+
+def test_each_name_for_authors_is_documented():
+    text = PAGE.read_text()
+    assert [name for name in FOR_AUTHORS.split() if name not in text] == []

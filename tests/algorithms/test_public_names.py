@@ -16,7 +16,7 @@ FOR_USERS = """
 # docs/add_algorithm.md says what each is for.
 FOR_AUTHORS = """
     config_class setup training_step loss make_loss make_learner make_postprocess make_policy_spec make_exploration
-    make_workers extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot
+    make_workers extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot snapshots
     reported_stats samples_sequences is_synchronous workers_learn initializer without_memory
 """
 

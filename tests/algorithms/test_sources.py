@@ -81,7 +81,7 @@ def test_a_checkpoint_holds_the_state_of_the_source(records, tmp_path):
 def test_a_row_of_the_table_makes_a_source(monkeypatch, records):
     with config().build() as algo:
         assert source_kind(algo, algo._rollout_settings) == "workers"
-        monkeypatch.setitem(sources.SOURCES, "workers", lambda algorithm, **more: Recorded(records))
+        monkeypatch.setitem(sources.SOURCES, "workers", lambda algorithm, settings, **more: Recorded(records))
         assert make_source(algo, algo._rollout_settings).sample(algo.snapshots())[0][0] is records
 
 

@@ -96,6 +96,7 @@ class QLearning(OffPolicy):
         target: the target network.
     """
 
+    target: Policy
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 

@@ -23,8 +23,8 @@ FLOORS = [
         "rllib.schedules",
         "rllib.spans",
     ],
-    ["rllib.storage"],
-    ["rllib.config", "rllib.models", "rllib.losses"],
+    ["rllib.storage", "rllib.config"],
+    ["rllib.models", "rllib.losses"],
     ["rllib.policy", "rllib.replay", "rllib.env"],
     [
         "rllib.acting",

@@ -8,8 +8,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from rllib.models.model_settings import activation_today
-
 logger = logging.getLogger("rllib")
 
 # Since Ray 2.10 rollout workers are called env runners.
@@ -525,3 +523,16 @@ def tell_once(name: str, message: str) -> None:
     if name not in _told:
         _told.add(name)
         logger.info("%s", message)
+
+
+# torch's modules of these functions, by their names.
+_OF_TORCH = {
+    "Tanh": "tanh", "ReLU": "relu", "SiLU": "swish", "Sigmoid": "sigmoid", "ELU": "elu",
+    "LeakyReLU": "leaky_relu", "GELU": "gelu", "Identity": "linear",
+}
+
+
+def activation_today(value):
+    """Name of an activation that is given as a class of torch, such as torch.nn.Tanh; other values unchanged."""
+    is_of_torch = isinstance(value, type) and value.__module__.startswith("torch.nn.")
+    return _OF_TORCH.get(value.__name__, value) if is_of_torch else value

@@ -415,7 +415,7 @@ class RolloutWorker(Worker):
         return Fragment.join(parts, self._columns, self._allocate_fragment)
 
     def _finish(self, fragment: Fragment) -> None:
-        """What is cheaper for a whole fragment than step by step: statistics, log-probabilities, the postprocess."""
+        """Computes for the whole fragment at once: statistics, log-probabilities, the postprocess."""
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures, fragment.lives_lost)
         if self.policy.is_masked:

@@ -1,4 +1,4 @@
-"""What every kind of worker has, for callbacks, `foreach_worker` and checkpoints."""
+"""Base of every kind of worker, for callbacks, `foreach_worker` and checkpoints."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
+from rllib.config.aliases import activation_today
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.distributions.names import resolved
 from rllib.models.observations.torso import NATURE_HIDDENS, filters_from
@@ -92,17 +93,6 @@ ACTIVATION_NAMES = {
     **{name: name for name in ("sigmoid", "elu", "leaky_relu", "gelu", "linear")},
     None: "linear",
 }
-# torch's modules of these functions, by their names.
-_OF_TORCH = {
-    "Tanh": "tanh", "ReLU": "relu", "SiLU": "swish", "Sigmoid": "sigmoid", "ELU": "elu",
-    "LeakyReLU": "leaky_relu", "GELU": "gelu", "Identity": "linear",
-}
-
-
-def activation_today(value):
-    """Name of an activation that is given as a class of torch, such as torch.nn.Tanh; other values unchanged."""
-    is_of_torch = isinstance(value, type) and value.__module__.startswith("torch.nn.")
-    return _OF_TORCH.get(value.__name__, value) if is_of_torch else value
 
 
 def check_model(model: Mapping) -> dict:

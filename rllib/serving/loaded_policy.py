@@ -133,7 +133,7 @@ class LoadedPolicy(Acting):
         return self._inference.settings.adapter(PreviousStep)
 
     def _explored_by(self) -> dict[str, Any]:
-        """How much was explored when the checkpoint was written."""
+        """Settings of the exploration when the checkpoint was written."""
         return self._exploration
 
 

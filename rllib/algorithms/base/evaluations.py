@@ -37,7 +37,7 @@ class Evaluations:
         self._local = EvaluationWorker(self._settings, policy=algorithm.policy)
 
     def _own_settings(self, training: RolloutSettings) -> RolloutSettings:
-        """Those of the training, or of the environments that evaluation_config describes."""
+        """Settings of the training, or of the environments that evaluation_config describes."""
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore"}:
             return training

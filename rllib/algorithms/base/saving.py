@@ -56,7 +56,7 @@ class Saving:
 
     @abstractmethod
     def _explored_by(self) -> dict[str, Any]:
-        """How much is explored at this moment."""
+        """Current keyword arguments of the action distribution's `noise`."""
 
     @abstractmethod
     def stop(self) -> None:

@@ -30,7 +30,7 @@ _DECAY_OF_ADAMW = 0.01
 
 
 def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
-    """Of the optimizers that move networks."""
+    """Settings of the optimizers that move networks."""
     decay = config.weight_decay
     if decay is None:
         decay = _DECAY_OF_ADAMW if config.opt_type == "adamw" else 0.0
@@ -74,7 +74,7 @@ def acting_settings(config: AlgorithmConfig) -> ActingSettings:
 
 
 def environment_name(config: AlgorithmConfig) -> str | None:
-    """What messages call the environment; None without one."""
+    """Name of the environment for messages, or None."""
     return None if config.env is None else resolve(config.env).name
 
 
@@ -151,7 +151,7 @@ _FAULT_TOLERANCE = {
 
 
 def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) -> RolloutSettings:
-    """What rollout workers and evaluation do.
+    """Settings of rollout workers and evaluation.
 
     Args:
         config: of the algorithm.
@@ -248,12 +248,12 @@ def tell_crowds(config: AlgorithmConfig) -> None:
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
-    """What the config says about processes that fail."""
+    """Settings for processes that fail."""
     return FaultTolerance(**{field: config[name] for field, name in _FAULT_TOLERANCE.items()}, names=_FAULT_TOLERANCE)
 
 
 def resource_request(config: AlgorithmConfig) -> dict:
-    """What a run claims: see Algorithm.default_resource_request."""
+    """Resources of a run: see Algorithm.default_resource_request."""
     learners = config.num_learners
     request = {
         "cpu": max(config.num_cpus_for_local_worker, 0 if learners else cores_per_learner(config) or 0),

@@ -41,7 +41,7 @@ def test_states_outside_of_training():
     """A list of windows, and the number of steps in them; a player keeps it."""
     with config(model={**ATTENTION, "attention_num_transformer_units": 2}).build() as algo:
         state = algo.get_policy().get_initial_state()
-        assert [part.shape for part in state] == [(WINDOW, SIZE), (WINDOW, SIZE), (1,)]
+        assert [part.shape for part in state] == [(WINDOW, SIZE)] * 4 + [(1,)]  # the policy's units, then the value's
         player, memory = algo.make_player(), np.zeros((1, algo.policy.state_size), np.float32)
         for step in range(WINDOW + 2):
             observation, expected = np.full(1, step % 2, np.float32), {}
@@ -51,7 +51,7 @@ def test_states_outside_of_training():
             np.testing.assert_array_equal(np.concatenate(state, axis=None), memory[0])
             np.testing.assert_array_equal(fetches["action_dist_inputs"], expected["action_dist_inputs"][0])
             assert state[-1] == min(step + 1, WINDOW)
-        with pytest.raises(ValueError, match=r"arrays of shapes \[8, 16\], \[8, 16\], \[1\]"):
+        with pytest.raises(ValueError, match=r"arrays of shapes (\[8, 16\], ){4}\[1\]"):
             algo.compute_single_action(observation, state[:2])
 
 
@@ -70,7 +70,7 @@ def test_workers_send_sequences():
     with config(model=ATTENTION).rollouts(num_rollout_workers=2, num_envs_per_worker=4).build() as algo:
         batch = algo.sample(640)
         assert batch[sb.SEQ_LENS].sum() == batch.count >= 640
-        assert batch[sb.STATE_IN].shape == (len(batch[sb.SEQ_LENS]), WINDOW * SIZE + 1)
+        assert batch[sb.STATE_IN].shape == (len(batch[sb.SEQ_LENS]), 2 * WINDOW * SIZE + 1)
         # Windows are those of the steps before: episodes begin with none, and have five steps.
         assert batch[sb.STATE_IN][:, -1].max() < 5
         algo.train()

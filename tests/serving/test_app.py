@@ -253,11 +253,11 @@ def test_a_memory_goes_with_the_client(tmp_path):
     async def scenario(client):
         spec = (await client("GET", "/spec")).json()
         assert spec["reads"] == ["observation", "state", "prev_action", "prev_reward"]
-        assert spec["initial_state"] == [[0.0] * 4] * 2 and spec["example"]["state"] is None
+        assert spec["initial_state"] == [[0.0] * 4] * 4 and spec["example"]["state"] is None
         assert (await client.act(spec["example"])).status == 200
         assert "null with the first one" in (await client.act({"observation": rows[0].tolist()})).json()["error"]
         wrong = await client.act({"observation": rows[0].tolist(), "state": [[1.0]]})
-        assert wrong.status == 422 and "[[4], [4]]" in wrong.json()["error"]
+        assert wrong.status == 422 and "[[4], [4], [4], [4]]" in wrong.json()["error"]
         state, before, actions = None, {}, []
         for step, row in enumerate(rows):
             answer = (await client.act({"observation": row.tolist(), "state": state, **before})).json()

@@ -258,7 +258,7 @@ def test_weights_of_a_memory_make_a_torch_module(tmp_path):
         {name: torch.nn.ModuleDict(layers) for name, layers in {"shared": shared, **heads}.items()}
     )
     steps = np.random.default_rng(1).uniform(-0.4, 0.4, (5, 4)).astype(np.float32)
-    with ppo(use_lstm=True, lstm_cell_size=8).environment("CartPole-v1").build() as algo:
+    with ppo(use_lstm=True, lstm_cell_size=8, vf_share_memory=True).environment("CartPole-v1").build() as algo:
         algo.train()
         module.load_state_dict(load_file(export_weights(algo.get_policy(), tmp_path / "weights")))
         state, expected = algo.get_policy().get_initial_state(), []

@@ -290,4 +290,4 @@ def test_predict_hands_on_the_state_and_the_mask(tmp_path):
             mask = np.eye(3, dtype=np.int8)[step]
             action, state = algo.predict(row, state, deterministic=True, action_masks=mask)
             assert action == player.act(row, action_mask=mask) == step
-            assert [part.shape for part in state] == [(4,), (4,)] and np.any(state[0])
+            assert [part.shape for part in state] == [(4,)] * 4 and np.any(state[0])

@@ -276,7 +276,7 @@ def get_gpu_ids() -> list[int | str]:
 
 
 def timeline(filename: str | None = None) -> list[dict] | None:
-    """When which task, constructor and method ran in which process, as the events of a Chrome trace.
+    """Times of tasks, constructors and methods in each process, as the events of a Chrome trace.
 
     They are written down by sessions that were started with the environment variable RUNTIME_TIMELINE=1; those of a
     worker come out when it has nothing to do.

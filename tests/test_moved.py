@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from rllib import Algorithm
+from rllib.algorithms.base.from_checkpoint import saved_class
 from rllib.moved import MOVED, present_name
+from rllib.storage.encoding import UserCode
 
 CHECKPOINT = Path(__file__).parent / "checkpoints" / "format_1_earlier_names"
 # Of RLlib, and of README, docs and tuned examples before the folders. Those that have not moved are among them.
@@ -90,3 +92,10 @@ def test_a_checkpoint_with_earlier_names_acts_and_goes_on():
         action, _, _ = algo.compute_single_action(np.int64(1), state=algo.get_policy().get_initial_state())
         assert action in (0, 1)
         assert algo.train()["training_iteration"] == 2
+
+
+@pytest.mark.parametrize("reference", ["rllib.algorithms.rainbow:Rainbow", "rllib.algorithms.apex_dqn:ApexDQN"])
+def test_the_class_of_a_checkpoint_may_have_an_earlier_name(reference):
+    name = reference.partition(":")[2]
+    state = {"algorithm.json": {"algorithm": name, "class": UserCode(reference)}}
+    assert saved_class(state, "x", base=Algorithm).__name__ == name

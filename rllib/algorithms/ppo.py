@@ -2,7 +2,8 @@
 
 Departures from the paper, all of them Ray RLlib's or of "The 37 implementation details of PPO":
 - an adaptive penalty on KL(old || new) joins the clipped objective (the paper's section 4; `kl_coeff=0` is without);
-- advantages are GAE's (arXiv:1506.02438), standardised over the whole train batch ("minibatch": over each of those);
+- advantages are GAE's (arXiv:1506.02438), which workers compute (evaluation/postprocess/advantages.py), standardised
+  over the whole train batch ("minibatch": over each of those);
 - the value loss is clipped in units of value, as OpenAI's PPO2 did: a prediction moves by at most `vf_clip_param` per
   batch, and large returns still give a gradient. (Ray 2.x cuts the squared error itself, which then gives none.)
 """

@@ -106,7 +106,7 @@ class DefaultCallbacks:
         """
 
     def on_sample_end(self, *, worker, samples, **kwargs) -> None:
-        """When a fragment is complete; `samples` is the SampleBatch that is sent, its columns still writable."""
+        """Called when a fragment is complete; `samples` is the SampleBatch that is sent, its columns still writable."""
 
 
 HOOKS = tuple(name for name in vars(DefaultCallbacks) if name.startswith("on_"))

@@ -1,4 +1,4 @@
-"""Modules that are trained beside a policy's network: critics, temperatures, models of the environment.
+"""Modules that are trained beside a policy's network: critics, free numbers, models of the environment.
 
 A module is described without torch, by an object with
 
@@ -77,7 +77,7 @@ class FullyConnected:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A module of trainable numbers, such as the logarithm of a temperature. Losses call it without arguments.
+    """A module of trainable numbers, free of any input. Losses call it without arguments.
 
     Attributes:
         initial: initial value of all numbers.

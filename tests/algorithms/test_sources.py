@@ -91,3 +91,11 @@ def test_without_an_environment_nothing_is_sampled(verb):
     with pytest.raises(RuntimeError, match="without an environment to sample from"):
         getattr(source, verb)(None)
     assert not hasattr(source, "no_such_member") and source.foreach_worker(len) == source.get_state() == []
+
+
+def test_workers_begin_afresh_from_the_state_of_another_source():
+    """As a run that learned from records and goes on with an environment."""
+    with config().build() as algo:
+        for foreign in ([{"rounds": 3}], [[1, 2]], []):
+            algo.workers.set_state(foreign, restores=1)
+        assert algo.train()["training_iteration"] == 1

@@ -8,7 +8,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
 from rllib import Algorithm, DefaultCallbacks, SampleBatch
-from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base import wiring
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.env.tasks.torch_cartpole import TorchCartPole
 from rllib.env.tasks.torch_pendulum import TorchPendulum
@@ -265,7 +265,7 @@ def test_what_cannot_stay_on_the_device_is_refused(settings, remedy):
 )
 def test_environments_and_learner_on_two_devices_are_refused(found, num_gpus, message, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(from_config, "device_for", lambda *_, **__: found)
+    monkeypatch.setattr(wiring, "device_for", lambda *_, **__: found)
     with pytest.raises(ValueError, match=f"(?s){message}"):
         configured(**SHORT, num_gpus=num_gpus).build()
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rllib import PPOConfig, SACConfig
-from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base import wiring
 from rllib.algorithms.sac import SAC
 from rllib.models.arithmetic import kernels
 from rllib.models.arithmetic.kernels import SYMBOLS
@@ -229,7 +229,7 @@ def test_torch_in_this_process_has_the_cores_asked_for(asked, expected):
 
 
 def test_more_cores_for_updates_than_there_are_bring_one_notice(monkeypatch, caplog):
-    monkeypatch.setattr(from_config, "num_cores", lambda: 2)
+    monkeypatch.setattr(wiring, "num_cores", lambda: 2)
     for asked in (3, 2, "auto"):
         with PPOConfig().learners(num_cpus_per_learner=asked).build(env="CartPole-v1"):
             pass
@@ -243,5 +243,5 @@ def test_more_cores_for_updates_than_there_are_bring_one_notice(monkeypatch, cap
 def test_a_trial_claims_the_cores_of_its_updates():
     config = SACConfig().environment("Pendulum-v1").rollouts(num_rollout_workers=2)
     alone = config.copy().learners(num_cpus_per_learner=3)
-    assert from_config.resource_request(alone)["cpu"] == 3
-    assert from_config.resource_request(config)["cpu"] == 1
+    assert wiring.resource_request(alone)["cpu"] == 3
+    assert wiring.resource_request(config)["cpu"] == 1

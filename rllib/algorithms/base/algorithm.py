@@ -2,7 +2,7 @@
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
 newest weights, counting and timing. Beside it: base/wiring.py reads the config, saving.py saves and restores,
-evaluations.py evaluates, inference.py acts in the user's own loops.
+evaluations.py evaluates, acting/inference.py acts in the user's own loops.
 """
 
 import contextlib
@@ -21,8 +21,7 @@ import numpy as np
 
 from rllib import spans
 from rllib.acting.inference import Acting, Inference
-from rllib.algorithms.base import tensor_rollouts
-from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
@@ -111,8 +110,8 @@ class Algorithm(Acting, Saving, ABC):
         self.callbacks = make_callbacks(self.config.callbacks_class)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
-        factory = from_config.learned_environment(self.config)
-        observation_space, action_space, self.rollout_device = from_config.checked_spaces(factory, self.config)
+        factory = wiring.learned_environment(self.config)
+        observation_space, action_space, self.rollout_device = wiring.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         spaces = {DEFAULT_POLICY: (observation_space, action_space)}
@@ -126,7 +125,7 @@ class Algorithm(Acting, Saving, ABC):
             raise
 
     def __repr__(self) -> str:
-        of = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
+        of = f"{type(self).__name__} on {wiring.environment_name(self.config)}"
         return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
 
     def _build(self, factory: EnvFactory | None) -> None:
@@ -139,11 +138,11 @@ class Algorithm(Acting, Saving, ABC):
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self._owns(Recording()) if is_recorded else None
-        check_gpus(from_config.gpu_claims(self.config))
-        from_config.tell_crowds(self.config)
+        check_gpus(wiring.gpu_claims(self.config))
+        wiring.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
-        self._rollout_settings = from_config.rollout_settings(
+        self._rollout_settings = wiring.rollout_settings(
             self.config,
             factory,
             policies={policy_id: self._policy_settings(policy) for policy_id, policy in self.policies.items()},
@@ -157,7 +156,7 @@ class Algorithm(Acting, Saving, ABC):
         self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
-        settings = from_config.acting_settings(self.config)
+        settings = wiring.acting_settings(self.config)
         self._inference = Inference(observation_space, action_space, settings, rng, self.policy.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
         self._evaluations = self._owns(Evaluations(self, self._rollout_settings))
@@ -203,7 +202,7 @@ class Algorithm(Acting, Saving, ABC):
         "cpu" and "gpu" are for this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" for learners,
         rollout workers and evaluation workers together.
         """
-        return from_config.resource_request(cls.get_default_config().update_from_dict(config))
+        return wiring.resource_request(cls.get_default_config().update_from_dict(config))
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
@@ -252,20 +251,20 @@ class Algorithm(Acting, Saving, ABC):
             clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
             objectives = Objective(self._whole_loss(policy), optimizer=self._optimizer_settings(), **clip)
         if config.num_learners:
-            settings = from_config.group_settings(config, self._spans_directory)
+            settings = wiring.group_settings(config, self._spans_directory)
 
             def make_group(*parts):
                 return self._owns(LearnerGroup(*parts, settings))
 
         device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
-        cores = from_config.cores_per_learner(config)
+        cores = wiring.cores_per_learner(config)
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
         return make_learner(policy, objectives, cores=cores, **how, **more)
 
     def _optimizer_settings(self) -> OptimizerSettings:
         """The optimizer of the networks, and its constants."""
-        return from_config.optimizer_settings(self.config)
+        return wiring.optimizer_settings(self.config)
 
     def make_postprocess(self) -> Postprocess:
         """Makes the function that adds columns to each fragment, in the workers."""

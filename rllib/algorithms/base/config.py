@@ -5,7 +5,7 @@
 
 Each setting is declared once, as a parameter below. Names of other eras (`.env_runners(...)`, dicts with
 `num_workers`) are in aliases.py. `build` checks everything before anything starts, and hands a frozen copy to the
-algorithm; what lies below the algorithm receives values, never the config.
+algorithm; what lies below the algorithm receives values. Hooks alone see the config (`Worker.config`, `Policy.config`).
 """
 
 import math
@@ -336,7 +336,7 @@ class AlgorithmConfig(ConfigObject):
         ignore_worker_failures: Annotated[
             bool, "continue with the other workers when one dies or its environment raises, if it is not replaced"
         ] = False,
-        max_num_worker_restarts: Annotated[int, "replaced workers per run, at most", at_least(0)] = 1000,
+        max_num_worker_restarts: Annotated[int, "replaced workers of each kind per run, at most", at_least(0)] = 1000,
         delay_between_worker_restarts_s: Annotated[
             float, "pause before a worker that failed twice in a row is replaced (seconds)", at_least(0)
         ] = 1.0,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rllib.algorithms.base import wiring as from_config
+from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
@@ -41,15 +41,15 @@ class Evaluations:
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore"}:
             return training
-        factory = from_config.learned_environment(config)
-        observation_space, action_space, _ = from_config.checked_spaces(factory, config)
+        factory = wiring.learned_environment(config)
+        observation_space, action_space, _ = wiring.checked_spaces(factory, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise ValueError(
                 f"evaluation_config describes an environment with observations {observation_space} and actions "
                 f"{action_space}, but the policy is trained with {algorithm.observation_space} and "
                 f"{algorithm.action_space}. Evaluate in an environment with the same spaces."
             )
-        return from_config.rollout_settings(
+        return wiring.rollout_settings(
             config,
             factory,
             policies={
@@ -140,8 +140,8 @@ class Evaluations:
             self.workers = WorkerSet(
                 self._settings,
                 self._config.evaluation_num_workers,
-                from_config.actor_options(self._config),
-                from_config.fault_tolerance(self._config),
+                wiring.actor_options(self._config),
+                wiring.fault_tolerance(self._config),
                 worker_class=EvaluationWorker,
             )
         return self.workers.start_episodes(self._algorithm.snapshots(), duration, self.count, explore)

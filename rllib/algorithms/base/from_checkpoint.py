@@ -12,6 +12,7 @@ from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.env.factories.registry import is_environment_class, register_typed_function
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
+from rllib.moved import present_name
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
@@ -113,7 +114,8 @@ def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
     """
     name, saved = state["algorithm.json"]["algorithm"], state["algorithm.json"]["class"]
     if isinstance(saved, UserCode):
-        if saved.reference == f"{ALGORITHMS.get(name)}:{name}":
+        module, _, class_name = saved.reference.partition(":")
+        if (present_name(module), class_name) == (ALGORITHMS.get(name), name):
             saved = get_algorithm_class(name)
         elif saved.reference == importable_path(base) or name == base.__name__:
             saved = base

@@ -1,8 +1,7 @@
-"""The policies of a run, by their ids: made here, and nowhere else.
+"""The policies of a run, by their ids. New ones are made here; workers and checkpoints build theirs from a spec.
 
-Everything around them goes by policy id: learners, PolicySettings of the workers, snapshots, statistics of filters and
-returns, replays and results. An algorithm for one agent has one policy, DEFAULT_POLICY; several come with
-further entries of `spaces`.
+Learners, PolicySettings of the workers, snapshots, and statistics of filters and returns go by policy id. An algorithm
+for one agent has one policy, DEFAULT_POLICY. docs/architecture.md lists what still holds a single policy.
 """
 
 from collections.abc import Callable, Mapping

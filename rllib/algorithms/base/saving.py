@@ -224,8 +224,8 @@ class Saving:
         """A policy and all that acting needs beside it."""
         description = {
             **description_of(policy.spec),
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
+            "observation_space": policy.observation_space,
+            "action_space": policy.action_space,
             **self._inference.settings.to_json(),
             "exploration": {name: float(number) for name, number in self._explored_by().items()},
             "trained": {

@@ -1,7 +1,7 @@
 """Sources of an algorithm's samples: the protocol, the table of their kinds, and the choice among them.
 
 A further kind (files, clients in other processes) is a class with the members of `Source` in a file of its own, a row
-of `SOURCES`, and the setting by which `source_kind` chooses it. No other part of an algorithm asks what kind it has.
+of `SOURCES`, and the setting by which `source_kind` chooses it, before the kinds of runs with an environment.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,6 +27,10 @@ class Source(Protocol):
     source without an environment reports as env_steps and rows the number of rows that it hands over. A source outside
     of this process has to copy the snapshots' weights before the call returns, since the next update changes them.
 
+    A batch holds the columns that a worker's would: observations as env/spaces/observations.py stores them, filtered
+    if the policy has a filter, the policy's columns (`Policy.columns`), and those of the algorithm's
+    `make_postprocess()`. A source without workers fills them itself.
+
     Attributes:
         num_healthy_workers: remote workers, clients or readers that are there; 0 where this process does the work.
         num_restarts: number of them that were replaced so far.
@@ -43,7 +47,7 @@ class Source(Protocol):
     def num_in_flight(self) -> int: ...
 
     def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
-        """One round: a fragment of each worker, sampled by these policies, in an order that repeats from run to run."""
+        """One round: batches that were sampled by these policies, each with its report, in an order that repeats."""
 
     def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
         """Begins a round and returns a function that waits for it; only asked where there are remote workers."""

@@ -12,7 +12,7 @@ NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd")
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Name and constants of an optimizer.
+    """Name and constants of an optimizer. The learning rate may change, and comes with each update.
 
     Args:
         name: one of NAMES.

@@ -122,7 +122,7 @@ def memory(address: str, as_json: bool) -> None:
 @ADDRESS
 @click.option("-o", "--output", default="timeline.json", show_default=True, help="File to write; '-': stdout.")
 def timeline(address: str, output: str) -> None:
-    """When which task and method ran, as a Chrome trace. The session must run with RUNTIME_TIMELINE=1."""
+    """Write the times of tasks and methods as a Chrome trace. The session must run with RUNTIME_TIMELINE=1."""
     events = read_events(_directory(address))
     if not events:
         raise click.ClickException("there are no events; start the first driver with RUNTIME_TIMELINE=1")

@@ -230,7 +230,7 @@ class ShownLines:
 
     @property
     def next_due(self) -> float:
-        """When `show_due` will have something to show; infinite: never, as things are."""
+        """Time at which `show_due` will have something to show; infinite: never, as things are."""
         return math.inf if self._repeats is None else self._repeats.next_due
 
     def show(self, process: int, stream: int, lines: list[str]) -> None:
@@ -286,7 +286,7 @@ class RepeatedLines:
 
     @property
     def next_due(self) -> float:
-        """When `due` will have something to show; infinite: never, as things are."""
+        """Time at which `due` will have something to show; infinite: never, as things are."""
         return min((entry.due for entry in self._seen.values() if entry.count), default=math.inf)
 
     def add(self, process: int, place: Any, lines: list[str], now: float) -> list[str]:

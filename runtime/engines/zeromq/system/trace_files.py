@@ -1,4 +1,4 @@
-"""When which task, constructor or method ran where: events in files of the session's directory, one per worker.
+"""Times of tasks, constructors and methods: events in files of the session's directory, one per worker.
 
 They are written only with RUNTIME_TIMELINE=1, by a worker that wraps what it runs. The format of a line is that of an
 event in a Chrome trace (chrome://tracing, ui.perfetto.dev); times are microseconds of the machine's monotonic clock.

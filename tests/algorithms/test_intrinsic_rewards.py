@@ -155,7 +155,7 @@ def test_a_checkpoint_goes_on_exactly(name, tmp_path):
         ({"type": "RND", "eta": 1.0}, "RND takes lr, gamma, .* not eta"),
         ({"type": "Curiosity", "beta": 1.5}, "within 0 ... 1"),
         ({"type": "Curiosity", "forward_net_hiddens": 64}, "a list of integers"),
-        ({"type": "Curiosity", "inverse_net_activation": "gelu"}, "one of tanh, relu"),
+        ({"type": "Curiosity", "inverse_net_activation": "softplus"}, "one of tanh, relu"),
         ({"type": "Curiosity", "sub_exploration": {"type": "EpsilonGreedy"}}, "StochasticSampling"),
     ],
 )

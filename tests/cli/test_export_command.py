@@ -70,7 +70,7 @@ def test_a_place_that_cannot_be_written_is_one_line(rllib_command, tmp_path, mon
 
 def write_nothing(monkeypatch):
     """What is written is not what these tests are about, and making a program takes seconds."""
-    monkeypatch.setattr(export, "_write_torch", lambda module, path: path.write_bytes(b"half"))
+    monkeypatch.setattr(export.Torch, "write", lambda module, path: path.write_bytes(b"half"))
 
 
 def test_a_difference_is_exit_3_and_leaves_the_file_that_was_there(rllib_command, tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_a_difference_is_exit_3_and_leaves_the_file_that_was_there(rllib_command
         action, dist_inputs, value = (output.numpy() for output in module(*map(torch.from_numpy, inputs)))
         return action, dist_inputs, value + 0.01
 
-    monkeypatch.setattr(export, "_load_torch", lambda path, module: partial(off, module=module))
+    monkeypatch.setattr(export.Torch, "load", lambda path, module: partial(off, module=module))
     for name in ("policy.pt2", "policy.pt2.json"):
         (tmp_path / name).write_text("of before")
     result = rllib_command("export", CARTPOLE, "-o", "policy.pt2")

@@ -73,7 +73,7 @@ def check(**config):
         ({"space": spaces.Dict(a=Discrete(2)), "first": [0]}, r"needs a dict with the keys \['a'\]"),
         ({"space": spaces.Tuple([Discrete(2), Discrete(3)]), "first": (0, 3)}, r"observation\[1\] = 3"),
         ({"space": spaces.Tuple([Discrete(2)]), "first": (0, 3)}, "needs a tuple of 1 parts"),
-        ({"reward": np.nan}, "reward must be finite, but step.. returned nan"),
+        ({"reward": np.nan}, "reward must be finite, .*but step.. returned nan"),
         ({"reward": None}, r"reward must be a number, but step.. returned None \(NoneType\)"),
         ({"reward": [1.0, 2.0]}, "reward must be a number"),
         ({"step": (np.zeros(3), 1.0, None, False, {})}, "must return True or False as terminated, but it is None"),

@@ -284,6 +284,7 @@ def test_empty_places_have_no_part(layout):
 def test_initial_weights(initializer):
     """Gates begin near the identity, normalisations at it, and matrices that stand side by side each by themselves."""
     model = {"use_attention": True, "attention_num_heads": 2, "attention_head_dim": 8, "attention_dim": 16}
+    model["vf_share_memory"] = True
     spec = policy_spec(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), model, initializer=initializer)
     policy = Policy(spec, rng=np.random.default_rng(0))
     named = policy.parameters()

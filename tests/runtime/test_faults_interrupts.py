@@ -114,7 +114,7 @@ def test_ctrl_c_that_was_put_off_spares_a_handler_that_the_user_has_installed_si
 def test_ctrl_c_that_reaches_the_node_before_its_process_group_is_its_own(fresh, script):
     source = """
 import runtime
-from runtime.engines.zeromq import boot
+from runtime.engines.zeromq.session import boot
 boot.command = lambda arguments: ["sh", "-c", f"kill -INT {arguments['driver']} $$"]  # as Ctrl-C does, to both
 try:
     runtime.init("zeromq", num_cpus=1)

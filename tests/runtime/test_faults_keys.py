@@ -131,7 +131,7 @@ def test_two_sessions_of_one_user_do_not_touch_each_other(fresh, script):
     result = script(
         """
 import os, re, sys, zmq, runtime
-from runtime.engines.zeromq import wire
+from runtime.engines.zeromq.transport import wire
 runtime.init("zeromq", num_cpus=1)
 other = sys.argv[1]
 context = zmq.Context()

@@ -222,10 +222,12 @@ class Saving:
 
     def _policy_files(self, policy: Policy) -> dict[str, Any]:
         """A policy and all that acting needs beside it."""
+        # A policy that was added by hand has the spaces of the environment.
+        observed, acted = policy.observation_space, policy.action_space
         description = {
             **description_of(policy.spec),
-            "observation_space": policy.observation_space,
-            "action_space": policy.action_space,
+            "observation_space": self.observation_space if observed is None else observed,
+            "action_space": self.action_space if acted is None else acted,
             **self._inference.settings.to_json(),
             "exploration": {name: float(number) for name, number in self._explored_by().items()},
             "trained": {

@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import os, signal, subprocess
-from runtime.engines.zeromq import process
+from runtime.host import linux as process
 
 process.KILL_S = 0.2
 stubborn, other = (subprocess.Popen(["sleep", "1000"]) for _ in range(2))

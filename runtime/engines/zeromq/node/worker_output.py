@@ -24,7 +24,7 @@ LARGEST_COUNT = 1000  # different lines that are remembered for that
 HINT = "; RUNTIME_DEDUP_LOGS=0 shows all"
 _NUMBER = re.compile(r"\d")
 CRASH = b"Fatal Python error: "  # from here on, faulthandler describes the end of the process
-_OWN_FRAME = f'  File "{os.path.dirname(os.path.abspath(__file__))}{os.sep}'.encode()
+_OWN_FRAME = f'  File "{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}'.encode()
 
 
 @dataclass

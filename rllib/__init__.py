@@ -1,12 +1,18 @@
 """Fast, correct reinforcement learning on a ZeroMQ actor runtime."""
 
 import importlib
+import os
 
 from rllib import moved
 from rllib.algorithms.base.registry import ALGORITHMS, absent
 from rllib.did_you_mean import missing
 
 moved.install()
+
+# OpenMP's threads wait at a barrier by spinning, for milliseconds unless told otherwise. Beside busy processes the
+# thread that is waited for may not run meanwhile, and an update takes tens of times as long. Read by torch's loading.
+if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
+    os.environ["GOMP_SPINCOUNT"] = "2000"
 
 __version__ = "0.1.0"
 

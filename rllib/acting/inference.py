@@ -118,8 +118,8 @@ class Acting:
         """
         states = None if state is None else [state]
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
-        told = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
-        how |= {name: None if value is None else [value] for name, value in told.items()}
+        inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
+        how |= {name: None if value is None else [value] for name, value in inputs.items()}
         answer = self.compute_actions([observation], states, **how)
         if state is None and not full_fetch:
             return answer[0]
@@ -194,8 +194,8 @@ class Acting:
             )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
         explore = self._inference.settings.explore if explore is None else explore
-        told = action_masks, prev_action, prev_reward
-        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *told)
+        inputs = action_masks, prev_action, prev_reward
+        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *inputs)
         if agents is not None:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
         return actions if fetches is None else (actions, states, fetches)

@@ -487,7 +487,7 @@ UNAVAILABLE_SECTIONS: Mapping[str, str] = {
     "python_environment": "workers run the Python of this process; install what they need there",
 }
 
-_told: set[str] = set()
+_noticed: set[str] = set()
 
 
 def other_names(setting: str) -> list[str]:
@@ -520,8 +520,8 @@ def value_today(name: str, value):
 
 def tell_once(name: str, message: str) -> None:
     """Logs the notice about this name, the first time in this process."""
-    if name not in _told:
-        _told.add(name)
+    if name not in _noticed:
+        _noticed.add(name)
         logger.info("%s", message)
 
 

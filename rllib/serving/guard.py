@@ -53,7 +53,7 @@ class Guard:
             return 421, "this machine has another name: use localhost, its number, or what was given as --host"
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
-            return 403, "pages from elsewhere get no answer; a server with a token answers whoever has it"
+            return 403, "pages from elsewhere get no answer; start the server with --token, and send the token"
         return None
 
     def _is_ours(self, host: str) -> bool:

@@ -91,7 +91,7 @@ def config_with(canonical):
 
 @pytest.fixture(autouse=True)
 def _notices_are_new(monkeypatch):
-    monkeypatch.setattr(aliases, "_told", set())
+    monkeypatch.setattr(aliases, "_noticed", set())
 
 
 @pytest.mark.parametrize("old", SAME_VALUE)

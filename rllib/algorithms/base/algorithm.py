@@ -401,14 +401,14 @@ class Algorithm(Acting, Saving, ABC):
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
-        told: dict[str, float] = {}
+        extra_stats: dict[str, float] = {}
         if hears(self.callbacks, "on_learn_on_batch") and self.rollout_device is None:
             batch = _in_own_arrays(batch)
-        self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
+        self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=extra_stats)
         if self._auxiliary_losses:
             weights = self._auxiliary_weights()
             settings |= weights
-            told |= weights
+            extra_stats |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
@@ -420,7 +420,7 @@ class Algorithm(Acting, Saving, ABC):
             for setting, name in _REPORTED_SETTINGS.items()
             if setting in settings and not isinstance(settings[setting], Mapping)
         }
-        return {**stats, **used, **told, "policy_lag_updates": float(lag)}
+        return {**stats, **used, **extra_stats, "policy_lag_updates": float(lag)}
 
     def _auxiliary_weights(self) -> dict[str, float]:
         """Current weights of the user's auxiliary losses, as settings of the loss."""

@@ -169,7 +169,7 @@ class Evolution(Algorithm):
     def setup(self) -> None:
         self._num_trials = 0  # episodes so far, of whatever kind: each has a number
         self._stats: dict[str, float] = {}
-        self._episodes_told = 0
+        self._episodes_reported = 0
         self.metrics = Metrics(self.config.report_length)
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
@@ -273,7 +273,7 @@ class Evolution(Algorithm):
 
     def extra_results(self) -> dict[str, Any]:
         so_far = self.metrics.counters["num_episodes_trained"]
-        now, self._episodes_told = so_far - self._episodes_told, so_far
+        now, self._episodes_reported = so_far - self._episodes_reported, so_far
         return {**self._stats, "episodes_this_iter": now, "episodes_so_far": so_far}
 
     def algorithm_state(self) -> dict[str, Any]:
@@ -281,4 +281,4 @@ class Evolution(Algorithm):
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._num_trials = state["num_trials"]
-        self._episodes_told = self.metrics.counters["num_episodes_trained"]
+        self._episodes_reported = self.metrics.counters["num_episodes_trained"]

@@ -241,17 +241,17 @@ class Node:
     def _inspect(self, source, serial, what):
         pids = {**self._driver_pids, **self._pids}
         if what == inspection.STATUS:
-            told = session_reports.status(self._state, pids)
+            report = session_reports.status(self._state, pids)
         elif what == inspection.MEMORY:
-            told = session_reports.memory(self._state, pids)
+            report = session_reports.memory(self._state, pids)
         else:
-            told = [
+            report = [
                 {"pid": self._pids.get(process), "name": self._state.name_of(process), "lines": lines}
                 for process, lines in self._output.last_lines().items()
             ]
             if what == inspection.FOLLOW:
                 self._shown.followers.add(source)
-        self._answer(wire.INSPECT, source, serial, structs.encode(told))
+        self._answer(wire.INSPECT, source, serial, structs.encode(report))
 
     # -- instructions -------------------------------------------------------------------------------------------------
 

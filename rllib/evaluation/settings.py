@@ -53,8 +53,7 @@ NO_POSTPROCESS = NoPostprocess()
 class PolicySettings:
     """Settings of one policy in a worker: its network, how it explores, and what its rows are given.
 
-    Several agents bring one for each policy. Each is then acted by, and its fragments filled, in a lane of its own with
-    the slots (environment, agent) that it acts in; a worker of one policy is such a lane itself.
+    A worker has a Lane (lane.py) for each policy: its explorer, and the columns of the slots in which it acts.
 
     Args:
         spec: description of the network.

@@ -196,7 +196,7 @@ def test_a_filter_is_applied_when_the_goals_stand(options, n_step):
         found = fragment[sb.ACTION_DIST_INPUTS].reshape(outputs.shape)
         np.testing.assert_allclose(found[valid], outputs[valid], rtol=1e-4, atol=1e-5)
         # Private, to get the rows of the very same fragment without a filter.
-        raw = plain._rows.of(fragment, plain.policy, 0, has_gaps=False)
+        raw = plain.lane._rows.of(fragment, plain.policy, 0, has_gaps=False)
         assert batch.count == raw.count
         num_rows += batch.count
         for name in (sb.OBS, sb.NEXT_OBS):

@@ -1,0 +1,307 @@
+"""Lane: one policy's side of a rollout worker.
+
+A lane chooses the actions of a policy in its slots, keeps the columns that result, and makes rows of them. A slot is a
+place in which the policy acts: an environment where there is one agent, else an agent of an environment. The worker
+steps the environments and tells its lanes what followed.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from rllib import sample_batch as sb
+from rllib.env.spaces.actions import action_mapper
+from rllib.evaluation import seeding
+from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.settings import PolicySettings, RolloutSettings
+from rllib.exploration.explorers import Explorer, Greedy, WorkerSlot
+from rllib.models.observations.masks import no_choice
+from rllib.policy import Policy, Snapshot
+from rllib.sample_batch import Column, SampleBatch, table_of
+
+
+class Lane:
+    """One policy with its explorer, its observation filter, and the columns of its slots.
+
+    Args:
+        policy: chooses the actions.
+        own: settings of this policy.
+        settings: settings of the worker.
+        given: columns that the environments write; the first is the observation's.
+        action_space: of a slot's actions, in the environment's units.
+        rngs: random stream of each slot.
+        worker_index, incarnation: of the worker.
+        stream: the environments, for a postprocess that asks them (hindsight).
+        place: a slot in words, for messages, such as "environment 0 of rollout worker 2".
+        allocate: `allocate(shape, dtype)` returns memory for the columns.
+        by_slot: whether the bits of a slot's rows must not depend on the number of slots.
+
+    Attributes:
+        policy_version: version of the weights that act.
+        timesteps: environment steps of the whole run before the next step here, as far as the worker knows.
+        mapper: from the policy's actions to the environment's.
+        explorer: chooses the actions.
+        columns: of a fragment.
+        stores_raw: whether fragments hold unfiltered observations, and the postprocess filters its rows.
+        remembers: whether the policy has a memory.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        own: PolicySettings,
+        settings: RolloutSettings,
+        *,
+        given: Sequence[Column],
+        action_space: Space,
+        rngs: Sequence[np.random.Generator],
+        worker_index: int,
+        incarnation: int,
+        stream: Any,
+        place: Callable[[int], str],
+        allocate: Callable[..., np.ndarray] = np.empty,
+        by_slot: bool = False,
+    ):
+        self.policy, self.own, self.settings, self._stream = policy, own, settings, stream
+        self.policy_version = self.timesteps = 0
+        self.rngs, self._place, self._allocate, self._by_slot = rngs, place, allocate, by_slot
+        self.filters, self.remembers = policy.filters_observations, policy.state_size > 0
+        self.stores_raw = self.filters and getattr(own.postprocess, "stores_raw_observations", False)
+        # Sequences are copied out of the fragment, which then needs no memory that others can see.
+        self._makes_sequences = settings.sequences or self.remembers
+        self._allocate_fragment = np.empty if self._makes_sequences else allocate
+        self.mapper = action_mapper(
+            action_space, policy.distribution, settings.normalize_actions, settings.clip_actions
+        )
+        self.explorer = self._make_explorer(worker_index, incarnation)
+        self.columns = self._column_table(given)
+        self._before_action = [column.name for column in self.columns if column.before_action]
+        self._gives_values = self.explorer.gives_values and any(c.name == sb.VF_PREDS for c in self.columns)
+        self._learner = own.learner and own.learner(policy)
+        self.every_final_observation = getattr(own.postprocess, "every_final_observation", False)
+        make_scale = settings.make_return_scale
+        self._return_scale = make_scale and make_scale(num_envs=len(rngs))
+        # Where the network's outputs go that no column keeps.
+        self._scratch = np.empty((len(rngs), policy.num_dist_inputs), np.float32)
+        self.forget_fragment()
+
+    def _make_explorer(self, worker_index: int, incarnation: int) -> Explorer:
+        settings = self.settings
+        low, high = self.mapper.policy_bounds or (None, None)
+        shared_rng = seeding.generator(settings.seed, seeding.WEIGHT_NOISE, incarnation=incarnation)
+        slot = WorkerSlot(worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
+        kind = self.own.exploration.explorer if self.own.explore else Greedy
+        return kind(self.own.exploration, self.policy, self.rngs, slot)
+
+    def _column_table(self, given: Sequence[Column]) -> tuple[Column, ...]:
+        """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
+        observed, *others = given
+        if self.filters and not self.stores_raw:
+            observed = Column(observed.name, observed.shape, "float32", observed.before_action)
+        return table_of(observed, *others, *self.policy.columns, *self.own.postprocess.columns)
+
+    # ------------------------------------------------------------------ weights and state
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Uses this version of the policy from now on."""
+        self.policy.load_snapshot(snapshot)
+        self.policy_version, self.timesteps = snapshot.version, snapshot.timesteps
+        if snapshot.return_state is not None:
+            self._return_scale.set_state(snapshot.return_state)
+
+    def merge(self, filter_delta, return_delta) -> None:
+        """Merges a report's statistics of observations and of returns, as a driver does; None: there are none."""
+        if filter_delta is not None:
+            self.policy.filter.merge(filter_delta)
+        if return_delta is not None:
+            self._return_scale.merge(return_delta)
+
+    def pop_deltas(self) -> tuple[Any, Any]:
+        """Statistics of observations and of returns since the last call; None where they are not kept."""
+        return self.policy.filter.pop_delta(), self._return_scale and self._return_scale.pop_delta()
+
+    def get_state(self) -> list[dict]:
+        """Random stream and exploration of each slot, JSON-able."""
+        return [
+            {"rng": rng.bit_generator.state, "exploration": explored}
+            for rng, explored in zip(self.rngs, self.explorer.get_state(), strict=True)
+        ]
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the state that `get_state` returned."""
+        for rng, saved in zip(self.rngs, state, strict=True):
+            rng.bit_generator.state = saved["rng"]
+        self.explorer.set_state([saved["exploration"] for saved in state])
+
+    def start_over(self) -> None:
+        """Prepares new episodes in all slots, after the running ones were dropped."""
+        self.explorer.start_over()
+        self.forget_fragment()
+        if self._return_scale:
+            self._return_scale.start_over()
+        if hasattr(self.own.postprocess, "start_over"):
+            self.own.postprocess.start_over()
+
+    def forget_fragment(self) -> None:
+        """Drops what waits for the next fragment: the newest observations, and steps whose rows are not complete."""
+        # Inputs of the next actions, by column: where the next fragment starts. None: with a reset.
+        self.newest: dict[str, np.ndarray] | None = None
+        # Makes rows of the fragments, where the algorithm does that differently.
+        make_rows = getattr(self.own.postprocess, "make_rows", None)
+        self._rows = make_rows and make_rows(self._stream, self.rngs)
+
+    # ------------------------------------------------------------------ a fragment
+
+    def new_fragment(self, num_steps: int) -> Fragment:
+        """Memory for this number of steps of every slot."""
+        fragment = Fragment(self.columns, num_steps, len(self.rngs), self._allocate_fragment)
+        fragment.has_values, fragment.by_environment = self._gives_values, self._by_slot
+        return fragment
+
+    def joined(self, parts: list[Fragment]) -> Fragment:
+        """Fragments of these slots, one after the other in time, as one."""
+        return Fragment.join(parts, self.columns, self._allocate_fragment)
+
+    def start(self, fragment: Fragment) -> bool:
+        """Writes the inputs of the first actions, if they are there; else the environments have to be reset."""
+        if self.newest is None:
+            return False
+        for name, values in self.newest.items():
+            fragment[name][0] = values
+        return True
+
+    def keep_newest(self, fragment: Fragment) -> None:
+        """Keeps the inputs of the next actions for the next fragment."""
+        # Copies: views would keep the whole fragment's memory from being used again.
+        self.newest = {name: fragment[name][-1].copy() for name in self._before_action}
+
+    def acting_columns(self, fragment: Fragment, active: Sequence[bool] | None) -> Iterator[tuple]:
+        """For each step the arguments of `explorer.act` that follow the observations; draws the noise.
+
+        Args:
+            fragment: its columns are written.
+            active: slots that make these steps; None: all.
+        """
+        states = fragment[sb.STATE_IN] if self.remembers else itertools.repeat(None)
+        return zip(
+            self.explorer.begin(fragment.num_steps, self.timesteps, active),
+            fragment[sb.ACTION_DIST_INPUTS]
+            if sb.ACTION_DIST_INPUTS in fragment.columns
+            else itertools.repeat(self._scratch),
+            fragment[sb.ACTIONS],
+            fragment[sb.VF_PREDS] if fragment.has_values else itertools.repeat(None),
+            states,
+            states[1:] if self.remembers else states,
+        )
+
+    def end_steps(self, num_steps: int) -> None:
+        """Moves the clock after the steps that `acting_columns` has prepared."""
+        self.timesteps += num_steps * self.explorer.slot.stride
+        self.explorer.end()
+
+    def filtered(self, raw: np.ndarray, out: np.ndarray, active: Sequence[bool] | None = None) -> None:
+        """Writes what is stored of raw observations; of the active slots alone, where some are not."""
+        if not self.filters:
+            out[:] = raw
+        elif active is None:
+            self.policy.filter(raw, out=out, update=True)
+        else:
+            out[active] = self.policy.filter(raw[active], update=True, environments=np.flatnonzero(active))
+
+    def seen_apart(self, fragment: Fragment) -> list[np.ndarray]:
+        """Memory for what the policy sees where a fragment holds raw observations; the first is there already."""
+        seen = np.empty(fragment.observations.shape, np.float32)
+        self.policy.filter(fragment.observations[0], out=seen[0])
+        return list(seen)
+
+    def note_ends(self, fragment: Fragment, t: int, ended: Sequence[tuple[int, np.ndarray]]) -> None:
+        """Keeps the true final observations of slots whose episodes ended with step t, and begins new episodes."""
+        truncated, terminated = fragment[sb.TRUNCATEDS][t], fragment[sb.TERMINATEDS][t]
+        self.explorer.episodes_ended([i for i, _ in ended])
+        for i, final in ended:
+            if self.every_final_observation or (truncated[i] and not terminated[i]):
+                if self.filters and not self.stores_raw:
+                    final = self.policy.filter(np.asarray(final)[None], environments=np.array([i]))[0]
+                fragment.add_final(t, i, final)
+        if self.remembers:
+            fragment.forget(t, [i for i, _ in ended])
+
+    def finish(self, fragment: Fragment) -> None:
+        """Computes for the whole fragment at once: checks, scaled rewards, log-probabilities, the postprocess."""
+        if self.policy.is_masked:
+            self._check_masks(fragment)
+        fragment.cut_at_failures()
+        rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
+        if self._return_scale:
+            self._return_scale.apply(rewards, fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS], fragment.valid)
+        if clip is True:  # the sign alone (DQN, Nature 2015)
+            np.sign(rewards, out=rewards)
+        elif clip:
+            np.clip(rewards, -clip, clip, out=rewards)
+        self._check_finite(fragment)
+        if sb.ACTION_LOGP in fragment.columns:
+            dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
+            rows = fragment.num_steps * fragment.num_envs
+            fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
+                dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
+            )
+        self.own.postprocess(fragment, self.policy)
+
+    def to_batch(self, fragment: Fragment, has_gaps: bool) -> SampleBatch:
+        """The rows of a finished fragment.
+
+        Args:
+            fragment: see `finish`.
+            has_gaps: see Fragment.to_batch.
+        """
+        if self._rows is not None:
+            return self._rows.of(fragment, self.policy, self.policy_version, has_gaps)
+        if self._makes_sequences:
+            return fragment.to_sequences(
+                self.policy_version,
+                self._allocate,
+                bootstraps=self.settings.sequences,
+                max_seq_len=self.policy.spec.max_seq_len,
+            )
+        return fragment.to_batch(self.policy_version, has_gaps)
+
+    def compute_gradient(self, batch: SampleBatch, **settings) -> tuple[np.ndarray, dict[str, float]]:
+        """The loss's gradient over a batch, and its statistics; settings as for Learner.compute_gradient."""
+        return self._learner.compute_gradient(batch, **settings)
+
+    def _check_masks(self, fragment: Fragment) -> None:
+        """Raises an error for a transition whose observation had no legal action."""
+        seen = fragment.observations[: fragment.num_steps]
+        without = self.policy.without_choice(seen.reshape(-1, seen.shape[-1])).reshape(seen.shape[:2])
+        if fragment.valid is not None:
+            without &= fragment.valid
+        if without.any():
+            t, i = np.argwhere(without)[0]
+            raise ValueError(
+                f"{self._place(i)} had no legal action at step {t} of the fragment: "
+                f"{no_choice(self.policy.spec.encoder.mask(seen[t, i][None])[0])}"
+            )
+
+    def note_rows_without_choice(self, error: BaseException) -> None:
+        """Adds to an error of the environments which slots had no legal action when they acted last."""
+        for i in self.policy.acted_without_choice() if self.policy.is_masked else ():
+            error.add_note(f"{self._place(i)} had no legal action at that step")
+
+    def _check_finite(self, fragment: Fragment) -> None:
+        """Raises an error for a NaN or an infinity here, near its cause."""
+        for name in (sb.OBS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS):
+            if name not in fragment.columns or (name == sb.VF_PREDS and not fragment.has_values):
+                continue
+            column = fragment[name]
+            if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
+                continue
+            network = f"{self.policy.spec.network_name} overflowed: scale the observations, or lower the learning rate"
+            cause = "the environment gave it" if name == sb.OBS else network
+            t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
+            raise ValueError(
+                f"{name} of {self._place(i)} is not finite at step {t} of the fragment: {column[t, i]}; {cause}"
+            )

@@ -31,7 +31,7 @@
 | state_in_0         | [S, state]             | float32      | the memory's state before the first row of each      |
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -164,6 +164,10 @@ class SampleBatch(dict[str, np.ndarray]):
     # RLlib's name: there is one agent.
     agent_steps = env_steps
 
+    def as_multi_agent(self) -> "MultiAgentBatch":
+        """These rows as those of the policy DEFAULT_POLICY."""
+        return MultiAgentBatch({DEFAULT_POLICY: self}, self.env_steps())
+
     def size_bytes(self) -> int:
         """Bytes of all columns."""
         return sum(column.nbytes for column in self.values())
@@ -291,6 +295,70 @@ class SampleBatch(dict[str, np.ndarray]):
 def concat_samples(samples: Sequence[SampleBatch]) -> SampleBatch:
     """SampleBatch.concat, by RLlib's name."""
     return SampleBatch.concat(samples)
+
+
+class MultiAgentBatch:
+    """Rows of several policies that were sampled in the same steps of the environments.
+
+    Args:
+        policy_batches: policy id -> rows in which this policy has acted.
+        env_steps: number of steps of the environments.
+    """
+
+    def __init__(self, policy_batches: Mapping[str, SampleBatch], env_steps: int):
+        self.policy_batches, self._env_steps = dict(policy_batches), env_steps
+
+    def __repr__(self):
+        rows = ", ".join(f"{policy_id}: {batch.count}" for policy_id, batch in self.policy_batches.items())
+        return f"MultiAgentBatch({self._env_steps} steps of environments; rows of {rows or 'no policy'})"
+
+    def __getitem__(self, policy_id: str) -> SampleBatch:
+        return self.policy_batches[policy_id]
+
+    def __len__(self):
+        return self._env_steps
+
+    @property
+    def count(self) -> int:
+        """Number of steps of the environments."""
+        return self._env_steps
+
+    def env_steps(self) -> int:
+        """Number of steps of the environments."""
+        return self._env_steps
+
+    def agent_steps(self) -> int:
+        """Number of steps of all agents: rows of all policies."""
+        return sum(batch.env_steps() for batch in self.policy_batches.values())
+
+    def as_multi_agent(self) -> "MultiAgentBatch":
+        """Itself."""
+        return self
+
+    def size_bytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(batch.size_bytes() for batch in self.policy_batches.values())
+
+    def copy(self) -> "MultiAgentBatch":
+        """A batch of copies of the columns."""
+        return MultiAgentBatch({name: batch.copy() for name, batch in self.policy_batches.items()}, self._env_steps)
+
+    @staticmethod
+    def concat(batches: "Sequence[MultiAgentBatch]") -> "MultiAgentBatch":
+        """Joins batches in the given order, policy by policy.
+
+        Raises:
+            ValueError: if the columns of a policy differ.
+        """
+        joined: dict[str, list[SampleBatch]] = {}
+        for batch in batches:
+            for policy_id, rows in batch.policy_batches.items():
+                joined.setdefault(policy_id, []).append(rows)
+        parts = {policy_id: SampleBatch.concat(rows) for policy_id, rows in joined.items()}
+        return MultiAgentBatch(parts, sum(batch.count for batch in batches))
+
+    # RLlib's name.
+    concat_samples = concat
 
 
 def rows_of_sequences(seq_lens: np.ndarray, order: np.ndarray) -> np.ndarray:

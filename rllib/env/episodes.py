@@ -11,8 +11,10 @@ import numpy as np
 class Episode:
     """One finished episode: its undiscounted return, its length in steps, and the index of its environment.
 
-    Where the loss of a life ends an episode, this is the whole game. The last three hold what callbacks have put into
-    the running episode (evaluation/episode_hooks.py); custom_metrics has a game's lives, too: life_reward and life_len.
+    Where the loss of a life ends an episode, this is the whole game. custom_metrics, hist_data and media hold what
+    callbacks have put into the running episode (evaluation/episode_hooks.py); custom_metrics has a game's lives, too:
+    life_reward and life_len. agent_returns and agent_lengths are those of each (agent, policy), where there are several
+    agents: the episode's return is the sum of theirs, its length is in steps of the environment.
     """
 
     episode_return: float
@@ -21,6 +23,8 @@ class Episode:
     custom_metrics: dict[str, float | list[float]] = field(default_factory=dict)
     hist_data: dict[str, list[float]] = field(default_factory=dict)
     media: dict[str, Any] = field(default_factory=dict)
+    agent_returns: dict[tuple[Any, str], float] = field(default_factory=dict)
+    agent_lengths: dict[tuple[Any, str], int] = field(default_factory=dict)
 
 
 class EpisodeTracker:

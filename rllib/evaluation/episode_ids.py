@@ -32,8 +32,8 @@ class EpisodeIds:
         """Fills the columns."""
         self._postprocess(fragment, policy)
         ended = fragment[TERMINATEDS] | fragment[TRUNCATEDS]
-        if fragment.valid is not None:
-            ended |= ~fragment.valid
+        if fragment.gaps is not None:
+            ended |= fragment.gaps
         before = np.cumsum(ended, axis=0) * self._total
         fragment[EPS_ID][0] = self._running
         fragment[EPS_ID][1:] = self._running + before[:-1]

@@ -237,7 +237,8 @@ class Lane:
         fragment.cut_at_failures()
         rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
         if self._return_scale:
-            self._return_scale.apply(rewards, fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS], fragment.valid)
+            ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
+            self._return_scale.apply(rewards, ended, fragment.valid, fragment.starts)
         if clip is True:  # the sign alone (DQN, Nature 2015)
             np.sign(rewards, out=rewards)
         elif clip:

@@ -43,6 +43,8 @@ class SampleReport:
         filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
             without a filter.
         return_deltas: those of discounted returns; empty where rewards are not scaled by them.
+        agent_steps: policy id -> steps of its agents; empty where there is one agent.
+        agent_steps_by_agent: agent -> its steps; empty where there is one.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -54,6 +56,8 @@ class SampleReport:
     inference_time_s: float = 0.0
     filter_deltas: dict[str, Any] = field(default_factory=dict)
     return_deltas: dict[str, Any] = field(default_factory=dict)
+    agent_steps: dict[str, int] = field(default_factory=dict)
+    agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
 
 
 @dataclass

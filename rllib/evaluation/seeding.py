@@ -23,6 +23,9 @@ PROCESSES = 7
 EVALUATION_PROCESSES = 8
 WEIGHT_NOISE = 9
 INTRINSIC_WEIGHTS = 10
+# Actions of agents, by environment, incarnation, policy and place in the environment.
+AGENTS_ACTIONS = 11
+AGENT_EPISODES = 12
 # Streams of single episodes, by their number in the run.
 EPISODES = 20
 EPISODE_ACTIONS = 21
@@ -30,7 +33,7 @@ NOISE_TABLE = 22
 REPLAY = 23
 
 
-def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.SeedSequence:
+def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0, *more: int) -> np.random.SeedSequence:
     """The independent sequence of one stream.
 
     Args:
@@ -38,8 +41,9 @@ def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) 
         stream: one of the constants above.
         index: index of the environment, counted over all workers; for streams of processes, of the worker.
         incarnation: the worker's (see `incarnation`); a new one begins fresh episodes and repeats none.
+        more: further parts of the key, where these two do not tell the streams of one purpose apart.
     """
-    return np.random.SeedSequence(entropy=seed, spawn_key=(stream, index, incarnation))
+    return np.random.SeedSequence(entropy=seed, spawn_key=(stream, index, incarnation, *more))
 
 
 def incarnation(restores: int, replacements: int = 0) -> int:
@@ -47,9 +51,9 @@ def incarnation(restores: int, replacements: int = 0) -> int:
     return restores << 20 | replacements
 
 
-def generator(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.Generator:
+def generator(seed: int, stream: int, index: int = 0, incarnation: int = 0, *more: int) -> np.random.Generator:
     """A generator on a stream; arguments as for `seed_sequence`."""
-    return np.random.Generator(np.random.PCG64(seed_sequence(seed, stream, index, incarnation)))
+    return np.random.Generator(np.random.PCG64(seed_sequence(seed, stream, index, incarnation, *more)))
 
 
 def environment_seed(seed: int, stream: int, index: int, incarnation: int = 0) -> int:

@@ -19,7 +19,9 @@ from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY, Column
 
 if TYPE_CHECKING:
+    from rllib.env.multi_agent.stream import MultiAgentStream
     from rllib.env.tensors.stream import TensorStream
+    from rllib.evaluation.multi_agent.settings import AgentSettings
 
 
 class Postprocess(Protocol):
@@ -102,6 +104,7 @@ class RolloutSettings:
         info_columns: keys of the environments' info dicts that batches have as columns.
         acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
         spans_directory: where workers record what they do when (spans.py); None: they do not.
+        agents: policies of the agents, where environments have several; None: there is one agent.
     """
 
     env: EnvFactory
@@ -127,6 +130,7 @@ class RolloutSettings:
     info_columns: tuple[Column, ...] = ()
     acting_device: str | None = None
     spans_directory: str | None = None
+    agents: "AgentSettings | None" = None
 
     @property
     def only_policy(self) -> PolicySettings:
@@ -164,6 +168,10 @@ class RolloutSettings:
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)
         return stream
+
+    def open_agents(self, kind: int, indices: range, worker_index: int, incarnation: int) -> "MultiAgentStream":
+        """The same of environments with several agents."""
+        return self.open_stream(kind, indices, worker_index, incarnation)
 
     def seed_process(self, kind: int, worker_index: int, incarnation: int, torch_alone: bool = False) -> None:
         """Seeds the global generators of this process; the driver's only where the user has given the seed.

@@ -1,13 +1,16 @@
 """Base of every kind of worker, for callbacks, `foreach_worker` and checkpoints."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rllib.env.streams.base import EnvironmentStream
 from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY
+
+if TYPE_CHECKING:
+    from rllib.evaluation.settings import PolicySettings
 
 
 class Worker:
@@ -21,7 +24,7 @@ class Worker:
 
     Attributes:
         callbacks: the object with the user's hooks.
-        policy_settings: settings of the policy.
+        policies: policy id -> policy.
         acts_elsewhere: whether the policy computes on another device (`Policy.act_on`).
         stream: the environments; None where there are none between evaluations.
         kind: what it is called in messages, followed by its index.
@@ -45,15 +48,26 @@ class Worker:
         policy: Policy | None = None,
     ):
         self.settings, self.worker_index = settings, worker_index
-        self.policy_settings = settings.only_policy
-        self.policy = policy or Policy(self.policy_settings.spec)
-        if policy is None:
-            self.policy.config = settings.config
-        device = settings.acting_device if worker_index else None
-        self.acts_elsewhere = device is not None and self.policy.act_on(device)
         self.callbacks = settings.callbacks()
-        if policy is None:
-            self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
+        if policy is not None:
+            self.policies = {DEFAULT_POLICY: policy}
+        else:
+            self.policies = {policy_id: Policy(own.spec) for policy_id, own in settings.policies.items()}
+        device = settings.acting_device if worker_index else None
+        self.acts_elsewhere = device is not None and all([each.act_on(device) for each in self.policies.values()])
+        for policy_id, own in self.policies.items() if policy is None else ():
+            own.config = settings.config
+            self.callbacks.on_create_policy(policy_id=policy_id, policy=own)
+
+    @property
+    def policy(self) -> Policy:
+        """The only policy."""
+        return self.policies[DEFAULT_POLICY]
+
+    @property
+    def policy_settings(self) -> "PolicySettings":
+        """Settings of the only policy."""
+        return self.settings.only_policy
 
     @property
     def config(self):
@@ -72,8 +86,8 @@ class Worker:
 
     @property
     def policy_map(self) -> dict[str, Policy]:
-        """The policies by name: one."""
-        return {DEFAULT_POLICY: self.policy}
+        """The policies by name."""
+        return self.policies
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy | None:
         """The policy with this name; None if there is none."""

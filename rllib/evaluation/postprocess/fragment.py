@@ -23,6 +23,8 @@ class Fragment:
         final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
             for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
+        starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`): rows before
+            it are outside of the slot's time, and its first row follows its last one of the fragment before. None: 0.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
         lives_lost: (t, i) where step t of environment i ended a life of a game that goes on.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
@@ -51,6 +53,7 @@ class Fragment:
         # State of a policy's memory at each final observation.
         self.final_states: list[np.ndarray] = []
         self.valid: np.ndarray | None = None
+        self.starts: np.ndarray | None = None
         self.failures: list[tuple[int, int]] = []
         self.lives_lost: list[tuple[int, int]] = []
         self.cuts: set[tuple[int, int]] = set()
@@ -64,6 +67,39 @@ class Fragment:
     def num_transitions(self) -> int:
         """Rows that are transitions."""
         return self.num_steps * self.num_envs if self.valid is None else int(np.count_nonzero(self.valid))
+
+    @property
+    def gaps(self) -> np.ndarray | None:
+        """[T, N] bool, rows between two episodes of a slot, which are no transitions; None if there are none."""
+        if self.valid is None or self.starts is not None:
+            return None
+        return ~self.valid
+
+    def pack(self, counts: np.ndarray) -> None:
+        """Moves the rows of each slot to the end, where slots have made different numbers of steps.
+
+        The last row of every slot then stands beside the last rows of the others, and the inputs of the next actions in
+        the row behind it. As many steps are left as the busiest slot has made.
+
+        Args:
+            counts: int64 [N], rows that each slot has written, from row 0 on.
+        """
+        if (counts == self.num_steps).all():
+            return
+        length = int(counts.max(initial=0))
+        spare, self.starts = self.num_steps - length, length - counts
+        source = np.maximum(np.arange(self.num_steps + 1)[:, None] - (self.num_steps - counts), 0)
+        slots = np.arange(self.num_envs)
+        for name, column in self.columns.items():
+            column[:] = column[source[: len(column)], slots]
+            self.columns[name] = column[spare:]
+        self.observations, self.num_steps = self.columns[sb.OBS], length
+        self.final_observations = [(t + self.starts[i], i, final) for t, i, final in self.final_observations]
+        before = np.arange(length)[:, None] < self.starts
+        if before.any():
+            self.valid = ~before
+            for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+                self.columns[name][before] = 0
 
     def mark_invalid(self, step: int, environments) -> None:
         """Marks these environments' rows at this step as no transitions; an episode begins with the next row."""

@@ -33,7 +33,13 @@ class ReturnScale:
         self._deltas = [RunningMoments(1) for _ in range(num_envs)]
         self._running = np.zeros(num_envs)
 
-    def apply(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray | None = None) -> None:
+    def apply(
+        self,
+        rewards: np.ndarray,
+        ended: np.ndarray,
+        valid: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+    ) -> None:
         """Counts the returns of a fragment and scales its rewards in place.
 
         Before the first merge, each environment's rewards are scaled by its returns so far.
@@ -42,12 +48,13 @@ class ReturnScale:
             rewards: float32 [T, N], raw rewards; scaled in place.
             ended: bool [T, N], whether an episode ends with the step.
             valid: bool [T, N], False for rows that are no transitions; None: all are.
+            starts: int64 [N], first row of each slot, see Fragment; None: 0.
         """
         returns = np.empty(rewards.shape)
         running, goes_on = self._running, ~ended if valid is None else valid & ~ended
         for t, reward in enumerate(rewards):
             returns[t] = self.gamma * running + reward
-            running[:] = np.where(goes_on[t], returns[t], 0)
+            running[:] = np.where(goes_on[t], returns[t], 0 if starts is None else running * (t < starts))
         for i, delta in enumerate(self._deltas):
             column = returns[:, i, None]
             delta.add(column if valid is None else column[valid[:, i]])

@@ -109,9 +109,10 @@ class SequenceRows:
         """The sequences of environment i; `finals` are its final observations by (step, environment)."""
         terminated, observations = fragment[sb.TERMINATEDS][:, i], fragment.observations
         ended = terminated | fragment[sb.TRUNCATEDS][:, i]
-        is_gap = np.zeros_like(ended) if fragment.valid is None else ~fragment.valid[:, i]
+        is_gap = np.zeros_like(ended) if fragment.gaps is None else fragment.gaps[:, i]
+        first = 0 if fragment.starts is None else int(fragment.starts[i])
         # Spans of steps that are either of one episode, or one step that is no transition.
-        cuts = {0, *np.flatnonzero(is_gap), *(np.flatnonzero(ended | is_gap) + 1), fragment.num_steps}
+        cuts = {first, *np.flatnonzero(is_gap), *(np.flatnonzero(ended | is_gap) + 1), fragment.num_steps}
         sequence, complete = self._open[i], []
         for start, stop in itertools.pairwise(sorted(cuts)):
             if is_gap[start]:

@@ -102,6 +102,8 @@ class NStepRows:
         steps["waits"] = np.ones(steps[sb.REWARDS].shape, bool) if fragment.valid is None else fragment.valid.copy()
         if self._kept:
             steps = {name: np.concatenate([self._kept[name], column]) for name, column in steps.items()}
+            if fragment.starts is not None:
+                steps = _moved_up(steps, len(self._kept["waits"]), fragment.starts)
         n_step, waits, ends = self._settings.n_step, steps["waits"], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
         rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, self._settings.gamma, n_step, waits)
         # Of the last n - 1 steps, the windows that reach the end of the fragment, and not that of an episode.
@@ -115,6 +117,21 @@ class NStepRows:
         rows = {name: steps[name][ends_at if name in OF_THE_END else t, env] for name in fragment.columns}
         rows[sb.REWARDS], rows[sb.DISCOUNTS] = (column[t, env].astype(np.float32) for column in (rewards, discounts))
         return rows
+
+
+def _moved_up(steps: dict[str, np.ndarray], num_kept: int, starts: np.ndarray) -> dict[str, np.ndarray]:
+    """The steps with the kept ones of each slot moved up to its first row of the fragment.
+
+    Args:
+        steps: columns [num_kept + T, N, ...], kept steps before those of the fragment.
+        num_kept: number of the former.
+        starts: int64 [N], first row of each slot in the fragment.
+    """
+    t = np.arange(len(steps["waits"]))[:, None]
+    source = np.where(t < num_kept + starts, np.maximum(t - starts, 0), t)
+    moved = {name: column[source, np.arange(len(starts))] for name, column in steps.items()}
+    moved["waits"] &= t >= starts
+    return moved
 
 
 def n_step_returns(

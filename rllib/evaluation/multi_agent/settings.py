@@ -1,0 +1,33 @@
+"""Settings of workers whose environments have several agents."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gymnasium import Space
+
+# Slots of a policy in one environment, where the environment does not say which agents there are. They double when more
+# agents appear.
+FIRST_SLOTS = 4
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """Policies of agents, beside their networks.
+
+    Attributes:
+        policy_of: function of (agent, episode, worker) that returns the id of the agent's policy for the episode.
+        spaces: policy id -> observation space and action space of its agents, as the environment has them.
+        num_slots: policy id -> largest number of its agents in one environment at a time; where one is missing, the
+            number is found while sampling.
+        trained: ids of the policies whose steps become rows.
+        hand_written: policy id -> class or object with `compute_actions`, which acts in place of a network.
+        counts_agent_steps: a fragment's length is in steps of agents instead of steps of environments.
+    """
+
+    policy_of: Callable[..., str]
+    spaces: Mapping[str, tuple[Space, Space]]
+    num_slots: Mapping[str, int] = field(default_factory=dict)
+    trained: frozenset[str] = frozenset()
+    hand_written: Mapping[str, Any] = field(default_factory=dict)
+    counts_agent_steps: bool = False

@@ -64,20 +64,20 @@ class BasicMultiAgent(MultiAgentEnv):
 class RoundRobinMultiAgent(MultiAgentEnv):
     """Agents that observe one after another, whatever their state; the last reward of each is 0.
 
-    An agent that is asked first has been done for a while stays in the round. The episode ends when all agents but
-    one have been seen to be done.
+    The episode ends when all agents, but for `spare` of them, have been seen to be done.
 
     Args:
         lengths: number of steps of each agent.
         reward: of each step but the last.
         counts: whether an observation is the number of the agent's own steps.
         truncates: whether ends are truncations as well.
+        spare: number of agents that need not be done.
     """
 
-    def __init__(self, lengths=(5,) * 5, reward=100.0, counts=True, truncates=True):
+    def __init__(self, lengths=(5,) * 5, reward=100.0, counts=True, truncates=True, spare=0):
         super().__init__()
         self.clocks = [Clock(length, reward, counts, truncates) for length in lengths]
-        self._agent_ids = set(range(len(lengths)))
+        self._agent_ids, self.spare = set(range(len(lengths))), spare
         self.observation_space, self.action_space = self.clocks[-1].observation_space, Discrete(2)
 
     def reset(self, *, seed=None, options=None):
@@ -99,7 +99,7 @@ class RoundRobinMultiAgent(MultiAgentEnv):
         if terminated:
             reward = 0.0
             self.seen_done.add(agent)
-        is_over = len(self.seen_done) >= len(self.clocks) - 1
+        is_over = len(self.seen_done) >= len(self.clocks) - self.spare
         return (
             {agent: observation},
             {agent: reward},
@@ -113,7 +113,7 @@ class EarlyDoneMultiAgent(RoundRobinMultiAgent):
     """Two agents in turn, with 3 and 5 steps: the first to be done ends the episode."""
 
     def __init__(self):
-        super().__init__(lengths=(3, 5), reward=1.0, counts=False, truncates=False)
+        super().__init__(lengths=(3, 5), reward=1.0, counts=False, truncates=False, spare=1)
 
 
 class FlexAgentsMultiAgent(MultiAgentEnv):
@@ -179,7 +179,7 @@ MultiAgentMountainCar = make_multi_agent("MountainCarContinuous-v0")
 
 
 def collect(env, act, num_steps, seed=None):
-    """Rows of one environment in the order in which they close: (rows, open rows by agent, (returns, length) of episodes).
+    """Rows of one environment in the order in which they close, open rows by agent, (returns, length) of episodes.
 
     The slow reference. A row opens when its agent acts. It closes at the first later step, that one included, in which
     the agent has an observation or is done, or the episode ends, and has all rewards of the steps between.

@@ -26,6 +26,7 @@ from rllib.algorithms.es import ESConfig as ESConfig
 from rllib.algorithms.impala import IMPALA as IMPALA
 from rllib.algorithms.impala import IMPALAConfig as IMPALAConfig
 from rllib.models.catalog.model_catalog import ModelCatalog as ModelCatalog
+from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv as MultiAgentEnv
 from rllib.algorithms.pg import PG as PG
 from rllib.algorithms.pg import PGConfig as PGConfig
 from rllib.algorithms.ppo import PPO as PPO
@@ -51,6 +52,7 @@ from rllib.env.checkup.check_env import check_env as check_env
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner
+from rllib.env.multi_agent.copies import make_multi_agent as make_multi_agent
 from rllib.evaluation.callbacks import make_multi_callbacks as make_multi_callbacks
 from rllib.models.distributions.names import register_action_dist as register_action_dist
 from rllib.env.factories.registry import register_env as register_env

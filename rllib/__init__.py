@@ -21,6 +21,7 @@ _LAZY = {
     "Algorithm": "rllib.algorithms.base.algorithm",
     "AlgorithmConfig": "rllib.algorithms.base.config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
+    "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
     "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
@@ -29,6 +30,7 @@ _LAZY = {
     "concat_samples": "rllib.sample_batch",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
+    "make_multi_agent": "rllib.env.multi_agent.copies",
     "make_multi_callbacks": "rllib.evaluation.callbacks",
     "register_action_dist": "rllib.models.distributions.names",
     "register_env": "rllib.env.factories.registry",
@@ -44,7 +46,7 @@ __all__ = list(_LAZY)
 # Names of Ray and Stable-Baselines3 that are not here -> advice.
 _ELSEWHERE = {
     **dict.fromkeys(
-        ("MultiAgentEnv", "make_multi_agent", "MultiAgentBatch", "PolicySpec"),
+        ("MultiAgentBatch", "PolicySpec"),
         "multi-agent training is not available yet; one policy learns in a single-agent environment",
     ),
     **dict.fromkeys(

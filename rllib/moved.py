@@ -33,6 +33,7 @@ MOVED = {
     "rllib.env.masked_tasks": "rllib.env.tasks.masked",
     "rllib.env.memory_tasks": "rllib.env.tasks.memory",
     "rllib.env.minigrid": "rllib.env.tasks.minigrid_tasks",
+    "rllib.env.multi_agent_env": "rllib.env.multi_agent",
     "rllib.env.registry": "rllib.env.factories.registry",
     "rllib.env.sparse_tasks": "rllib.env.tasks.sparse",
     "rllib.env.tensor_adapters": "rllib.env.tensors.adapters",
@@ -41,6 +42,9 @@ MOVED = {
     "rllib.env.torch_vector_env": "rllib.env.tasks.torch_vector_env",
     "rllib.env.vectorized": "rllib.env.factories.vectorized",
     "rllib.env.wrappers": "rllib.env.factories.wrapped",
+    "rllib.env.wrappers.group_agents_wrapper": "rllib.env.multi_agent.multi_agent_env",
+    "rllib.env.wrappers.open_spiel": "rllib.env.multi_agent.openspiel",
+    "rllib.env.wrappers.pettingzoo_env": "rllib.env.multi_agent.pettingzoo_envs",
     "rllib.evaluation.advantages": "rllib.evaluation.postprocess.advantages",
     "rllib.evaluation.exploration": "rllib.exploration.explorers",
     "rllib.learners.learner_group": "rllib.learners.group.learner_group",
@@ -84,6 +88,8 @@ class _EarlierNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec):
         module = importlib.import_module(present_name(spec.name))
         spec.loader_state = module.__spec__
+        if not hasattr(module, "__path__") and any(earlier.startswith(f"{spec.name}.") for earlier in MOVED):
+            module.__path__ = []  # it was a package, whose modules have gone elsewhere
         return module
 
     def exec_module(self, module):

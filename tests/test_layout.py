@@ -60,7 +60,7 @@ IMPORTS_LATE = {
 }
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
-    "imageio_ffmpeg", "mlflow", "wandb", "envpool", "onnx", "onnxruntime", "onnxscript",
+    "imageio_ffmpeg", "mlflow", "wandb", "envpool", "pettingzoo", "onnx", "onnxruntime", "onnxscript",
     "starlette", "uvicorn", "anyio", "httptools", "uvloop",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip

@@ -1,5 +1,9 @@
 """Environments: from ids, classes and functions to streams of transitions."""
 
+import importlib
+
+from rllib.did_you_mean import missing
+from rllib.env.agents import is_multi_agent
 from rllib.env.checkup.driver import check_environment
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.env.factories.make import make_stream
@@ -14,8 +18,24 @@ __all__ = [
     "EnvironmentStream",
     "Episode",
     "EpisodeTracker",
+    "MultiAgentEnv",
     "check_environment",
+    "is_multi_agent",
+    "make_multi_agent",
     "make_stream",
     "register_env",
     "resolve",
 ]
+
+# Loaded on first use: a run with one agent imports nothing of several agents.
+_LAZY = {
+    "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
+    "make_multi_agent": "rllib.env.multi_agent.copies",
+}
+
+
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise missing(__name__, name, __all__, None)
+    globals()[name] = value = getattr(importlib.import_module(_LAZY[name]), name)
+    return value

@@ -49,7 +49,9 @@ def stubs() -> dict[Path, str]:
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             made[_stub_of(path)] = _stub(importlib.import_module(name), ast.parse(source))
     for earlier, now in MOVED.items():
-        made[_stub_of(ROOT / f"{earlier.replace('.', '/')}.py")] = f"{HEADER}\n\nfrom {now} import *\n"
+        was_package = any(other.startswith(f"{earlier}.") for other in MOVED)
+        file = f"{earlier.replace('.', '/')}{'/__init__' if was_package else ''}.py"
+        made[_stub_of(ROOT / file)] = f"{HEADER}\n\nfrom {now} import *\n"
     folders = {folder for path in made for folder in path.parents if STUBS in folder.parents}
     for folder in folders - {path.parent for path in made if path.name == "__init__.pyi"}:
         # jedi finds a stub only where each folder above it has this file

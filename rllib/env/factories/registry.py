@@ -1,8 +1,8 @@
 """Turns the setting `env` into a factory that every rollout worker can use.
 
-`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", a name given to
-`register_env`, a class (gymnasium, old gym or VectorEnv), or a function of the EnvContext. All of them become an
-`EnvFactory`, which is picklable and makes environments.
+`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", "pettingzoo:name", a name
+given to `register_env`, a class (gymnasium, old gym, VectorEnv or with several agents), a module of PettingZoo, or a
+function of the EnvContext. All of them become an `EnvFactory`, which is picklable and makes environments.
 
 Strings may come from files and checkpoints of unknown origin, so a string never names a function to call: only
 environment classes are taken from modules.
@@ -24,7 +24,6 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import nearest
-from rllib.env.streams.legacy import refuse_agents
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
 
@@ -188,6 +187,30 @@ class EnvPoolFactory(EnvFactory):
 
 
 @dataclass(frozen=True)
+class PettingZooFactory(EnvFactory):
+    """A factory for an environment of PettingZoo, with several agents; env_config has arguments of its constructor.
+
+    Attributes:
+        env_name: see pettingzoo_names.py.
+    """
+
+    env_name: str
+
+    @property
+    def name(self) -> str:
+        return f"pettingzoo:{self.env_name}"
+
+    def make(self, context: EnvContext):
+        try:
+            from rllib.env.factories.pettingzoo_names import make_pettingzoo
+        except ImportError as error:
+            raise EnvironmentPackageError(
+                f"environment {self.name!r} needs PettingZoo: pip install 'rllib[multiagent]' ({error})"
+            ) from error
+        return make_pettingzoo(self.env_name, dict(context))
+
+
+@dataclass(frozen=True)
 class WrappingFactory(EnvFactory):
     """Base of factories that make another factory's environments in a wrapper.
 
@@ -235,12 +258,8 @@ def resolve(env) -> EnvFactory:
     if env is None:
         raise ValueError('no environment was given. Use .environment("CartPole-v1"), or a class, or a function.')
     if isinstance(env, ModuleType) and (hasattr(env, "parallel_env") or hasattr(env, "raw_env")):
-        raise TypeError(
-            f"{env.__name__} is a module of PettingZoo, whose environments have several agents, and multi-agent "
-            "training is not available yet: one policy learns in a single-agent environment"
-        )
+        return PettingZooFactory(env.__name__)
     if isinstance(env, (gymnasium.Env, VectorEnv)) or (hasattr(env, "step") and not isinstance(env, type)):
-        refuse_agents(env)
         raise TypeError(
             f"an environment that is already made was given ({env}), but every rollout worker has to make its own. "
             "Give its class, its id, or a function: .environment(env=lambda config: MyEnv(config))."
@@ -290,6 +309,8 @@ def _resolve_name(name: str) -> EnvFactory:
     module_name, env_id = _module_and_id(name)
     if module_name == "envpool":
         return EnvPoolFactory(env_id)
+    if module_name == "pettingzoo":
+        return PettingZooFactory(env_id)
     if module_name:
         module = _import_module(module_name, name)
         found = getattr(module, env_id, None)

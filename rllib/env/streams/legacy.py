@@ -11,6 +11,7 @@ import gymnasium
 from gymnasium import spaces
 from gymnasium.utils import seeding
 
+from rllib.env.agents import is_multi_agent
 from rllib.env.spaces.supported import mismatch
 
 logger = logging.getLogger("rllib.env")
@@ -81,16 +82,22 @@ def is_bare_observation(result, observation_space) -> bool:
     return mismatch(observation_space, result) is None
 
 
-def warn_of_legacy(env, reason: str) -> None:
-    """Logs one warning for each class of old environments."""
+_NEW_API = (
+    "reset(self, *, seed=None, options=None) -> (observation, info); step(self, action) -> (observation, reward, "
+    "terminated, truncated, info)"
+)
+
+
+def warn_of_legacy(env, reason: str, new_api: str = _NEW_API) -> None:
+    """Logs one warning for each class of old environments: why it counts as one, and the present form."""
     if type(env) in _warned:
         return
     _warned.add(type(env))
     logger.warning(
-        "%s follows the old gym API (%s). It is adapted. The new API: reset(self, *, seed=None, options=None) -> "
-        "(observation, info); step(self, action) -> (observation, reward, terminated, truncated, info).",
+        "%s follows the old gym API (%s). It is adapted. The new API: %s.",
         type(env).__name__,
         reason,
+        new_api,
     )
 
 
@@ -116,8 +123,7 @@ def convert_space(space):
 
 def refuse_agents(env) -> None:
     """Raises TypeError for an environment of several agents: PettingZoo's, in both its APIs, or a MultiAgentEnv."""
-    has_agents = any(hasattr(env, name) for name in ("possible_agents", "get_agent_ids"))
-    if has_agents or callable(getattr(env, "observation_space", None)):
+    if is_multi_agent(env):
         raise TypeError(
             f"{type(env).__name__} is an environment of several agents, and multi-agent training is not available yet: "
             "one policy learns in a single-agent environment. A wrapper can let it act for one agent, or for all of "

@@ -1,0 +1,23 @@
+"""Recognition of environments with several agents, by what they offer: no class of theirs need be imported."""
+
+from typing import Literal
+
+# dict: MultiAgentEnv, whose methods take and return dicts by agent; parallel and turns: PettingZoo's ParallelEnv and
+# AECEnv; arrays: MultiAgentVectorEnv.
+AgentInterface = Literal["dict", "parallel", "turns", "arrays"]
+
+
+def agent_interface(env) -> AgentInterface | None:
+    """The interface by which an environment serves several agents; None for one with a single agent."""
+    if callable(getattr(env, "agent_iter", None)):
+        return "turns"
+    if callable(getattr(env, "observation_space", None)):
+        return "parallel"
+    if hasattr(env, "possible_agents"):
+        return "arrays" if hasattr(env, "num_envs") else "dict"
+    return "dict" if callable(getattr(env, "get_agent_ids", None)) else None
+
+
+def is_multi_agent(env) -> bool:
+    """Whether an environment has several agents: a MultiAgentEnv, PettingZoo's of both kinds, a MultiAgentVectorEnv."""
+    return agent_interface(env) is not None

@@ -1,0 +1,105 @@
+"""Adaptation of any environment with several agents to the interface of MultiAgentEnv."""
+
+from typing import Any
+
+from rllib.env.agents import agent_interface
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents
+from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
+from rllib.env.multi_agent.vector_env import OneOfVector
+from rllib.env.streams.legacy import call_reset
+
+
+def as_multi_agent(env) -> MultiAgentEnv:
+    """An environment with several agents as a MultiAgentEnv: itself, or an adapter around it.
+
+    Args:
+        env: for which `is_multi_agent(env)` holds. A MultiAgentVectorEnv must have been made with num_envs=1.
+
+    Raises:
+        TypeError: if it has a single agent, or lacks a method.
+    """
+    if isinstance(env, MultiAgentEnv):
+        return env
+    interface = agent_interface(env)
+    if interface is None:
+        raise TypeError(
+            f"{type(env).__name__} is no environment with several agents: derive it from rllib.env.MultiAgentEnv, or "
+            "give it possible_agents and the methods of PettingZoo's ParallelEnv or AECEnv"
+        )
+    if missing := [name for name in ("reset", "step") if not callable(getattr(env, name, None))]:
+        raise TypeError(f"an environment needs reset() and step(), but {type(env).__name__} lacks {missing[0]}()")
+    adapters = {"turns": PettingZooEnv, "parallel": ParallelPettingZooEnv, "arrays": OneOfVector, "dict": DictEnv}
+    return adapters[interface](env)
+
+
+class DictEnv(MultiAgentEnv):
+    """An environment with the methods of a MultiAgentEnv that is not derived from it, such as one in a wrapper."""
+
+    def __init__(self, env):
+        self.env = env
+        for name in ("observation_spaces", "action_spaces", "observation_space", "action_space"):
+            setattr(self, name, getattr(env, name, None))
+        self.possible_agents = known_agents(env)
+        if not self.possible_agents and callable(getattr(env, "get_agent_ids", None)):
+            self._agent_ids = set(env.get_agent_ids())
+        self.metadata = getattr(env, "metadata", {})
+        self.render_mode = getattr(env, "render_mode", None)
+
+    @property
+    def agents(self) -> list[AgentID]:
+        return list(getattr(self.env, "agents", ()))
+
+    @property
+    def unwrapped(self):
+        return getattr(self.env, "unwrapped", self.env)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+        keywords: dict[str, Any] = {} if seed is None else {"seed": seed}
+        return self.env.reset(**keywords, **({} if options is None else {"options": options}))
+
+    def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
+        return self.env.step(action_dict)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self) -> None:
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+
+class FourValuesEnv(DictEnv):
+    """An environment of the old API: observations alone from reset(), four dicts from step(), or no seed in reset().
+
+    `dones` are read as terminateds, unless the agent's info has "TimeLimit.truncated".
+    """
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        result = self.env.reset() if seed is None else call_reset(self.env, seed)
+        return result if is_pair(result) else (result, {})
+
+    def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
+        result = self.env.step(action_dict)
+        return self.convert(result) if len(result) == 4 else result
+
+    @staticmethod
+    def convert(result: tuple) -> StepResult:
+        """(observations, rewards, dones, infos) as a step's result with terminateds and truncateds."""
+        observations, rewards, dones, infos = result
+        truncateds = {
+            agent: bool(done) and bool((infos.get(agent) or {}).get("TimeLimit.truncated", False))
+            for agent, done in dones.items()
+            if agent != ALL
+        }
+        terminateds = {agent: bool(dones[agent]) and not late for agent, late in truncateds.items()}
+        if ALL in dones:
+            # The agents' own flags say in which way each of them has ended.
+            is_over_for_time = bool(dones[ALL]) and any(truncateds.values()) and not any(terminateds.values())
+            truncateds[ALL], terminateds[ALL] = is_over_for_time, bool(dones[ALL]) and not is_over_for_time
+        return observations, rewards, terminateds, truncateds, infos
+
+
+def is_pair(result) -> bool:
+    """Whether reset() returned (observations, infos) rather than observations alone."""
+    return isinstance(result, tuple) and len(result) == 2

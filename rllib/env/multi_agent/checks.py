@@ -78,7 +78,7 @@ class CheckedAgents:
         self._possible = set(getattr(env, "possible_agents", ()))
         self._steps_left, self._examines, self._warns = num_steps, num_steps > 0, warns
         self._name = environment or env_name(env)
-        self._seen: set[AgentID] = set()
+        self.seen: set[AgentID] = set()
         self._has_reset = self._is_told = False
 
     def reset(self, seed: int | None = None) -> tuple[dict, dict]:
@@ -103,7 +103,7 @@ class CheckedAgents:
         if self._examines:
             self._check_agents(observations, "observations")
             self._check_observations(observations)
-        self._seen = set(observations)
+        self.seen = set(observations)
         return observations, infos
 
     def step(self, actions: Mapping[AgentID, Any]) -> StepResult:
@@ -126,10 +126,10 @@ class CheckedAgents:
         if self.ended:
             self._check_ended(observations, rewards)
         self._note_ends(terminateds, truncateds)
-        unseen = observations.keys() - self._seen
+        unseen = observations.keys() - self.seen
         if unseen and (late := unseen & self.ended.keys()):
             observations = {agent: value for agent, value in observations.items() if agent not in late}
-        self._seen |= unseen
+        self.seen |= unseen
         return observations, rewards, terminateds, truncateds, infos
 
     def _five(self, result) -> StepResult:

@@ -1,0 +1,207 @@
+"""A stream over environments with several agents, each stepped with the actions of those agents that act."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rllib.env.multi_agent.adapt import as_multi_agent
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentOrder, AgentSpaces, known_agents
+from rllib.env.multi_agent.checks import CheckedAgents
+from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, log_exit, successor_seed
+from rllib.env.streams.first_results import env_name
+from rllib.env.streams.sync import close_all, take_off_wrappers
+
+logger = logging.getLogger("rllib.env")
+
+# Steps of an episode that are examined whole.
+EXAMINED_STEPS = 8
+# An environment whose agents have had no observation for this number of steps in a row will not end its episode.
+MAX_EMPTY_STEPS = 1000
+
+
+class AgentStep(NamedTuple):
+    """Result of a step of one environment, by agent.
+
+    Attributes:
+        observations: of the agents that act in the next step, and final ones of agents that have ended.
+        rewards: of any agents.
+        terminateds, truncateds: bools, and "__all__".
+        infos: dicts; "__common__" is the info of all.
+        is_over: whether the episode has ended for all agents; `reset` then starts the next.
+    """
+
+    observations: Mapping[AgentID, Any]
+    rewards: Mapping[AgentID, float]
+    terminateds: Mapping[AgentID, bool]
+    truncateds: Mapping[AgentID, bool]
+    infos: Mapping[AgentID, Any]
+    is_over: bool
+
+
+class MultiAgentStream:
+    """N environments with several agents.
+
+    Gymnasium's outermost standard wrappers are taken off; the limit of a TimeLimit is kept here.
+
+    Args:
+        envs: the stream owns and closes them.
+        seeds: one int per environment, given to its first reset.
+        worker: owner of the environments, for messages.
+        warns: whether warnings that are the same in every worker are logged.
+        checked_steps: 0: first results are not checked against the spaces.
+        remake: makes the environment with a given index anew; one that raises is then closed and replaced. None: its
+            errors are raised.
+
+    Attributes:
+        order: positions of the agents, by which rows are ordered.
+        first: observations and infos of the new episode, after a step that returned None.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence,
+        seeds: Sequence[int],
+        *,
+        worker: str = "rollout worker 0",
+        warns: bool = True,
+        checked_steps: int = 1,
+        remake: Callable[[int], Any] | None = None,
+    ):
+        self.num_envs = len(envs)
+        self._worker, self._warns, self._remake = worker, warns, remake
+        self._examined = EXAMINED_STEPS if checked_steps else 0
+        self._checked: list[CheckedAgents] = []
+        self._limits: list[float] = []
+        for index, env in enumerate(envs):
+            checked, limit = self._wrapped(env, index)
+            self._checked.append(checked)
+            self._limits.append(limit)
+        self.order = AgentOrder(known_agents(self._checked[0].env))
+        self._knows_agents = len(self.order) > 0
+        self.reseed(seeds)
+        self._failures, self._replacements = [0] * self.num_envs, [0] * self.num_envs
+        self._empty_steps = [0] * self.num_envs
+        self.first: tuple[Mapping, Mapping] = {}, {}
+
+    def _wrapped(self, env, index: int) -> tuple[CheckedAgents, float]:
+        bare, limit = take_off_wrappers(env)
+        where = f"environment {index} of {self._worker} ({env_name(bare)})"
+        warns = self._warns and index == 0
+        return CheckedAgents(as_multi_agent(bare), self._examined, warns=warns, environment=where), limit
+
+    @property
+    def environments(self) -> list:
+        """The environments, or their adapters to the interface of MultiAgentEnv."""
+        return [checked.env for checked in self._checked]
+
+    def spaces(self, index: int) -> AgentSpaces:
+        """Spaces of the agents of an environment; complete after its first reset."""
+        return self._checked[index].spaces
+
+    def reseed(self, seeds: Sequence[int]) -> None:
+        """Sets the seeds of the next resets, one int per environment."""
+        self._seeds: list[int | None] = list(map(int, seeds))
+        self._given_seeds = list(self._seeds)
+
+    def reset(self, index: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
+        """Starts an episode in one environment: observations and infos, by agent."""
+        seed, self._seeds[index] = self._seeds[index], None
+        self._empty_steps[index] = 0
+        length = self._checked[index].time
+        try:
+            observations, infos = self._checked[index].reset(seed)
+        except (Exception, SystemExit) as error:
+            return self._after_failure(
+                index, error, "in reset()" + (f" after an episode of {length} steps" * (length > 0))
+            )
+        self.order.meet(observations)
+        return observations, infos
+
+    def step(self, index: int, actions: dict[AgentID, Any]) -> AgentStep | None:
+        """One step of one environment.
+
+        Args:
+            index: which environment.
+            actions: of the agents that act; {} where nobody does.
+
+        Returns:
+            the result; None where the environment has raised and was replaced. Its episode is void, and `first` has
+            the first observations of a new one.
+        """
+        checked = self._checked[index]
+        try:
+            observations, rewards, terminateds, truncateds, infos = checked.step(actions)
+        except (Exception, SystemExit) as error:
+            step = checked.time
+            where = f"in step() at step {step} of its episode, actions {actions!r:.200}"
+            self.first = self._after_failure(index, error, where)
+            return None
+        self._failures[index] = 0
+        if not self._knows_agents:
+            self.order.meet(observations)
+        is_over = bool(terminateds[ALL] or truncateds[ALL])
+        if not is_over:
+            if checked.time >= self._limits[index]:
+                truncateds, is_over = {**truncateds, ALL: True}, True
+            elif not observations or checked.ended:
+                is_over = self._is_deserted(index, observations)
+        return AgentStep(observations, rewards, terminateds, truncateds, infos, is_over)
+
+    def _is_deserted(self, index: int, observations: Mapping) -> bool:
+        """Whether all agents have ended, without a word of "__all__".
+
+        Raises:
+            ValueError: if nobody has acted for too long.
+        """
+        checked = self._checked[index]
+        if checked.ended and observations.keys() <= checked.ended.keys():
+            everybody = self.order if self._knows_agents else checked.seen
+            if all(agent in checked.ended for agent in everybody):
+                return True
+        if observations:
+            self._empty_steps[index] = 0
+            return False
+        self._empty_steps[index] += 1
+        if self._empty_steps[index] >= MAX_EMPTY_STEPS:
+            raise ValueError(
+                f"no agent has had an observation for {MAX_EMPTY_STEPS:,} steps of environment {index} of "
+                f'{self._worker} ({env_name(checked.env)}): is "__all__" never set? Return terminateds '
+                '{"__all__": True} when the episode is over.'
+            )
+        return False
+
+    def _after_failure(self, index: int, error: BaseException, where: str) -> tuple[Mapping, Mapping]:
+        """Replaces an environment that has raised; returns the new one's first observations and infos.
+
+        Raises:
+            error itself, where environments are not replaced, or this one has failed too often in a row.
+        """
+        place = f"environment {index} of {self._worker} ({env_name(self._checked[index].env)})"
+        error.add_note(f"{place} raised {where}")
+        if isinstance(error, SystemExit):
+            log_exit(error, place, where)
+        if isinstance(error, SystemExit) or self._remake is None:
+            raise error
+        self._failures[index] += 1
+        if self._failures[index] > MAX_FAILURES_IN_A_ROW:
+            error.add_note(f"it is not replaced again: it has failed {self._failures[index]} times in a row")
+            raise error
+        logger.warning("%s raised %s; it is replaced by a new one", place, where, exc_info=error)
+        close_all([self._checked[index].env])
+        try:
+            self._checked[index], self._limits[index] = self._wrapped(self._remake(index), index)
+        except Exception as failure:
+            return self._after_failure(index, failure, "when it was made again")
+        self._replacements[index] += 1
+        self._seeds[index] = successor_seed(self._given_seeds[index], self._replacements[index])
+        return self.reset(index)
+
+    def close(self) -> None:
+        """Closes every environment. May be called twice."""
+        close_all([checked.env for checked in self._checked])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -55,6 +55,8 @@ class Metrics:
 
     def __init__(self, smoothing_episodes: int = 100):
         self.counters: Counter[str] = Counter()
+        # Policy id -> its num_updates, num_grad_updates and num_steps_trained.
+        self.policies: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self.episodes_total = 0
         self._has_warned = False
@@ -71,6 +73,7 @@ class Metrics:
         self._started = time.perf_counter()
         self.training_steps = 0
         self._before = self.counters.copy()
+        self._trained_before = {policy_id: each["num_steps_trained"] for policy_id, each in self.policies.items()}
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
         self._episodes_before = self.episodes_total
@@ -91,6 +94,28 @@ class Metrics:
         self._sampler_seconds["env_wait"] += report.env_time_s
         self._sampler_seconds["inference"] += report.inference_time_s
 
+    def add_update(self, policy_id: str, env_steps: int = 0, gradient_steps: int = 1) -> None:
+        """Counts one update of a policy.
+
+        Args:
+            policy_id: of the policy.
+            env_steps: steps of the environments that it was made from.
+            gradient_steps: number of its gradient steps.
+        """
+        for counters in (self.counters, self.policies[policy_id]):
+            counters["num_updates"] += 1
+            counters["num_grad_updates"] += gradient_steps
+        self.add_trained(policy_id, env_steps)
+
+    def add_trained(self, policy_id: str, env_steps: int) -> None:
+        """Counts steps that a policy was trained on."""
+        self.counters["num_env_steps_trained"] += env_steps
+        self.policies[policy_id]["num_steps_trained"] += env_steps
+
+    def num_updates(self, policy_id: str) -> int:
+        """Number of updates of a policy so far: the version of its weights."""
+        return self.policies[policy_id]["num_updates"]
+
     def sampled_this_iteration(self) -> int:
         """Environment steps sampled since the iteration began."""
         return self.counters["num_env_steps_sampled"] - self._before["num_env_steps_sampled"]
@@ -98,6 +123,10 @@ class Metrics:
     def trained_this_iteration(self) -> int:
         """Environment steps trained on since the iteration began."""
         return self.counters["num_env_steps_trained"] - self._before["num_env_steps_trained"]
+
+    def _trained_by(self, policy_id: str) -> int:
+        """Steps that a policy was trained on since the iteration began."""
+        return self.policies[policy_id]["num_steps_trained"] - self._trained_before.get(policy_id, 0)
 
     def elapsed_s(self) -> float:
         """Seconds since the iteration began."""
@@ -140,8 +169,8 @@ class Metrics:
             "learner": {
                 policy_id: {
                     "learner_stats": stats,
-                    "num_agent_steps_trained": float(self.trained_this_iteration()),
-                    "num_grad_updates_lifetime": self.counters["num_grad_updates"],
+                    "num_agent_steps_trained": float(self._trained_by(policy_id)),
+                    "num_grad_updates_lifetime": self.policies[policy_id]["num_grad_updates"],
                     **_lag_in_gradient_steps(stats),
                 }
                 for policy_id, stats in learner_stats.items()
@@ -200,6 +229,7 @@ class Metrics:
         """The state for a checkpoint, JSON-able."""
         return {
             "counters": dict(self.counters),
+            "policies": {policy_id: dict(counters) for policy_id, counters in self.policies.items()},
             # Media can be any object, so it is left out.
             "episodes": [{k: v for k, v in vars(episode).items() if k != "media"} for episode in self.episodes],
             "episodes_total": self.episodes_total,
@@ -209,7 +239,11 @@ class Metrics:
 
     def set_state(self, state: dict) -> None:
         """Restores the state that `get_state` returned."""
-        self.counters = Counter(state["counters"])
+        self.counters = counters = Counter(state["counters"])
+        # Earlier checkpoints have the counters of their only policy alone.
+        only = {name: counters[name] for name in ("num_updates", "num_grad_updates")}
+        saved = state.get("policies", {DEFAULT_POLICY: only | {"num_steps_trained": counters["num_env_steps_trained"]}})
+        self.policies = defaultdict(Counter, {policy_id: Counter(each) for policy_id, each in saved.items()})
         self.episodes.clear()
         self.episodes.extend(Episode(**values) for values in state["episodes"])
         self.episodes_total = state["episodes_total"]

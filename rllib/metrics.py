@@ -1,5 +1,6 @@
 """Counts, times and episode statistics of a run, and the result dict of an iteration (names of Ray 2.6)."""
 
+import functools
 import logging
 import math
 import os
@@ -22,6 +23,10 @@ from rllib.spans import span
 
 logger = logging.getLogger(__name__)
 
+# Agent ids in a result; those of agents that are made during a run have no bound.
+MOST_AGENTS = 100
+# Fields of an Episode with one entry for each (agent id, policy id).
+_BY_AGENT = ("agent_returns", "agent_lengths")
 # A first episode of this many steps is worth a warning, as most environments end theirs earlier.
 ENDLESS = 2000
 
@@ -55,6 +60,8 @@ class Metrics:
 
     def __init__(self, smoothing_episodes: int = 100):
         self.counters: Counter[str] = Counter()
+        # Policy id -> its num_updates, num_grad_updates and num_steps_trained.
+        self.policies: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self.episodes_total = 0
         self._has_warned = False
@@ -71,6 +78,7 @@ class Metrics:
         self._started = time.perf_counter()
         self.training_steps = 0
         self._before = self.counters.copy()
+        self._trained_before = {policy_id: each["num_steps_trained"] for policy_id, each in self.policies.items()}
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
         self._episodes_before = self.episodes_total
@@ -91,6 +99,28 @@ class Metrics:
         self._sampler_seconds["env_wait"] += report.env_time_s
         self._sampler_seconds["inference"] += report.inference_time_s
 
+    def add_update(self, policy_id: str, env_steps: int = 0, gradient_steps: int = 1) -> None:
+        """Counts one update of a policy.
+
+        Args:
+            policy_id: of the policy.
+            env_steps: steps of the environments that it was made from.
+            gradient_steps: number of its gradient steps.
+        """
+        for counters in (self.counters, self.policies[policy_id]):
+            counters["num_updates"] += 1
+            counters["num_grad_updates"] += gradient_steps
+        self.add_trained(policy_id, env_steps)
+
+    def add_trained(self, policy_id: str, env_steps: int) -> None:
+        """Counts steps that a policy was trained on."""
+        self.counters["num_env_steps_trained"] += env_steps
+        self.policies[policy_id]["num_steps_trained"] += env_steps
+
+    def num_updates(self, policy_id: str) -> int:
+        """Number of updates of a policy so far: the version of its weights."""
+        return self.policies[policy_id]["num_updates"]
+
     def sampled_this_iteration(self) -> int:
         """Environment steps sampled since the iteration began."""
         return self.counters["num_env_steps_sampled"] - self._before["num_env_steps_sampled"]
@@ -98,6 +128,10 @@ class Metrics:
     def trained_this_iteration(self) -> int:
         """Environment steps trained on since the iteration began."""
         return self.counters["num_env_steps_trained"] - self._before["num_env_steps_trained"]
+
+    def _trained_by(self, policy_id: str) -> int:
+        """Steps that a policy was trained on since the iteration began."""
+        return self.policies[policy_id]["num_steps_trained"] - self._trained_before.get(policy_id, 0)
 
     def elapsed_s(self) -> float:
         """Seconds since the iteration began."""
@@ -140,8 +174,8 @@ class Metrics:
             "learner": {
                 policy_id: {
                     "learner_stats": stats,
-                    "num_agent_steps_trained": float(self.trained_this_iteration()),
-                    "num_grad_updates_lifetime": self.counters["num_grad_updates"],
+                    "num_agent_steps_trained": float(self._trained_by(policy_id)),
+                    "num_grad_updates_lifetime": self.policies[policy_id]["num_grad_updates"],
                     **_lag_in_gradient_steps(stats),
                 }
                 for policy_id, stats in learner_stats.items()
@@ -200,8 +234,9 @@ class Metrics:
         """The state for a checkpoint, JSON-able."""
         return {
             "counters": dict(self.counters),
+            "policies": {policy_id: dict(counters) for policy_id, counters in self.policies.items()},
             # Media can be any object, so it is left out.
-            "episodes": [{k: v for k, v in vars(episode).items() if k != "media"} for episode in self.episodes],
+            "episodes": [_episode_to_json(episode) for episode in self.episodes],
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
             "time_total_s": self.time_total_s,
@@ -209,9 +244,13 @@ class Metrics:
 
     def set_state(self, state: dict) -> None:
         """Restores the state that `get_state` returned."""
-        self.counters = Counter(state["counters"])
+        self.counters = counters = Counter(state["counters"])
+        # Earlier checkpoints have the counters of their only policy alone.
+        only = {name: counters[name] for name in ("num_updates", "num_grad_updates")}
+        saved = state.get("policies", {DEFAULT_POLICY: only | {"num_steps_trained": counters["num_env_steps_trained"]}})
+        self.policies = defaultdict(Counter, {policy_id: Counter(each) for policy_id, each in saved.items()})
         self.episodes.clear()
-        self.episodes.extend(Episode(**values) for values in state["episodes"])
+        self.episodes.extend(map(_episode_from_json, state["episodes"]))
         self.episodes_total = state["episodes_total"]
         self.iteration = state["iteration"]
         self.time_total_s = state["time_total_s"]
@@ -219,6 +258,19 @@ class Metrics:
         self._time_since_restore = 0.0
         self._steps_at_restore = self.counters["num_env_steps_sampled"]
         self.start_iteration()
+
+
+def _episode_to_json(episode: Episode) -> dict[str, Any]:
+    """The fields without media, which can be any object; what goes by agent and policy as a list of triples."""
+    fields = {name: value for name, value in vars(episode).items() if name != "media"}
+    for name in _BY_AGENT:
+        fields[name] = [[*key, value] for key, value in fields[name].items()]
+    return fields
+
+
+def _episode_from_json(fields: Mapping[str, Any]) -> Episode:
+    by_agent = {name: {(agent, policy): value for agent, policy, value in fields.get(name, ())} for name in _BY_AGENT}
+    return Episode(**{**fields, **by_agent})
 
 
 def _lag_in_gradient_steps(learner_stats: dict[str, float]) -> dict[str, float]:
@@ -235,6 +287,10 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
     mean, low, high = _spread(returns)
     len_mean, len_low, len_high = _spread(lengths)
     histograms = _by_name(episode.hist_data for episode in episodes)
+    of_policies, of_agents = _agent_statistics(episodes)
+    if returns and not of_policies:  # one agent
+        of_policies = {DEFAULT_POLICY: returns}
+    spreads = {policy_id: _spread(values) for policy_id, values in of_policies.items()}
     return {
         "episode_reward_mean": mean,
         "episode_reward_min": low,
@@ -242,17 +298,54 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
         "episode_len_mean": len_mean,
         "episode_len_min": len_low,
         "episode_len_max": len_high,
-        "policy_reward_mean": {DEFAULT_POLICY: mean} if returns else {},
-        "policy_reward_min": {DEFAULT_POLICY: low} if returns else {},
-        "policy_reward_max": {DEFAULT_POLICY: high} if returns else {},
+        **{
+            f"policy_reward_{part}": {policy_id: spread[index] for policy_id, spread in spreads.items()}
+            for index, part in enumerate(("mean", "min", "max"))
+        },
+        **of_agents,
         "hist_stats": {
             **{name: list(chain.from_iterable(parts)) for name, parts in histograms.items()},
+            **{f"policy_{policy_id}_reward": values for policy_id, values in of_policies.items() if of_agents},
             "episode_reward": returns,
             "episode_lengths": lengths,
         },
         "custom_metrics": _custom_metrics(episodes),
         "episode_media": _by_name(episode.media for episode in episodes),
     }
+
+
+def _agent_statistics(episodes: Iterable[Episode]) -> tuple[dict[str, list[float]], dict[str, dict[str, float]]]:
+    """Returns by policy id, one for each agent of an episode as in Ray, and means by agent id.
+
+    Both are empty for episodes of one agent.
+    """
+    by_policy, returns, lengths = defaultdict(list), defaultdict(list), defaultdict(list)
+    for episode in episodes:
+        for (agent_id, policy_id), value in episode.agent_returns.items():
+            by_policy[policy_id].append(value)
+            returns[agent_id].append(value)
+            lengths[agent_id].append(episode.agent_lengths.get((agent_id, policy_id), 0))
+    if not returns:
+        return {}, {}
+    return dict(by_policy), {"agent_reward_mean": _agent_means(returns), "agent_len_mean": _agent_means(lengths)}
+
+
+def _agent_means(values: Mapping[str, list[float]]) -> dict[str, float]:
+    """Mean of each agent's values; beyond MOST_AGENTS, under "...", that of the values of all others."""
+    agents = list(values)
+    means = {str(agent_id): _spread(values[agent_id])[0] for agent_id in agents[:MOST_AGENTS]}
+    if rest := list(chain.from_iterable(values[agent_id] for agent_id in agents[MOST_AGENTS:])):
+        _warn_once_of_agents()
+        means["..."] = _spread(rest)[0]
+    return means
+
+
+@functools.cache
+def _warn_once_of_agents() -> None:
+    logger.warning(
+        "there are more than %d agent ids: results have the first ones, and the mean of the others under '...'",
+        MOST_AGENTS,
+    )
 
 
 def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:

@@ -35,6 +35,12 @@ _ENV_RUNNERS |= {
         (f"num_{kind_of}_steps_sampled_lifetime", "num_env_steps_sampled"),
     )
 }
+# The same by agent or policy id, where several agents act
+_OF_SEVERAL = {
+    "agent_episode_returns_mean": "agent_reward_mean",
+    "agent_steps": "agent_len_mean",
+    "module_episode_returns_mean": "policy_reward_mean",
+}
 # Ray 2.10+ name -> ours, under `learners/<policy>`; unlisted statistics keep their names.
 _LEARNERS = {
     "mean_kl_loss": "kl",
@@ -72,6 +78,8 @@ RESULT_KEYS = frozenset((
     "time_since_restore", "timestamp", "date", "pid", "hostname", "node_ip", "done", "num_healthy_workers",
     "num_remote_worker_restarts", "num_in_flight_async_reqs", "fault_tolerance", "perf", "config", "evaluation",
 ))  # fmt: skip
+# Further ones of runs with several agents
+AGENT_RESULT_KEYS = frozenset(("agent_reward_mean", "agent_len_mean"))
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
@@ -84,6 +92,9 @@ def stored_names(name: str) -> list[str]:
     section, _, rest = name.partition("/")
     if section == "env_runners" and rest in _ENV_RUNNERS:
         return [_ENV_RUNNERS[rest]]
+    if section == "env_runners" and rest.partition("/")[0] in _OF_SEVERAL:
+        kind, _, one = rest.partition("/")
+        return [f"{_OF_SEVERAL[kind]}/{one}"]
     if section == "sampler_results" and rest.partition("/")[0] in _SAMPLER_RESULTS:
         return [rest]
     if section == "learners" and "/" in rest:
@@ -106,7 +117,7 @@ def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> No
     Raises:
         ValueError: with the nearest key.
     """
-    root, known = str(key).partition("/")[0], sorted(RESULT_KEYS | LATER_RESULT_KEYS)
+    root, known = str(key).partition("/")[0], sorted(RESULT_KEYS | AGENT_RESULT_KEYS | LATER_RESULT_KEYS)
     if root not in known:
         near = nearest(root, [*short_names, *known])
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -170,6 +181,8 @@ class Result(ByAllNames):
             if dict.__contains__(self, old):
                 kind, _, one = new.partition("/")
                 found.setdefault(kind, {})[one] = self[old]
+        if dict.__contains__(self, "agent_reward_mean"):
+            found |= {kind: dict(self[old]) for kind, old in _OF_SEVERAL.items()}
         return {kind: values.get("", values) for kind, values in found.items()}
 
     def _learners(self) -> dict:

@@ -5,7 +5,7 @@ import math
 
 from rllib.env.episodes import Episode
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.metrics import Metrics
+from rllib.metrics import Metrics, episode_statistics
 from rllib.result import Result
 
 # What Ray's own `check_train_results` asserts (API.md of old).
@@ -86,3 +86,28 @@ def test_state_continues_the_counts():
     assert result["iterations_since_restore"] == 1
     assert (result["timesteps_total"], result["timesteps_since_restore"]) == (80, 40)
     assert result["episode_reward_mean"] == 6.0
+
+
+def two_agents(first, second, own="one"):
+    returns = {("a", "one"): first, ("b", own): second}
+    return Episode(first + second, 5, agent_returns=returns, agent_lengths=dict.fromkeys(returns, 4))
+
+
+def test_statistics_by_policy_and_agent():
+    metrics = Metrics()
+    metrics.episodes.extend([two_agents(1.0, 2.0), two_agents(3.0, 6.0, "two")])
+    metrics.set_state(json.loads(json.dumps(metrics.get_state())))
+    result = metrics.result({"one": {}, "two": {}})
+    assert result["episode_reward_mean"] == 6.0
+    assert result["policy_reward_mean"] == {"one": 2.0, "two": 6.0}
+    assert (result["policy_reward_min/one"], result["policy_reward_max/one"]) == (1.0, 3.0)
+    assert result["hist_stats/policy_one_reward"] == [1.0, 2.0, 3.0]
+    assert result["env_runners/agent_episode_returns_mean"] == {"a": 2.0, "b": 4.0}
+    assert result["env_runners/module_episode_returns_mean/two"] == 6.0
+    assert result["env_runners/agent_steps/a"] == 4.0
+
+
+def test_a_result_has_at_most_100_agents():
+    returns = {(f"agent{index}", "one"): float(index) for index in range(103)}
+    found = episode_statistics([Episode(0.0, 1, agent_returns=returns)])["agent_reward_mean"]
+    assert len(found) == 101 and found["..."] == 101.0

@@ -150,7 +150,7 @@ class RainbowConfig(DQNConfig):
 
 class DQN(QLearning):
     config: DQNConfig
-    def training_step(self) -> dict[str, Any]: ...
+    def training_step(self) -> dict[str, dict[str, Any]]: ...
 
 class SimpleQ(DQN):
     config: SimpleQConfig

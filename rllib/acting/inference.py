@@ -79,7 +79,7 @@ class Acting:
     _inference: "Inference"
 
     @abstractmethod
-    def _explored_by(self) -> dict[str, Any]:
+    def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
         """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
 
     def compute_single_action(
@@ -184,7 +184,7 @@ class Acting:
             for each.
         """
         policy = self.get_policy(policy_id)
-        policy.exploration = self._explored_by()
+        policy.exploration = self._explored_by(policy_id)
         agents = list(observations) if isinstance(observations, Mapping) else None
         if agents is not None:
             observations = [observations[agent] for agent in agents]

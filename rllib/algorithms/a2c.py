@@ -15,6 +15,7 @@ from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import at_least, section
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+from rllib.sample_batch import DEFAULT_POLICY
 
 
 class A2CConfig(ActorCriticConfig):
@@ -61,14 +62,17 @@ class A2C(IntrinsicallyRewarded):
     )  # fmt: skip
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        settings = {**self.scheduled("lr"), **self.loss_settings()}
-        stats = {}
+        stats, settings = {}, {policy_id: self._update_settings(policy_id) for policy_id in self.policies}
         for policy_id, batch in self.train_batches().items():
             intrinsic = self._add_intrinsic_rewards(policy_id, batch)
-            steps = with_advantages(batch, bool(self.config.standardize_advantages))
-            stats[policy_id] = self.learn_on_batch(steps, policy_id, shuffle=False, **settings) | intrinsic
+            steps = with_advantages(batch, bool(self.config_of(policy_id).standardize_advantages))
+            stats[policy_id] = self.learn_on_batch(steps, policy_id, shuffle=False, **settings[policy_id]) | intrinsic
         return stats
 
-    def loss_settings(self) -> dict[str, Any]:
-        """Settings of the next gradient, at this time."""
-        return {"microbatch_size": self.config.microbatch_size, **self.scheduled("vf_loss_coeff", "entropy_coeff")}
+    def _update_settings(self, policy_id: str) -> dict[str, Any]:
+        return {**self.scheduled("lr", policy_id=policy_id), **self.loss_settings(policy_id)}
+
+    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
+        """Settings of the next gradient of a policy, at this time."""
+        coefficients = self.scheduled("vf_loss_coeff", "entropy_coeff", policy_id=policy_id)
+        return {"microbatch_size": self.config_of(policy_id).microbatch_size, **coefficients}

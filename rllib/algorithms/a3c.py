@@ -23,6 +23,7 @@ import numpy as np
 from rllib.algorithms.a2c import A2C, A2CConfig
 from rllib.config.sections import at_least, section
 from rllib.evaluation.rollout_worker import Gradient
+from rllib.sample_batch import DEFAULT_POLICY
 
 
 class A3CConfig(A2CConfig):
@@ -59,9 +60,10 @@ class A3C(A2C):
     is_synchronous = False
     workers_learn = True
 
-    def loss_settings(self) -> dict[str, Any]:
+    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
         # A worker computes each gradient from one whole batch, so "batch" and "minibatch" mean the same here.
-        return {**super().loss_settings(), "standardize_advantages": bool(self.config.standardize_advantages)}
+        standardize = bool(self.config_of(policy_id).standardize_advantages)
+        return {**super().loss_settings(policy_id), "standardize_advantages": standardize}
 
     def training_step(self) -> dict[str, float]:
         applied = []
@@ -77,10 +79,7 @@ class A3C(A2C):
         lag = self.num_updates - gradient.policy_version
         with self.metrics.timer("learn"):
             norm = self.learner.apply_gradient(gradient.flat, lr=lr)
-        counters = self.metrics.counters
-        counters["num_env_steps_trained"] += gradient.env_steps
-        counters["num_updates"] += 1
-        counters["num_grad_updates"] += 1
+        self.metrics.add_update(DEFAULT_POLICY, gradient.env_steps)
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
     def arriving_gradients(self) -> Iterator[Gradient]:

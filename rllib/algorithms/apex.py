@@ -41,15 +41,16 @@ class ApexDQN(DistributedReplay, QLearning):
 
     config_class = ApexDQNConfig
 
-    def worker_errors(self) -> ErrorsOfValues:
-        return ErrorsOfValues(self.make_loss())
+    def worker_errors(self, policy_id: str) -> ErrorsOfValues:
+        return ErrorsOfValues(self.make_loss(policy_id))
 
-    def training_step(self) -> dict[str, float]:
-        lr = self.scheduled("lr")["lr"]
+    def training_step(self) -> dict[str, dict[str, float]]:
+        rates = {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.replays}
         self.take_in_fragments()
-        if self.an_update_is_due:
-            self.update_from_shards(lr=lr)
-            self.update_target()
+        for policy_id, lr in rates.items():
+            if self.an_update_is_due(policy_id):
+                self.update_from_shards(policy_id, **lr)
+                self.update_target(policy_id)
         return dict(self._stats)
 
 
@@ -71,18 +72,19 @@ class ApexDDPG(DistributedReplay, DDPG):
     config_class = ApexDDPGConfig
     for_other_actions = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"
 
-    def worker_errors(self) -> ErrorsOfCritics:
-        return ErrorsOfCritics(CRITICS, self.critic_module(self.policy))
+    def worker_errors(self, policy_id: str) -> ErrorsOfCritics:
+        return ErrorsOfCritics(CRITICS, self.critic_module(policy_id))
 
     def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
-        if not self.workers_give_priorities:
+        if not self.workers_give_priorities(policy_id):
             return super().snapshot(policy_id)
         critics = {CRITICS: self.learners[policy_id].vector[CRITICS]}
         return dataclasses.replace(super().snapshot(policy_id), modules=critics)
 
-    def training_step(self) -> dict[str, float]:
-        rates = self.learning_rates()
+    def training_step(self) -> dict[str, dict[str, float]]:
+        rates = {policy_id: self.learning_rates(policy_id) for policy_id in self.replays}
         self.take_in_fragments()
-        if self.an_update_is_due:
-            self.update_from_shards(rates=rates)
+        for policy_id, own_rates in rates.items():
+            if self.an_update_is_due(policy_id):
+                self.update_from_shards(policy_id, rates=own_rates)
         return dict(self._stats)

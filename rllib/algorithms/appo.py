@@ -60,17 +60,20 @@ class APPO(IMPALA):
 
     def setup(self) -> None:
         super().setup()
-        self._kl = AdaptiveKL(self.config, self.policies)
+        self._kl = AdaptiveKL({policy_id: self.config_of(policy_id) for policy_id in self.policies})
 
-    def make_learner(self, policy: Policy) -> Learner:
-        config = self.config
+    @property
+    def target_policy(self) -> Policy:
+        """The target network of the only policy."""
+        return self.learner.targets["policy"].policy
+
+    def make_learner(self, policy_id: str) -> Learner:
+        config = self.config_of(policy_id)
         # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
         # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
         ring = config.minibatch_buffer_size
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
-        learner = super().make_learner(policy, targets=[TargetCopy("policy", config.tau, every)])
-        self.target_policy = learner.targets["policy"].policy
-        return learner
+        return super().make_learner(policy_id, targets=[TargetCopy("policy", config.tau, every)])
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:
         # Sequences begin with the states of the policy that acted, for the target network as for the learning one.

@@ -31,7 +31,6 @@ from rllib.losses.loss import LossOverModules
 from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy
 
 # Of target copies, which CrossQ does not have.
 _WITHOUT_EFFECT = ("tau", "target_network_update_freq")
@@ -96,24 +95,24 @@ class CrossQ(SAC):
     config_class = CrossQConfig
     copied_modules = ()
 
-    @property
-    def _batch_renorm(self) -> BatchRenorm:
-        config = self.config
-        return BatchRenorm(config.batch_norm_momentum, config.batch_norm_eps, config.renorm_warmup_steps)
-
-    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: CrossQConfig) -> PolicySpec:
         self.check_bounded(action_space)
-        spec = super().actor_spec(observation_space, action_space)
-        return dataclasses.replace(spec, batch_renorm=self._batch_renorm) if self.config.batch_norm_actor else spec
+        spec = super().actor_spec(observation_space, action_space, config)
+        return dataclasses.replace(spec, batch_renorm=_batch_renorm(config)) if config.batch_norm_actor else spec
 
-    def critic_module(self, policy: Policy) -> FullyConnected:
-        return dataclasses.replace(super().critic_module(policy), batch_renorm=self._batch_renorm)
+    def critic_module(self, policy_id: str) -> FullyConnected:
+        batch_renorm = _batch_renorm(self.config_of(policy_id))
+        return dataclasses.replace(super().critic_module(policy_id), batch_renorm=batch_renorm)
 
-    def _optimizer_settings(self) -> OptimizerSettings:
-        return dataclasses.replace(super()._optimizer_settings(), adam_beta1=self.config.adam_beta1)
+    def _optimizer_settings(self, config: CrossQConfig) -> OptimizerSettings:
+        return dataclasses.replace(super()._optimizer_settings(config), adam_beta1=config.adam_beta1)
 
-    def critic_loss(self) -> LossOverModules:
+    def critic_loss(self, policy_id: str) -> LossOverModules:
         return CRITIC_LOSS
 
-    def actor_loss(self) -> LossOverModules:
-        return ACTOR_LOSS if self.config.batch_norm_actor else super().actor_loss()
+    def actor_loss(self, policy_id: str) -> LossOverModules:
+        return ACTOR_LOSS if self.config_of(policy_id).batch_norm_actor else super().actor_loss(policy_id)
+
+
+def _batch_renorm(config: CrossQConfig) -> BatchRenorm:
+    return BatchRenorm(config.batch_norm_momentum, config.batch_norm_eps, config.renorm_warmup_steps)

@@ -92,13 +92,14 @@ class DQN(QLearning):
 
     config_class = DQNConfig
 
-    def training_step(self) -> dict[str, Any]:
-        lr, before = self.scheduled("lr")["lr"], self.timesteps
-        self.replay.add(self.sample(1))
-        if self.learning_has_started and len(self.replay):
-            for _ in range(self.updates_due(self.timesteps - before)):
-                self._stats = self.update(lr=lr)
-            self.update_target()
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        before, rates = self.timesteps, {each: self.scheduled("lr", policy_id=each) for each in self.replays}
+        self.sample_rows()
+        for policy_id, lr in rates.items():
+            if self.learning_has_started(policy_id):
+                for _ in range(self.updates_due(self.timesteps - before, policy_id)):
+                    self._stats[policy_id] = self.update(policy_id, **lr)
+                self.update_target(policy_id)
         return dict(self._stats)
 
 

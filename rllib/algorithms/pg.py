@@ -41,15 +41,16 @@ class PG(Algorithm):
     loss = POLICY_GRADIENT_LOSS
     reported_stats = ("total_loss", "policy_loss", "policy_entropy", "cur_lr", "entropy_coeff")
 
-    def make_postprocess(self) -> AdvantageEstimator:
-        return AdvantageEstimator(self.config.gamma, use_gae=False, use_critic=False)
+    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+        return AdvantageEstimator(self.config_of(policy_id).gamma, use_gae=False, use_critic=False)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        coefficients = self.scheduled("lr", "entropy_coeff")
-        stats = {}
+        stats, names = {}, ("lr", "entropy_coeff")
+        coefficients = {policy_id: self.scheduled(*names, policy_id=policy_id) for policy_id in self.policies}
         for policy_id, batch in self.train_batches().items():
-            if self.config.standardize_advantages:
+            if self.config_of(policy_id).standardize_advantages:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn_on_batch(batch, policy_id, shuffle=False, vf_loss_coeff=0.0, **coefficients)
+            settings = {"vf_loss_coeff": 0.0, **coefficients[policy_id]}
+            stats[policy_id] = self.learn_on_batch(batch, policy_id, shuffle=False, **settings)
             del stats[policy_id]["vf_loss"], stats[policy_id]["vf_explained_var"]
         return stats

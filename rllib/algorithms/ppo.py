@@ -83,8 +83,8 @@ class PPO(IntrinsicallyRewarded):
 
     def setup(self) -> None:
         super().setup()
-        self._kl = AdaptiveKL(self.config, self.policies)
-        if self.config.recompute_advantages and self.policy.state_size:
+        self._kl = AdaptiveKL({policy_id: self.config_of(policy_id) for policy_id in self.policies})
+        if self.config.recompute_advantages and any(policy.state_size for policy in self.policies.values()):
             raise ValueError(
                 "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
                 "has a memory. Use .training(recompute_advantages=False)."
@@ -96,9 +96,10 @@ class PPO(IntrinsicallyRewarded):
         return self.config.recompute_advantages or super().samples_sequences
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        config, stats = self.config, {}
-        settings = self.scheduled("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
+        stats, scheduled = {}, ("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
+        settings = {policy_id: self.scheduled(*scheduled, policy_id=policy_id) for policy_id in self.policies}
         for policy_id, batch in self.train_batches().items():
+            config = self.config_of(policy_id)
             intrinsic = self._add_intrinsic_rewards(policy_id, batch)
             steps, recomputed = self._with_advantages(policy_id, batch)
             update = self.learn_on_batch(
@@ -109,7 +110,7 @@ class PPO(IntrinsicallyRewarded):
                 shuffle=config.shuffle_sequences,
                 standardize_advantages=config.standardize_advantages == "minibatch",
                 refresh=recomputed,
-                **settings,
+                **settings[policy_id],
                 **self._kl.settings(policy_id),
             )
             self._kl.adapt(policy_id, update["kl"], self.timesteps)
@@ -118,7 +119,7 @@ class PPO(IntrinsicallyRewarded):
 
     def _with_advantages(self, policy_id: str, batch: SampleBatch) -> tuple[SampleBatch, RecomputedAdvantages | None]:
         """The steps to learn from; with recompute_advantages, also the function that refreshes them in each epoch."""
-        config = self.config
+        config = self.config_of(policy_id)
         standardize = config.standardize_advantages in (True, "batch")
         if not config.recompute_advantages:
             return with_advantages(batch, standardize), None

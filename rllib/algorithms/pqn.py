@@ -74,28 +74,29 @@ class PQN(SamplingAhead):
     loss = TDLoss("mse")
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
-    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: PQNConfig) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):
             raise ValueError(
                 f"PQN learns the value of each action, so it needs a Discrete action space, but {self.config.env!r} "
                 f"has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
-        spec = super().make_policy_spec(observation_space, action_space)
+        spec = super().make_policy_spec(observation_space, action_space, config)
         return dataclasses.replace(
             spec, distribution=QValues(int(action_space.n), masked=spec.is_masked), critic=False, vf_share_layers=True
         )
 
-    def make_postprocess(self) -> QLambda:
-        return QLambda(self.config.gamma, self.config.lambda_)
+    def make_postprocess(self, policy_id: str) -> QLambda:
+        config = self.config_of(policy_id)
+        return QLambda(config.gamma, config.lambda_)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        config = self.config
-        lr, explored = self.scheduled("lr"), self._exploration_stats()
-        stats = {}
+        stats, rates = {}, {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.policies}
+        explored = {policy_id: self._exploration_stats(policy_id) for policy_id in self.policies}
         for policy_id, batch in self.train_batches().items():
+            config = self.config_of(policy_id)
             batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-            stats[policy_id] = explored | self.learn_on_batch(
-                batch, policy_id, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, **lr
-            )
+            epochs = {"num_epochs": config.num_sgd_iter, "minibatch_size": config.sgd_minibatch_size}
+            update = self.learn_on_batch(batch, policy_id, **epochs, **rates[policy_id])
+            stats[policy_id] = explored[policy_id] | update
             del stats[policy_id]["td_error"]
         return stats

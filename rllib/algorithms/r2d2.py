@@ -29,7 +29,7 @@ from rllib.config.sections import Merged, above, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.losses.td import q_targets
 from rllib.models.model_settings import MODEL_DEFAULTS
-from rllib.sample_batch import Column, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch
 
 _R2D2_REPLAY = {
     **REPLAY_DEFAULTS,
@@ -139,8 +139,8 @@ class R2D2(DQN):
 
     config_class = R2D2Config
 
-    def make_postprocess(self) -> SequenceTransitions:
-        config, policy = self.config, self.policy
+    def make_postprocess(self, policy_id: str) -> SequenceTransitions:
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
         if not policy.state_size:
             raise ValueError(
                 f"{type(self).__name__} learns from sequences, so its policy needs a memory. Use "
@@ -148,7 +148,7 @@ class R2D2(DQN):
                 "DQN."
             )
         return SequenceTransitions(
-            self.stored_observation(),
+            self.stored_observation(policy_id),
             Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
             config.gamma,
             config.n_step,
@@ -157,46 +157,47 @@ class R2D2(DQN):
             0 if config.zero_init_states else policy.state_size,
         )
 
-    def replay_columns(self) -> tuple[Column, ...]:
-        return self._rollout_settings.only_policy.postprocess.row_columns
+    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
+        return self._rollout_settings.policies[policy_id].postprocess.row_columns
 
-    def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
+    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
         """Makes one update on sampled sequences. Returns its statistics, with a td_error for each sequence."""
-        steps = self.learned_steps(batch)
-        stats = self.learn_on_batch(steps, lr=lr, shuffle=False)
+        steps = self.learned_steps(batch, policy_id)
+        stats = self.learn_on_batch(steps, policy_id, lr=lr, shuffle=False)
         stats["td_error"] = sequence_errors(stats["td_error"], steps[sb.SEQ_LENS])
         return stats
 
-    def learned_steps(self, batch: SampleBatch) -> SampleBatch:
+    def learned_steps(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
         """The steps behind the burn-in of sampled sequences, one sequence after the other, with their targets.
 
         Nothing is padded, and the states are those that the present weights reach in the burn-in: a learner's gradient
         ends there.
         """
+        config, learned = self.config_of(policy_id), self.policies[policy_id]
         observations, burn_in, seq_lens = batch[sb.OBS], batch[BURN_IN], batch[sb.SEQ_LENS]
-        stored = batch.get(sb.STATE_IN, np.zeros((len(seq_lens), self.policy.state_size), np.float32))
+        stored = batch.get(sb.STATE_IN, np.zeros((len(seq_lens), learned.state_size), np.float32))
         place, ends = np.arange(observations.shape[1]), (burn_in + seq_lens)[:, None]
         # Behind the learned steps, the observation that followed the last.
         is_seen = (place >= burn_in[:, None]) & (place <= ends)
         is_learned = is_seen[:, :-1] & (place[:-1] < ends)
         seen, states, outputs = observations[is_seen], [], []
-        for policy in (self.policy, self.target):
+        for policy in (learned, self.target_of(policy_id)):
             state = policy.state_after(observations, burn_in, stored)
             states.append(state)
             outputs.append(policy.dist_inputs(seen, seq_lens + 1, state))
         # Of each learned step, the row of `seen` that it is bootstrapped from.
         first = np.cumsum(seq_lens + 1) - (seq_lens + 1) - burn_in
         later = (first[:, None] + batch[BOOTSTRAP_AT])[is_learned]
-        choosing, judged = (self.policy.distribution.at(part[later]) for part in outputs)
-        if not self.config.double_q:
+        choosing, judged = (learned.distribution.at(part[later]) for part in outputs)
+        if not config.double_q:
             choosing = judged
         name, targets = q_targets(
-            self.policy.distribution,
+            learned.distribution,
             judged,
             choosing.q_values(),
             batch[sb.REWARDS][is_learned],
             batch[sb.DISCOUNTS][is_learned],
-            self.config.h_function_epsilon if self.config.use_h_function else None,
+            config.h_function_epsilon if config.use_h_function else None,
         )
         columns = {
             sb.OBS: observations[:, :-1][is_learned],
@@ -206,7 +207,7 @@ class R2D2(DQN):
             sb.SEQ_LENS: seq_lens,
             sb.STATE_IN: states[0],
         }
-        return SampleBatch(columns, policy_version=self.num_updates)
+        return SampleBatch(columns, policy_version=batch.policy_version)
 
 
 def sequence_errors(errors: np.ndarray, seq_lens: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from gymnasium import spaces
 
+from rllib.algorithms.base.from_checkpoint import file_of
 from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
 from rllib.config.sections import above, at_least, section
 from rllib.learners.updates.optimizers import OptimizerSettings
@@ -41,8 +42,7 @@ from rllib.losses.sac import (
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 TEMPERATURE_FILE = "temperature.safetensors"
 # Of the largest entropy, for discrete actions.
@@ -117,7 +117,7 @@ class SAC(OffPolicyActorCritic):
     """Soft actor-critic.
 
     Attributes:
-        temperature: alpha, learned.
+        temperatures: policy id -> alpha, learned.
     """
 
     config_class = SACConfig
@@ -125,70 +125,82 @@ class SAC(OffPolicyActorCritic):
 
     def setup(self) -> None:
         super().setup()
+        self.temperatures = {policy_id: self._make_temperature(policy_id) for policy_id in self.policies}
+
+    @property
+    def temperature(self) -> Temperature:
+        """The temperature of the only policy."""
+        return self.temperatures[DEFAULT_POLICY]
+
+    def _make_temperature(self, policy_id: str) -> Temperature:
+        config = self.config_of(policy_id)
         # Of SAC's base: a subclass such as CrossQ may override it for the networks. They alone have a weight decay.
-        optimizer = dataclasses.replace(super()._optimizer_settings(), weight_decay=0.0)
-        self.temperature = Temperature(self.config.initial_alpha, self.target_entropy, optimizer)
+        optimizer = dataclasses.replace(super()._optimizer_settings(config), weight_decay=0.0)
+        return Temperature(config.initial_alpha, self.target_entropy(policy_id), optimizer)
 
-    @property
-    def target_entropy(self) -> float:
-        """Target entropy in nats."""
-        if self.config.target_entropy != "auto":
-            return float(self.config.target_entropy)
-        if self.is_discrete:
-            return DISCRETE_SHARE * math.log(self.policy.distribution.num_actions)
-        return -float(self.policy.distribution.size)
+    def target_entropy(self, policy_id: str) -> float:
+        """Target entropy of a policy in nats."""
+        given, distribution = self.config_of(policy_id).target_entropy, self.policies[policy_id].distribution
+        if given != "auto":
+            return float(given)
+        if self.is_discrete(policy_id):
+            return DISCRETE_SHARE * math.log(distribution.num_actions)
+        return -float(distribution.size)
 
-    @property
-    def is_discrete(self) -> bool:
-        """Whether actions are choices."""
-        return isinstance(self.action_space, spaces.Discrete)
+    def is_discrete(self, policy_id: str) -> bool:
+        """Whether a policy's actions are choices."""
+        return isinstance(self.policies[policy_id].action_space, spaces.Discrete)
 
-    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: SACConfig) -> PolicySpec:
         if isinstance(action_space, spaces.Discrete):
-            return self.plain_spec(observation_space, action_space)
+            return self.plain_spec(observation_space, action_space, config)
         self.check_bounded(action_space)
-        spec = self.plain_spec(observation_space, action_space, squash_actions=True)
+        spec = self.plain_spec(observation_space, action_space, config, squash_actions=True)
         limit = SDE_MEAN_LIMIT if spec.state_dependent_noise else None
         distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
         return dataclasses.replace(spec, distribution=distribution, noise_trains_features=spec.state_dependent_noise)
 
-    def critic_module(self, policy: Policy) -> FullyConnected:
-        if self.is_discrete:
-            return self.critics_of(("observation",), policy.distribution.num_actions)
-        return super().critic_module(policy)
+    def critic_module(self, policy_id: str) -> FullyConnected:
+        if self.is_discrete(policy_id):
+            return self.critics_of(policy_id, ("observation",), self.policies[policy_id].distribution.num_actions)
+        return super().critic_module(policy_id)
 
-    def critic_loss(self) -> LossOverModules:
-        return DISCRETE_CRITIC_LOSS if self.is_discrete else CRITIC_LOSS
+    def critic_loss(self, policy_id: str) -> LossOverModules:
+        return DISCRETE_CRITIC_LOSS if self.is_discrete(policy_id) else CRITIC_LOSS
 
-    def actor_loss(self) -> LossOverModules:
-        return DISCRETE_ACTOR_LOSS if self.is_discrete else ACTOR_LOSS
+    def actor_loss(self, policy_id: str) -> LossOverModules:
+        return DISCRETE_ACTOR_LOSS if self.is_discrete(policy_id) else ACTOR_LOSS
 
-    def add_noise(self, batch: SampleBatch, rows: int) -> None:
-        if not self.is_discrete:
-            batch[NOISE], batch[NEXT_NOISE] = self.normal_noise(rows), self.normal_noise(rows)
+    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
+        if not self.is_discrete(policy_id):
+            batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows, policy_id) for _ in range(2))
 
-    def critic_settings(self) -> dict[str, Any]:
-        return {"alpha": self.temperature.alpha}
+    def critic_settings(self, policy_id: str) -> dict[str, Any]:
+        return {"alpha": self.temperatures[policy_id].alpha}
 
     actor_settings = critic_settings
 
-    def learning_rates(self) -> dict[str, float]:
-        rates = self.scheduled("lr", "alpha_lr")
-        return {**super().learning_rates(), "alpha_lr": rates["lr" if rates["alpha_lr"] is None else "alpha_lr"]}
+    def learning_rates(self, policy_id: str = DEFAULT_POLICY) -> dict[str, float]:
+        rates = self.scheduled("lr", "alpha_lr", policy_id=policy_id)
+        alpha_lr = rates["lr" if rates["alpha_lr"] is None else "alpha_lr"]
+        return {**super().learning_rates(policy_id), "alpha_lr": alpha_lr}
 
-    def learn_from(self, batch: SampleBatch, rates: Mapping[str, float]) -> dict[str, Any]:
-        stats = super().learn_from(batch, rates)
-        temperature, used = self.temperature, self.temperature.alpha
-        stats |= {"alpha_value": used, "target_entropy": temperature.target_entropy}
-        if self.moves_actor:
+    def learn_from(
+        self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
+    ) -> dict[str, Any]:
+        stats, temperature = super().learn_from(batch, policy_id, rates=rates), self.temperatures[policy_id]
+        stats |= {"alpha_value": temperature.alpha, "target_entropy": temperature.target_entropy}
+        if self.moves_actor(policy_id):
             stats["alpha_loss"] = temperature.update(stats["entropy"], rates["alpha_lr"])
         return stats
 
     # ------------------------------------------------------------------ checkpoints
 
     def get_state(self) -> dict[str, Any]:
-        return {**super().get_state(), TEMPERATURE_FILE: self.temperature.get_state()}
+        own = {file_of(policy_id, TEMPERATURE_FILE): each.get_state() for policy_id, each in self.temperatures.items()}
+        return super().get_state() | own
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        self.temperature.set_state(state[TEMPERATURE_FILE])
+        for policy_id, temperature in self.temperatures.items():
+            temperature.set_state(state[file_of(policy_id, TEMPERATURE_FILE)])

@@ -120,28 +120,28 @@ class DDPG(OffPolicyActorCritic):
     config_class = DDPGConfig
     copied_modules = (CRITICS, POLICY)
 
-    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> PolicySpec:
         self.check_bounded(action_space)
-        spec = self.plain_spec(observation_space, action_space)
+        spec = self.plain_spec(observation_space, action_space, config)
         return dataclasses.replace(spec, distribution=Deterministic(spec.distribution.action_shape))
 
-    def critic_loss(self) -> LossOverModules:
-        config = self.config
+    def critic_loss(self, policy_id: str) -> LossOverModules:
+        config = self.config_of(policy_id)
         threshold = config.huber_threshold if config.use_huber else None
         return critic_loss(config.smooth_target_policy, config.l2_reg, threshold)
 
-    def actor_loss(self) -> LossOverModules:
-        return actor_loss(self.config.l2_reg)
+    def actor_loss(self, policy_id: str) -> LossOverModules:
+        return actor_loss(self.config_of(policy_id).l2_reg)
 
-    def add_noise(self, batch: SampleBatch, rows: int) -> None:
-        config = self.config
+    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
+        config = self.config_of(policy_id)
         if config.smooth_target_policy:
             bound = config.target_noise_clip
-            batch[TARGET_NOISE] = np.clip(np.float32(config.target_noise) * self.normal_noise(rows), -bound, bound)
+            noise = self.normal_noise(rows, policy_id)
+            batch[TARGET_NOISE] = np.clip(np.float32(config.target_noise) * noise, -bound, bound)
 
-    @property
-    def moves_targets(self) -> bool:
-        return self.moves_actor
+    def moves_targets(self, policy_id: str) -> bool:
+        return self.moves_actor(policy_id)
 
 
 class TD3(DDPG):

@@ -20,7 +20,6 @@ from rllib.losses.loss import LossOverModules
 from rllib.losses.tqc import ACTOR_LOSS, critic_loss
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy
 
 
 class TQCConfig(SACConfig):
@@ -52,15 +51,15 @@ class TQC(SAC):
 
     config_class = TQCConfig
 
-    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: TQCConfig) -> PolicySpec:
         self.check_bounded(action_space)
-        return super().actor_spec(observation_space, action_space)
+        return super().actor_spec(observation_space, action_space, config)
 
-    def critic_module(self, policy: Policy) -> FullyConnected:
-        return self.critics_of(("observation", "action"), self.config.n_quantiles)
+    def critic_module(self, policy_id: str) -> FullyConnected:
+        return self.critics_of(policy_id, ("observation", "action"), self.config_of(policy_id).n_quantiles)
 
-    def critic_loss(self) -> LossOverModules:
-        return critic_loss(self.config.top_quantiles_to_drop_per_net)
+    def critic_loss(self, policy_id: str) -> LossOverModules:
+        return critic_loss(self.config_of(policy_id).top_quantiles_to_drop_per_net)
 
-    def actor_loss(self) -> LossOverModules:
+    def actor_loss(self, policy_id: str) -> LossOverModules:
         return ACTOR_LOSS

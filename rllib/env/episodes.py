@@ -13,8 +13,10 @@ class Episode:
 
     Where the loss of a life ends an episode, this is the whole game. custom_metrics, hist_data and media hold what
     callbacks have put into the running episode (evaluation/episode_hooks.py); custom_metrics has a game's lives, too:
-    life_reward and life_len. agent_returns and agent_lengths are those of each (agent, policy), where there are several
-    agents: the episode's return is the sum of theirs, its length is in steps of the environment.
+    life_reward and life_len.
+
+    Where several agents act, episode_return is the sum over them, and agent_returns and agent_lengths have the return
+    and the number of steps of each (agent id, policy id). Both are empty where there is one agent.
     """
 
     episode_return: float
@@ -23,8 +25,8 @@ class Episode:
     custom_metrics: dict[str, float | list[float]] = field(default_factory=dict)
     hist_data: dict[str, list[float]] = field(default_factory=dict)
     media: dict[str, Any] = field(default_factory=dict)
-    agent_returns: dict[tuple[Any, str], float] = field(default_factory=dict)
-    agent_lengths: dict[tuple[Any, str], int] = field(default_factory=dict)
+    agent_returns: dict[tuple[str, str], float] = field(default_factory=dict)
+    agent_lengths: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class EpisodeTracker:

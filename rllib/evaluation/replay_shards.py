@@ -95,6 +95,7 @@ class ReplayShards:
         fault_tolerance: what happens to shards that fail. What they are asked takes no time to speak of, so a shard
             that was silent for `silence_s` once counts as dead.
         spans_directory: where they record what they do when (spans.py); None: they do not.
+        first_stream: index of the first shard's random stream, so that several replays of a run share none.
 
     Attributes:
         fleet: the shards.
@@ -113,6 +114,7 @@ class ReplayShards:
         max_in_flight: int = 2,
         fault_tolerance: FaultTolerance | None = None,
         spans_directory: str | None = None,
+        first_stream: int = 0,
     ):
         self._min_rows, self._max_in_flight = min_rows, max_in_flight
         self._turn = 0
@@ -122,7 +124,7 @@ class ReplayShards:
         actor_class = runtime.remote(ReplayActor).options(num_cpus=0, oversubscribe=True)
         self.fleet = Fleet(
             lambda index, incarnation: actor_class.options(label=f"replay shard {index}").remote(
-                make_replay, seed, index, incarnation, spans_directory
+                make_replay, seed, first_stream + index, incarnation, spans_directory
             ),
             range(num_shards),
             kind="replay shard",

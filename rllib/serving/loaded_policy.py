@@ -132,7 +132,7 @@ class LoadedPolicy(Acting):
         """The parts of the previous step that the policy reads; None if it reads none."""
         return self._inference.settings.adapter(PreviousStep)
 
-    def _explored_by(self) -> dict[str, Any]:
+    def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
         """Settings of the exploration when the checkpoint was written."""
         return self._exploration
 

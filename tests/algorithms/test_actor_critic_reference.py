@@ -87,9 +87,14 @@ CASES = {
         "Pendulum-v1",
         "CrossQ",
         {
-            "q_model_config": {"fcnet_hiddens": [24]}, "n_critics": 3, "n_step": 2, "renorm_warmup_steps": 20,
-            "batch_norm_momentum": 0.05, "batch_norm_eps": 0.01,
-            "replay_buffer_config": {"type": "PrioritizedReplayBuffer"}, **UNMOVED,
+            "q_model_config": {"fcnet_hiddens": [24]},
+            "n_critics": 3,
+            "n_step": 2,
+            "renorm_warmup_steps": 20,
+            "batch_norm_momentum": 0.05,
+            "batch_norm_eps": 0.01,
+            "replay_buffer_config": {"type": "PrioritizedReplayBuffer"},
+            **UNMOVED,
         },
         reference.CrossQ,
         {"target_entropy": -1.0, "warm_up": 20, "momentum": 0.05, "epsilon": 0.01, **UNMOVED},
@@ -252,8 +257,13 @@ def test_losses_and_gradients(case):
         plain = taken_from(algo, case)
         given = by_our_names(batches[-1], algo.policy.distribution)
         for ours, of_settings, theirs, moved in (
-            (algo.critic_loss(), algo.critic_settings(), plain.critic_loss, plain.of_critics()),
-            (algo.actor_loss(), algo.critic_settings(), plain.actor_loss, plain.policy),
+            (
+                algo.critic_loss("default_policy"),
+                algo.critic_settings("default_policy"),
+                plain.critic_loss,
+                plain.of_critics(),
+            ),
+            (algo.actor_loss("default_policy"), algo.critic_settings("default_policy"), plain.actor_loss, plain.policy),
         ):
             before = copy.deepcopy(getattr(plain, "statistics", None))
             loss, *_ = ours.torch(algo.policy.distribution, modules(plain), given, **of_settings)

@@ -277,7 +277,7 @@ class TestWhatIsInFlight:
             for _ in range(3):
                 algo.train()
                 assert algo.workers.fleet.num_in_flight <= 6
-                assert algo._updates_owed <= 8 + 6 * 20 * 100 / 32  # private: no result has it
+                assert algo._updates_owed["default_policy"] <= 8 + 6 * 20 * 100 / 32  # private: no result has it
 
     def test_a_slow_worker_does_not_hold_up_the_others(self):
         with config(SleepEnv, 3, seconds=1.0, worker_index=1).build() as algo:

@@ -76,7 +76,7 @@ class WithSquares(AdvantageEstimator):
 
 
 class PPOWithSquares(PPO):
-    def make_postprocess(self):
+    def make_postprocess(self, policy_id):
         config = self.config
         return WithSquares(config.gamma, config.lambda_)
 

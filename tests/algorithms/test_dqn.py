@@ -174,16 +174,15 @@ def test_updates_per_step():
 def test_statistics_of_the_iteration_stand_with_those_of_each_policy():
     class ByPolicy(DQN):
         def training_step(self):
-            stats = super().training_step()
-            stats["of_the_step"] = 1.0
-            return {"default_policy": stats}
+            stats = super().training_step()["default_policy"]
+            return {"default_policy": {**stats, "of_the_step": 1.0}}
 
     with ByPolicy(make_config()) as algo:
         algo.train()
         stats = algo.train()["info"]["learner"]["default_policy"]["learner_stats"]
         assert stats["of_the_step"] == 1.0
         assert stats["updates_per_step_sampled"] == pytest.approx(0.25, abs=0.01)
-        assert "cur_epsilon" in stats and "of_the_step" not in algo._stats
+        assert "cur_epsilon" in stats and "of_the_step" not in algo._stats["default_policy"]
 
 
 def test_a_learning_rate_may_have_its_objectives_name():
@@ -238,9 +237,9 @@ def test_a_run_that_is_restored_without_its_replay_fills_it_before_it_learns(tmp
         again, rows = config.build(), len(algo.replay)
         with again:
             again.restore(other.save(tmp_path / "second"))
-            assert not again.learning_has_started
+            assert not again.learning_has_started()
         algo.restore(tmp_path / "checkpoint")
-        assert algo.learning_has_started and len(algo.replay) == rows, "this one has its rows"
+        assert algo.learning_has_started() and len(algo.replay) == rows, "this one has its rows"
 
 
 def test_a_replay_on_the_disk_changes_no_bit_and_is_saved_and_restored(tmp_path):
@@ -329,7 +328,9 @@ def test_presets():
     with make_config(ConstantReward, cls=RainbowConfig, v_min=-2.0, v_max=2.0, num_atoms=21).build() as algo:
         train(algo, 10)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06)
-        assert algo.policy.is_noisy and "cur_epsilon" not in algo._stats  # private: before the first result
+        assert (
+            algo.policy.is_noisy and "cur_epsilon" not in algo._stats["default_policy"]
+        )  # private: before the first result
     with make_config(ConstantReward, cls=SimpleQConfig).build() as algo:
         train(algo, 5)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)

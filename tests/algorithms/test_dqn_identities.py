@@ -81,7 +81,7 @@ def test_noise_is_the_same_for_choosing_and_learning_and_another_for_the_target(
         algo.train()
         seen = []
         add_targets = algo.add_targets
-        algo.add_targets = lambda batch: (seen.append(algo.policy.network.noise.copy()), add_targets(batch))[1]
+        algo.add_targets = lambda *given: (seen.append(algo.policy.network.noise.copy()), add_targets(*given))[1]
         for _ in range(3):
             algo.update(lr=algo.config.lr)
             assert np.array_equal(seen[-1], algo.policy.network.noise)

@@ -229,7 +229,9 @@ def test_an_update_has_as_many_sequences_as_have_the_batch_size():
     with config(train_batch_size=42).build() as algo:
         train(algo, 1)
         sampled, learn_from = [], algo.learn_from
-        algo.learn_from = lambda batch, lr: sampled.append(len(batch[sb.SEQ_LENS])) or learn_from(batch, lr)
+        algo.learn_from = lambda batch, *of, lr: (
+            sampled.append(len(batch[sb.SEQ_LENS])) or learn_from(batch, *of, lr=lr)
+        )
         train(algo, 1)
         assert set(sampled) == {9}
 

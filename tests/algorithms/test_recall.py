@@ -40,8 +40,8 @@ class GRU(nn.Module):
 class WithGRU:
     """An algorithm whose policy remembers."""
 
-    def make_policy_spec(self, observation_space, action_space):
-        spec = super().make_policy_spec(observation_space, action_space)
+    def make_policy_spec(self, observation_space, action_space, config):
+        spec = super().make_policy_spec(observation_space, action_space, config)
         return RecurrentSpec.of(spec, GRU, state_size=SIZE, max_seq_len=self.config.model.get("max_seq_len", 20))
 
 

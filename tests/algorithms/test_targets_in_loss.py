@@ -30,18 +30,18 @@ class FiveStates(ProbeEnv):
 class InLoss(DQN):
     """DQN as it is on a GPU."""
 
-    def _whole_loss(self, policy):
-        return with_targets(super()._whole_loss(policy), self.config.double_q)
+    def _whole_loss(self, policy_id):
+        return with_targets(super()._whole_loss(policy_id), self.config.double_q)
 
-    def add_targets(self, batch):
+    def add_targets(self, batch, policy_id):
         raise AssertionError("these targets are computed twice")
 
 
 class InBatch(DQN):
     """DQN as it is without images: the batch brings its targets."""
 
-    def _whole_loss(self, policy):
-        return OffPolicy._whole_loss(self, policy)
+    def _whole_loss(self, policy_id):
+        return OffPolicy._whole_loss(self, policy_id)
 
 
 def make_config(env=FiveStates, **training):
@@ -127,7 +127,7 @@ def test_functions_of_the_users_get_the_targets_as_columns_on_a_gpu_too(setting)
 class OwnTargets(DQN):
     """Its values are fitted to 7."""
 
-    def learn_from(self, batch, lr):
+    def learn_from(self, batch, policy_id, *, lr):
         batch["td_targets"] = np.full(len(batch[REWARDS]), 7, np.float32)
         return self.learn_on_batch(batch, lr=lr, shuffle=False)
 

@@ -115,15 +115,15 @@ def test_what_does_not_fit_is_refused_with_the_size(in_memory):
 class InLoss(DQN):
     """DQN as it is on a GPU."""
 
-    def _whole_loss(self, policy):
-        return with_targets(super()._whole_loss(policy), self.config.double_q)
+    def _whole_loss(self, policy_id):
+        return with_targets(super()._whole_loss(policy_id), self.config.double_q)
 
 
 def final_weights(algo, storage):
     """After training from a replay that lies there."""
     with algo:
         make = algo.ring(500)
-        algo.replay = ReplayBuffer(*make.args[:-1], storage, **make.keywords)
+        algo.replays["default_policy"] = ReplayBuffer(*make.args[:-1], storage, **make.keywords)
         for _ in range(2):
             algo.train()
         assert algo.num_updates > 20

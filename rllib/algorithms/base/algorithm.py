@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from gymnasium import Space
 
 from rllib import spans
 from rllib.acting.inference import Acting, Inference
@@ -25,7 +26,7 @@ from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
-from rllib.algorithms.base.policies import make_policies
+from rllib.algorithms.base.policies import make_policies, policy_configs
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.sources import Source, make_source
@@ -114,8 +115,9 @@ class Algorithm(Acting, Saving, ABC):
         observation_space, action_space, self.rollout_device = wiring.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
-        spaces = {DEFAULT_POLICY: (observation_space, action_space)}
-        self.policies = make_policies(self.config, spaces, self._checked_spec, self.seed)
+        self._policy_configs = policy_configs(self.config, self.policy_overrides())
+        self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
+        self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
@@ -140,12 +142,12 @@ class Algorithm(Acting, Saving, ABC):
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
         wiring.tell_crowds(self.config)
-        self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
+        self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self.policies}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = wiring.rollout_settings(
             self.config,
             factory,
-            policies={policy_id: self._policy_settings(policy) for policy_id, policy in self.policies.items()},
+            policies={policy_id: self._policy_settings(policy_id) for policy_id in self.policies},
             seed=self.seed,
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
@@ -158,7 +160,6 @@ class Algorithm(Acting, Saving, ABC):
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         settings = wiring.acting_settings(self.config)
         self._inference = Inference(observation_space, action_space, settings, rng, self.policy.distribution)
-        self._schedule = functools.cache(self.config.get_schedule)
         self._evaluations = self._owns(Evaluations(self, self._rollout_settings))
         self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
@@ -177,11 +178,15 @@ class Algorithm(Acting, Saving, ABC):
         self.workers = self._owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
 
-    def _policy_settings(self, policy: Policy) -> PolicySettings:
-        config = self.config
-        parts = self.make_postprocess(), self.make_exploration(config)
-        learner = self._worker_learner() if self.workers_learn else None
-        return PolicySettings(policy.spec, *parts, config.explore, learner)
+    def config_of(self, policy_id: str) -> AlgorithmConfig:
+        """Settings that a policy is made and trained with: the run's, with the policy's own (`policy_overrides`)."""
+        return self._policy_configs.get(policy_id, self.config)
+
+    def _policy_settings(self, policy_id: str) -> PolicySettings:
+        config = self.config_of(policy_id)
+        parts = self.make_postprocess(policy_id), self.make_exploration(config, policy_id)
+        learner = self._worker_learner(policy_id) if self.workers_learn else None
+        return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner)
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
@@ -220,13 +225,25 @@ class Algorithm(Acting, Saving, ABC):
             policy id -> statistics of its learner; with one policy its statistics alone will do.
         """
 
-    def make_loss(self) -> Loss | LossOverModules:
-        """The loss that learners minimise. Override it if it depends on the config."""
+    def policy_spaces(self) -> dict[str, tuple[Space, Space]]:
+        """Observation space and action space of each policy, by its id; one policy with the environment's by default.
+
+        Policies, learners, replays and all that belongs to one of them are made for these ids.
+        """
+        return {DEFAULT_POLICY: (self.observation_space, self.action_space)}
+
+    def policy_overrides(self) -> Mapping[str, Mapping[str, Any]]:
+        """Policy id -> settings in which it differs from the config (lr, gamma, model, ...); by default none does."""
+        return {}
+
+    def make_loss(self, policy_id: str) -> Loss | LossOverModules:
+        """The loss that the learner of a policy minimises. Override it if it depends on settings (`config_of`)."""
         return self.loss
 
-    def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+    def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
-        loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
+        spec = self.policies[policy_id].spec
+        loss, custom = self.make_loss(policy_id), self.config_of(policy_id).custom_loss or spec.custom_loss
         if not self._auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):
@@ -234,22 +251,22 @@ class Algorithm(Acting, Saving, ABC):
                 f"auxiliary_losses and custom_loss change a loss of the policy's outputs, but {type(self).__name__}'s "
                 "is over several modules. Change what its make_loss returns."
             )
-        return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.masked_opened)
+        return WithAuxiliary(loss, self._auxiliary_losses, custom, spec.masked_opened)
 
     def make_learner(
-        self, policy: Policy, objectives: Objective | Sequence[Objective] | None = None, **more
+        self, policy_id: str, objectives: Objective | Sequence[Objective] | None = None, **more
     ) -> Learner:
         """Makes the learner of a policy, in this process or in several others, as the config says.
 
         Args:
-            policy: its weights are learned.
-            objectives: losses and the modules that each moves; by default `make_loss()` over the policy.
+            policy_id: of the policy whose weights are learned.
+            objectives: losses and the modules that each moves; by default `make_loss(policy_id)` over the policy.
             more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
         """
-        config, make_group = self.config, None
+        config, make_group = self.config_of(policy_id), None
         if objectives is None:
             clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-            objectives = Objective(self._whole_loss(policy), optimizer=self._optimizer_settings(), **clip)
+            objectives = Objective(self._whole_loss(policy_id), optimizer=self._optimizer_settings(config), **clip)
         if config.num_learners:
             settings = wiring.group_settings(config, self._spans_directory)
 
@@ -260,14 +277,14 @@ class Algorithm(Acting, Saving, ABC):
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
         cores = wiring.cores_per_learner(config)
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
-        return make_learner(policy, objectives, cores=cores, **how, **more)
+        return make_learner(self.policies[policy_id], objectives, cores=cores, **how, **more)
 
-    def _optimizer_settings(self) -> OptimizerSettings:
+    def _optimizer_settings(self, config: AlgorithmConfig) -> OptimizerSettings:
         """The optimizer of the networks, and its constants."""
-        return wiring.optimizer_settings(self.config)
+        return wiring.optimizer_settings(config)
 
-    def make_postprocess(self) -> Postprocess:
-        """Makes the function that adds columns to each fragment, in the workers."""
+    def make_postprocess(self, policy_id: str) -> Postprocess:
+        """Makes the function that adds columns to each fragment of a policy, in the workers."""
         return NO_POSTPROCESS
 
     def make_workers(self, **more) -> Source:
@@ -281,32 +298,37 @@ class Algorithm(Acting, Saving, ABC):
     def extra_results(self) -> dict[str, Any]:
         """Entries of an iteration's `info` beside the counters and the statistics of its last update.
 
-        Under "learner" there may be a dict: statistics of the whole iteration, which join those of every policy.
+        Under "learner" there may be a dict, policy id -> statistics of the iteration, which join the policy's own.
         """
         if not self.config.num_learners:
             return {}
         return {"num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
 
-    def _worker_learner(self) -> Callable[[Policy], Learner]:
-        """A factory, which can be pickled, of the learner in each worker."""
+    def _worker_learner(self, policy_id: str) -> Callable[[Policy], Learner]:
+        """A factory, which can be pickled, of the learner of a policy in each worker."""
         # Workers only compute gradients; the optimizer that has no memory is the smallest.
-        objective = Objective(self._whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
+        objective = Objective(self._whole_loss(policy_id), optimizer=OptimizerSettings("sgd"))
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
-    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
-        """Describes the network for these spaces, which are the environment's as the policy sees them."""
-        return self._described_network(observation_space, action_space)
+    def make_policy_spec(self, observation_space, action_space, config: AlgorithmConfig) -> PolicySpec:
+        """Describes a policy's network for these spaces, which are the environment's as the policy sees them.
 
-    def _described_network(self, observation_space, action_space, **model) -> PolicySpec:
+        Args:
+            observation_space, action_space: of the policy.
+            config: settings of the policy.
+        """
+        return self._described_network(observation_space, action_space, config)
+
+    def _described_network(self, observation_space, action_space, config: AlgorithmConfig, **model) -> PolicySpec:
         """The network by the config's settings, and by further ones that the algorithm decides."""
         return policy_spec(
             observation_space,
             action_space,
-            {**self.config.acting_model, **model},
-            observation_filter=self.config.observation_filter,
-            observation_clip=self.config.observation_clip,
+            {**config.acting_model, **model},
+            observation_filter=config.observation_filter,
+            observation_clip=config.observation_clip,
             initializer=self.initializer,
-            action_mask_key=self.config.action_mask_key,
+            action_mask_key=config.action_mask_key,
         )
 
     def snapshots(self) -> dict[str, Snapshot]:
@@ -315,16 +337,16 @@ class Algorithm(Acting, Saving, ABC):
 
     def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
         """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
-        snapshot = self.policies[policy_id].snapshot(self.num_updates, self.timesteps)
+        snapshot = self.policies[policy_id].snapshot(self.metrics.num_updates(policy_id), self.timesteps)
         if policy_id not in self._return_scales:
             return snapshot
         return dataclasses.replace(snapshot, return_state=self._return_scales[policy_id].get_state())
 
-    def _checked_spec(self, observation_space, action_space) -> PolicySpec:
+    def _checked_spec(self, observation_space, action_space, config: AlgorithmConfig) -> PolicySpec:
         """`make_policy_spec`, or a ValueError that says why such a policy cannot be trained."""
-        spec = self.make_policy_spec(observation_space, action_space)
+        spec = self.make_policy_spec(observation_space, action_space, config)
         spec.check()
-        given = self.config.model.get("custom_action_dist")
+        given = config.model.get("custom_action_dist")
         if given is None:
             return spec
         if not spec.distribution.has_log_prob:
@@ -336,30 +358,33 @@ class Algorithm(Acting, Saving, ABC):
         return spec
 
     def _refuse_memory(self) -> None:
-        """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""
-        settings = self._rollout_settings.only_policy
-        for part in (self, settings.exploration, settings.postprocess) if self.policy.state_size else ():
-            if reason := getattr(part, "without_memory", None):
-                raise ValueError(
-                    f"{type(self).__name__} cannot train a policy with a memory: {reason}. Return a PolicySpec without "
-                    "one from make_policy_spec, or use an algorithm such as PPO or IMPALA."
-                )
+        """Raises a ValueError where a policy has a memory and something that works with it cannot use one."""
+        for policy_id, settings in self._rollout_settings.policies.items():
+            has_memory = self.policies[policy_id].state_size > 0
+            for part in (self, settings.exploration, settings.postprocess) if has_memory else ():
+                if reason := getattr(part, "without_memory", None):
+                    raise ValueError(
+                        f"{type(self).__name__} cannot train a policy with a memory: {reason}. Return a PolicySpec "
+                        "without one from make_policy_spec, or use an algorithm such as PPO or IMPALA."
+                    )
 
-    def make_exploration(self, config: AlgorithmConfig) -> Exploration:
-        """Makes the exploration of workers with these settings."""
+    def make_exploration(self, config: AlgorithmConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
+        """Makes the exploration of a policy with these settings: its own in training, others in evaluation."""
         given, default, model = config.exploration_config, config.default_exploration, config.acting_model
         if model.get("use_sde"):
             random_timesteps = exploration_settings(given, default).get("random_timesteps", 0)
             return StateDependentNoise(model.get("sde_sample_freq", -1), random_timesteps)
-        return make_exploration(given, default, self.action_space)
+        return make_exploration(given, default, self.policies[policy_id].action_space)
 
-    def _explored_by(self) -> dict[str, Any]:
-        """Current keyword arguments of the action distribution's `noise` (epsilon, ...)."""
-        return self._rollout_settings.only_policy.exploration.numbers_alone(self.timesteps)
+    def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
+        """Current keyword arguments of the noise of a policy's action distribution (epsilon, ...)."""
+        settings = self._rollout_settings.policies
+        # A policy that was added by hand explores as the first does.
+        return settings.get(policy_id, settings[min(settings)]).exploration.numbers_alone(self.timesteps)
 
-    def _exploration_stats(self) -> dict[str, float]:
+    def _exploration_stats(self, policy_id: str) -> dict[str, float]:
         """`_explored_by` as statistics of the learner: cur_epsilon, ..."""
-        return {f"cur_{name}": float(number) for name, number in self._explored_by().items()}
+        return {f"cur_{name}": float(number) for name, number in self._explored_by(policy_id).items()}
 
     # ------------------------------------------------------------------ building blocks of a training step
 
@@ -396,11 +421,15 @@ class Algorithm(Acting, Saving, ABC):
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
-        return {DEFAULT_POLICY: self.sample(self.config.min_train_batch)}
+        return self.by_policy(self.sample(self.config.min_train_batch))
+
+    def by_policy(self, batch: SampleBatch) -> dict[str, SampleBatch]:
+        """A batch of the source by the policies that acted in it."""
+        return {DEFAULT_POLICY: batch}
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
-        lag = self.num_updates - batch.policy_version
+        lag = self.metrics.num_updates(policy_id) - batch.policy_version
         extra_stats: dict[str, float] = {}
         if hears(self.callbacks, "on_learn_on_batch") and self.rollout_device is None:
             batch = _in_own_arrays(batch)
@@ -411,10 +440,7 @@ class Algorithm(Acting, Saving, ABC):
             extra_stats |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
-        counters = self.metrics.counters
-        counters["num_env_steps_trained"] += batch.env_steps()
-        counters["num_updates"] += 1
-        counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
+        self.metrics.add_update(policy_id, batch.env_steps(), int(stats.pop("num_minibatches", 1)))
         used = {
             name: settings[setting]
             for setting, name in _REPORTED_SETTINGS.items()
@@ -426,9 +452,9 @@ class Algorithm(Acting, Saving, ABC):
         """Current weights of the user's auxiliary losses, as settings of the loss."""
         return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
 
-    def scheduled(self, *names: str) -> dict[str, float | None]:
-        """Current values of settings that may be schedules."""
-        schedules = {name: self._schedule(name) for name in names}
+    def scheduled(self, *names: str, policy_id: str = DEFAULT_POLICY) -> dict[str, float | None]:
+        """Current values of a policy's settings that may be schedules."""
+        schedules = {name: self._schedule(policy_id, name) for name in names}
         return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
 
     def _owns(self, part):
@@ -453,7 +479,7 @@ class Algorithm(Acting, Saving, ABC):
 
     @property
     def num_updates(self) -> int:
-        """Number of learner updates so far: the version of the weights."""
+        """Number of learner updates so far, of all policies; with one policy the version of its weights."""
         return self.metrics.counters["num_updates"]
 
     @property
@@ -511,8 +537,10 @@ class Algorithm(Acting, Saving, ABC):
                         evaluation["evaluation"]["video"] = self._videos.record(self)
             by_policy = any(isinstance(value, dict) for value in stats.values())
             stats, extra = stats if by_policy else {DEFAULT_POLICY: stats}, self.extra_results()
-            of_all = extra.pop("learner", {})
-            result = self.metrics.result({policy_id: {**own, **of_all} for policy_id, own in stats.items()})
+            of_iteration = extra.pop("learner", {})
+            result = self.metrics.result(
+                {policy_id: {**own, **of_iteration.get(policy_id, {})} for policy_id, own in stats.items()}
+            )
             result["info"].update(extra)
             result.update(evaluation or {})
             self._add_surroundings(result)

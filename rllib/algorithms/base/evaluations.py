@@ -54,7 +54,11 @@ class Evaluations:
             factory,
             policies={
                 policy_id: PolicySettings(
-                    policy.spec, exploration=algorithm.make_exploration(config), explore=config.explore
+                    policy.spec,
+                    exploration=algorithm.make_exploration(
+                        algorithm.config_of(policy_id).get_evaluation_config_object(), policy_id
+                    ),
+                    explore=config.explore,
                 )
                 for policy_id, policy in algorithm.policies.items()
             },

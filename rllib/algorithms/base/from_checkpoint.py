@@ -20,6 +20,9 @@ from rllib.storage.foreign_files import WRONG_FORM
 
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
+REPLAY_FILE = "replay.safetensors"
+# Entries of an algorithm's state that were a number, of its only policy, before they went by policy id.
+_OF_ONE_POLICY = ("updates_owed", "replay_empty_at", "critic_updates")
 # Keys of algorithm.json that are read here.
 _OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
 # Where APPO's checkpoints held the target before the learner's state did.
@@ -50,6 +53,7 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
     own, target = state["algorithm.json"]["state"], None
     if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
         state["config.json"]["model"].setdefault("output_layer_use_bias", True)
+    own |= {name: {DEFAULT_POLICY: own[name]} for name in _OF_ONE_POLICY if isinstance(own.get(name), int | float)}
     spec = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {}).get("spec", {})
     if spec.get("memory") and spec.get("critic", True) and spec["vf_share_layers"]:  # once the default
         state["config.json"]["model"].setdefault("vf_share_memory", True)
@@ -65,6 +69,11 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
             "target_policy.weights": target["weights"],
             "target_policy.moved_at": np.array(moved_at),
         }
+
+
+def file_of(policy_id: str, name: str) -> str:
+    """Path in a checkpoint of what an algorithm keeps for one policy; that of DEFAULT_POLICY has no folder."""
+    return name if policy_id == DEFAULT_POLICY else f"policies/{policy_id}/{name}"
 
 
 def _last_move(state: State) -> int:

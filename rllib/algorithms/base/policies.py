@@ -5,6 +5,7 @@ for one agent has one policy, DEFAULT_POLICY. docs/architecture.md lists what st
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from gymnasium import Space
 
@@ -14,18 +15,41 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
 
+def policy_configs(config: AlgorithmConfig, overrides: Mapping[str, Mapping[str, Any]]) -> dict[str, AlgorithmConfig]:
+    """Policy id -> frozen config with the policy's own settings in the place of the run's.
+
+    Args:
+        config: of the run.
+        overrides: policy id -> settings in which the policy differs, under any of their names. A dict such as `model`
+            changes the run's by its keys.
+
+    Raises:
+        ValueError: with the mistakes in the settings of a policy, and its id.
+    """
+    configs = {}
+    for policy_id, own in overrides.items():
+        try:
+            changed = config.copy(copy_frozen=False).update_from_dict(own)
+            changed.validate()
+        except (TypeError, ValueError) as error:
+            error.add_note(f"These are settings of the policy {policy_id!r}.")
+            raise
+        configs[policy_id] = changed.freeze()
+    return configs
+
+
 def make_policies(
-    config: AlgorithmConfig,
     spaces: Mapping[str, tuple[Space, Space]],
-    make_spec: Callable[[Space, Space], PolicySpec],
+    config_of: Callable[[str], AlgorithmConfig],
+    make_spec: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
     seed: int,
 ) -> dict[str, Policy]:
     """Makes policies with new weights, each drawn from a random stream that does not depend on the other networks.
 
     Args:
-        config: of the algorithm.
         spaces: policy id -> observation space and action space.
-        make_spec: describes the network for these spaces.
+        config_of: settings of a policy, by its id.
+        make_spec: describes the network for these spaces by these settings.
         seed: of the run.
 
     Raises:
@@ -33,7 +57,8 @@ def make_policies(
     """
     policies = {}
     for index, (policy_id, (observation_space, action_space)) in enumerate(sorted(spaces.items())):
-        spec = make_spec(observation_space, action_space)
+        config = config_of(policy_id)
+        spec = make_spec(observation_space, action_space, config)
         policy = Policy(spec, rng=seeding.generator(seed, seeding.INITIAL_WEIGHTS, index))
         policy.observation_space, policy.action_space = observation_space, action_space
         policy.config = config

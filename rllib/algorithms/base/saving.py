@@ -55,7 +55,7 @@ class Saving:
         """The present policy of this id."""
 
     @abstractmethod
-    def _explored_by(self) -> dict[str, Any]:
+    def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
         """Current keyword arguments of the action distribution's `noise`."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Saving:
         Returns:
             the directory.
         """
-        return write_checkpoint(export_dir, self._policy_files(self.get_policy(policy_id)))
+        return write_checkpoint(export_dir, self._policy_files(policy_id, self.get_policy(policy_id)))
 
     def restore(self, checkpoint_path: str | Path) -> None:
         """Goes on from a checkpoint of the same algorithm, spaces and network.
@@ -183,7 +183,7 @@ class Saving:
             },
         }
         for policy_id, policy in self.policies.items():
-            own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
+            own = {**self._policy_files(policy_id, policy), "learner.safetensors": self.learners[policy_id].get_state()}
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
         for policy_id, scale in self._return_scales.items():
             files[f"policies/{policy_id}/returns.safetensors"] = scale.get_state()
@@ -220,7 +220,7 @@ class Saving:
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         """Takes `algorithm_state` back."""
 
-    def _policy_files(self, policy: Policy) -> dict[str, Any]:
+    def _policy_files(self, policy_id: str, policy: Policy) -> dict[str, Any]:
         """A policy and all that acting needs beside it."""
         # A policy that was added by hand has the spaces of the environment.
         observed, acted = policy.observation_space, policy.action_space
@@ -229,11 +229,12 @@ class Saving:
             "observation_space": self.observation_space if observed is None else observed,
             "action_space": self.action_space if acted is None else acted,
             **self._inference.settings.to_json(),
-            "exploration": {name: float(number) for name, number in self._explored_by().items()},
+            "exploration": {name: float(number) for name, number in self._explored_by(policy_id).items()},
             "trained": {
                 "algorithm": type(self).__name__,
                 "env": environment_name(self.config),
-                **{name: self.metrics.counters[name] for name in ("num_updates", "num_env_steps_sampled")},
+                "num_updates": self.metrics.num_updates(policy_id),
+                "num_env_steps_sampled": self.metrics.counters["num_env_steps_sampled"],
             },
         }
         return {"policy.json": description, "weights.safetensors": policy.get_state()}

@@ -11,6 +11,7 @@ from rllib.evaluation.episode_hooks import EPISODE_HOOKS
 from rllib.evaluation.settings import Postprocess
 from rllib.exploration.explorers import Exploration, StochasticSampling
 from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
 
 PAGE = "docs/accelerated_environments.md"
 
@@ -50,7 +51,7 @@ class Sampling(Protocol):
     workers_learn: bool
     samples_sequences: bool
 
-    def make_postprocess(self) -> Postprocess: ...
+    def make_postprocess(self, policy_id: str) -> Postprocess: ...
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration: ...
 
@@ -101,7 +102,7 @@ def _of_parts(algorithm: Sampling) -> Iterator[str]:
 
     name, config, policy = type(algorithm).__name__, algorithm.config, algorithm.policy
     is_able = algorithm.is_synchronous and not algorithm.workers_learn
-    if not is_able or not hasattr(algorithm.make_postprocess(), "of_tensors"):
+    if not is_able or not hasattr(algorithm.make_postprocess(DEFAULT_POLICY), "of_tensors"):
         yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
         return
     if algorithm.samples_sequences:

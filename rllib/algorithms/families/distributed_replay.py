@@ -128,24 +128,24 @@ class DistributedReplay(OffPolicy):
         self._lags: list[int] = [0]
 
     @abstractmethod
-    def worker_errors(self) -> TDErrors:
-        """Makes the function that computes the TD errors of rows in workers."""
+    def worker_errors(self, policy_id: str) -> TDErrors:
+        """Makes the function that computes the TD errors of a policy's rows in workers."""
 
-    @property
-    def workers_give_priorities(self) -> bool:
-        """Whether rows come with TD errors."""
-        settings = self.config.replay_settings()
+    def workers_give_priorities(self, policy_id: str) -> bool:
+        """Whether a policy's rows come with TD errors."""
+        settings = self.config_of(policy_id).replay_settings()
         return settings["has_priorities"] and settings["worker_side_prioritization"]
 
-    def make_postprocess(self) -> Transitions:
-        postprocess = super().make_postprocess()
-        if not self.workers_give_priorities:
+    def make_postprocess(self, policy_id: str) -> Transitions:
+        postprocess = super().make_postprocess(policy_id)
+        if not self.workers_give_priorities(policy_id):
             return postprocess
-        return dataclasses.replace(postprocess, td_errors=self.worker_errors())
+        return dataclasses.replace(postprocess, td_errors=self.worker_errors(policy_id))
 
-    def make_replay(self) -> ReplayShards:
-        config, shards = self.config, self.config.num_replay_buffer_shards
-        ring = self.ring(config.replay_settings()["capacity"] // shards)
+    def make_replay(self, policy_id: str) -> ReplayShards:
+        config = self.config_of(policy_id)
+        shards = config.num_replay_buffer_shards
+        ring = self.ring(config.replay_settings()["capacity"] // shards, policy_id)
         ring.func.check_room(*ring.args, copies=shards)
         replay = ReplayShards(
             ring,
@@ -155,38 +155,45 @@ class DistributedReplay(OffPolicy):
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
             spans_directory=self._spans_directory,
+            first_stream=sorted(self.policies).index(policy_id) * shards,
         )
         return self._owns(replay)
 
     # ------------------------------------------------------------------ training
 
     def take_in_fragments(self) -> None:
-        """Gives the replay what has arrived from the workers, unless the learner is too far behind."""
-        if self._updates_owed < MOST_UPDATES_OWED or not self.replay.is_ready:
+        """Gives the replays what has arrived from the workers, unless a learner is too far behind."""
+        if not any(self._owes(policy_id, MOST_UPDATES_OWED) for policy_id in self.replays):
             self._store(self._arriving_fragments())
 
-    @property
-    def an_update_is_due(self) -> bool:
-        """Whether the steps sampled ask for one."""
-        return self._updates_owed >= 1
+    def _owes(self, policy_id: str, updates: int) -> bool:
+        """Whether a policy's learner is this number of updates behind, and has rows to make them."""
+        return self._updates_owed[policy_id] >= updates and self.replays[policy_id].is_ready
 
-    def update_from_shards(self, **settings) -> None:
+    def an_update_is_due(self, policy_id: str) -> bool:
+        """Whether the steps sampled ask for an update of a policy."""
+        return self._updates_owed[policy_id] >= 1
+
+    def update_from_shards(self, policy_id: str, **settings) -> None:
         """One update on a sample of some shard, if one comes in time; the shard gets the new TD errors.
 
         Args:
+            policy_id: of the policy.
             settings: of `learn_from`.
         """
-        self.replay.request_samples(self.config.train_batch_size, self._beta(self.timesteps))
+        config, replay = self.config_of(policy_id), self.replays[policy_id]
+        replay.request_samples(config.train_batch_size, self._beta(policy_id))
         with self.metrics.timer("replay"):
-            sample = self.replay.next_sample(self.config.sample_timeout_s)
+            sample = replay.next_sample(config.sample_timeout_s)
         if sample is None:
             return
         source, batch = sample
-        batch.policy_version = self.num_updates  # rows of many weights; their age is a statistic
-        self._stats = self.learn_from(batch, **settings)
-        self.replay.update_priorities(source, batch[sb.INDICES], self._stats.pop("td_error"))
-        if self.config.training_intensity is not None:
-            self._updates_owed -= 1
+        # Rows of many weights; their age is a statistic.
+        batch.policy_version = self.metrics.num_updates(policy_id)
+        stats = self._stats[policy_id] = self.learn_from(batch, policy_id, **settings)
+        replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
+        if config.training_intensity is not None:
+            self._updates_owed[policy_id] -= 1
 
     def _arriving_fragments(self) -> list[SampleBatch]:
         """The fragments that have arrived; waits for one if the learner has nothing to do."""
@@ -194,7 +201,7 @@ class DistributedReplay(OffPolicy):
             return [self.sample(1)]
         with self.metrics.timer("sample"):
             self.workers.fleet.keep_in_flight(self._request, self.config.max_requests_in_flight_per_sampler_worker)
-            learns = self._updates_owed >= 1 and self.replay.is_ready
+            learns = any(self._owes(policy_id, 1) for policy_id in self.replays)
             answers = self.workers.fleet.take(0.0 if learns else self.config.sample_timeout_s)
         counted = self._counted_workers()
         for answer in answers:
@@ -208,20 +215,25 @@ class DistributedReplay(OffPolicy):
         return fragments
 
     def _store(self, fragments: list[SampleBatch]) -> None:
-        """Gives rows to the replay and, once learning has started, counts the updates they make due."""
-        config = self.config
-        for batch in fragments:
-            while not self.replay.has_room:
-                self.replay.wait_for_room(config.sample_timeout_s)
-            self.replay.add(batch)
-            if not (self.replay.is_ready and self.learning_has_started):
-                continue
-            if config.training_intensity is None:
-                self._updates_owed = MOST_UPDATES_OWED - 1
-            else:
-                steps = batch.count / config.rows_per_step
-                self._updates_owed += steps * config.training_intensity / config.train_batch_size
-        self.replay.wait_for_room(0.0)
+        """Gives rows to the replays and, once learning has started, counts the updates they make due."""
+        for fragment in fragments:
+            for policy_id, batch in self.by_policy(fragment).items():
+                self._store_rows(policy_id, batch)
+        for replay in self.replays.values():
+            replay.wait_for_room(0.0)
+
+    def _store_rows(self, policy_id: str, batch: SampleBatch) -> None:
+        config, replay = self.config_of(policy_id), self.replays[policy_id]
+        while not replay.has_room:
+            replay.wait_for_room(config.sample_timeout_s)
+        replay.add(batch)
+        if not (replay.is_ready and self.learning_has_started(policy_id)):
+            return
+        if config.training_intensity is None:
+            self._updates_owed[policy_id] = MOST_UPDATES_OWED - 1
+        else:
+            steps = batch.count / config.rows_per_step
+            self._updates_owed[policy_id] += steps * config.training_intensity / config.train_batch_size
 
     # ------------------------------------------------------------------ workers
 
@@ -238,16 +250,18 @@ class DistributedReplay(OffPolicy):
     def _counted_workers(self) -> range:
         """Indices of the workers whose returns are in the results."""
         workers = self.config.num_rollout_workers
-        if not self._rollout_settings.only_policy.exploration.differs_by_worker:
+        if not any(each.exploration.differs_by_worker for each in self._rollout_settings.policies.values()):
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 
     def extra_results(self) -> dict[str, Any]:
-        extra, fleet = super().extra_results(), self.replay.fleet
-        extra["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
+        extra, fleets = super().extra_results(), [replay.fleet for replay in self.replays.values()]
+        extra["replay"]["num_shards"] = sum(len(fleet.members) for fleet in fleets)
+        extra["replay"]["num_shard_restarts"] = sum(fleet.num_restarts for fleet in fleets)
         # Age of the fragments that have just arrived, in updates.
         lag, most = float(np.mean(self._lags)), float(max(self._lags))
-        extra["learner"] |= {"policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
+        for stats in extra["learner"].values():
+            stats |= {"policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
         return extra
 
     # ------------------------------------------------------------------ state and the end

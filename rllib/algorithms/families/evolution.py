@@ -28,9 +28,9 @@ from rllib.metrics import Metrics
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.observations.flat_spaces import parts
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy
 from rllib.processes import allocator
 from rllib.replay.memory import free_bytes
+from rllib.sample_batch import DEFAULT_POLICY
 
 # Settings of other algorithms that nothing here reads, and what to do instead.
 _WITHOUT_EFFECT = {
@@ -172,20 +172,20 @@ class Evolution(Algorithm):
         self._episodes_reported = 0
         self.metrics = Metrics(self.config.report_length)
 
-    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+    def make_policy_spec(self, observation_space, action_space, config: EvolutionConfig) -> PolicySpec:
         """One tower: there is no critic, so no layers are spent on it."""
-        if self.config.model.get("custom_model") is not None:
+        if config.model.get("custom_model") is not None:
             raise ValueError(
                 f"{type(self).__name__} perturbs the built-in fully connected networks, so it cannot use "
-                f"model['custom_model']={self.config.model['custom_model']!r:.80}. Leave it out, or use PPO."
+                f"model['custom_model']={config.model['custom_model']!r:.80}. Leave it out, or use PPO."
             )
         if parts(action_space) is not None:
             raise ValueError(
                 f"{type(self).__name__} takes actions that are one array, but {self.config.env!r} has {action_space}. "
                 "Use PPO for it, or let the environment take all parts of an action in one MultiDiscrete or Box."
             )
-        model = {**self.config.model, "vf_share_layers": True}
-        read = {name: self.config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}
+        model = {**config.model, "vf_share_layers": True}
+        read = {name: config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}
         spec = policy_spec(observation_space, action_space, model, **read)
         if spec.state_dependent_noise:
             raise ValueError(
@@ -198,7 +198,8 @@ class Evolution(Algorithm):
             )
         return spec
 
-    def make_learner(self, policy: Policy) -> DirectionLearner:
+    def make_learner(self, policy_id: str) -> DirectionLearner:
+        policy = self.policies[policy_id]
         size, noise_size = policy.layout.size, self.config.noise_size
         if noise_size < size:
             raise ValueError(
@@ -231,7 +232,7 @@ class Evolution(Algorithm):
                 outcomes += played
                 steps = sum(outcome.episode.length for outcome in outcomes)
                 num_pairs = math.ceil((min_steps - steps) * len(outcomes) / (2 * steps)) if steps < min_steps else 0
-        self.metrics.counters["num_env_steps_trained"] += steps
+        self.metrics.add_trained(DEFAULT_POLICY, steps)
         self.metrics.counters["num_episodes_trained"] += len(outcomes)
         returns = np.array([outcome.episode.episode_return for outcome in outcomes]).reshape(-1, 2)
         lengths = np.array([outcome.episode.length for outcome in outcomes]).reshape(-1, 2)
@@ -267,8 +268,7 @@ class Evolution(Algorithm):
         """One step of the weights; see DirectionLearner.update."""
         with self.metrics.timer("learn"):
             self._stats = self.learner.update(indices, coefficients, lr=stepsize, decay=decay)
-        self.metrics.counters["num_updates"] += 1
-        self.metrics.counters["num_grad_updates"] += 1
+        self.metrics.add_update(DEFAULT_POLICY)
         return self._stats
 
     def extra_results(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class IntrinsicallyRewarded(Algorithm):
         # Policy id -> IntrinsicRewards (exploration/intrinsic/rewards.py); empty if exploration_config asks for none.
         self._intrinsic_rewards = {}
         if self._has_intrinsic_rewards:
-            self._intrinsic_rewards = {policy_id: self._make_intrinsic_rewards() for policy_id in self.policies}
+            self._intrinsic_rewards = {each: self._make_intrinsic_rewards(each) for each in self.policies}
 
     @property
     def _has_intrinsic_rewards(self) -> bool:
@@ -33,8 +33,8 @@ class IntrinsicallyRewarded(Algorithm):
         """Whether batches have the observations that follow each step."""
         return self._has_intrinsic_rewards
 
-    def make_postprocess(self) -> AdvantageEstimator:
-        config = self.config
+    def make_postprocess(self, policy_id: str) -> AdvantageEstimator:
+        config = self.config_of(policy_id)
         return AdvantageEstimator(
             config.gamma, config.lambda_, config.use_gae, config.use_critic, self._has_intrinsic_rewards
         )
@@ -50,17 +50,17 @@ class IntrinsicallyRewarded(Algorithm):
         with self.metrics.timer("learn"):
             return self._intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
 
-    def _make_intrinsic_rewards(self):
+    def _make_intrinsic_rewards(self, policy_id: str):
         # It needs torch, which takes a second to import.
         from rllib.exploration.intrinsic.rewards import IntrinsicRewards
 
-        config = self.config
-        settings = make_exploration(config.exploration_config, config.default_exploration, self.action_space)
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        settings = make_exploration(config.exploration_config, config.default_exploration, policy.action_space)
         model = settings.net_config
         if model is None:
             model = {key: config.model[key] for key in NET_CONFIG_KEYS if key in config.model}
-        spec = policy_spec(self.observation_space, self.action_space, model, action_mask_key=config.action_mask_key)
-        rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS)
+        spec = policy_spec(policy.observation_space, policy.action_space, model, action_mask_key=config.action_mask_key)
+        rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS, sorted(self.policies).index(policy_id))
         return IntrinsicRewards(settings, spec, rng, "cuda" if config.num_gpus and not config.num_learners else "cpu")
 
     # ------------------------------------------------------------------ checkpoints

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.from_checkpoint import rows_of_steps
+from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of, rows_of_steps
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, above, at_least, between, section
@@ -28,7 +28,7 @@ from rllib.evaluation.settings import Postprocess
 from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.gpu import GPU
 from rllib.replay.replay_buffer import ReplayBuffer
-from rllib.sample_batch import Column, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch
 from rllib.schedules import Schedule, schedule_problem, values_of
 
 REPLAY_DEFAULTS = {
@@ -226,64 +226,80 @@ class OffPolicy(SamplingAhead):
     """Base of the algorithms that learn from a replay.
 
     Attributes:
-        replay: the rows.
+        replays: policy id -> its rows.
     """
 
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
     stratified: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self._beta = Schedule(self.config.replay_settings()["prioritized_replay_beta"])
-        self._updates_owed = 0.0
-        self._empty_at = 0  # environment steps of the run when the replay was empty
-        self._stats: dict[str, float] = {}
-        self.replay = self.make_replay()
+        self._betas = {
+            policy_id: Schedule(self.config_of(policy_id).replay_settings()["prioritized_replay_beta"])
+            for policy_id in self.policies
+        }
+        self._updates_owed = dict.fromkeys(self.policies, 0.0)
+        # Environment steps of the run when the replay was empty.
+        self._empty_at = dict.fromkeys(self.policies, 0)
+        # Statistics of each policy's newest update.
+        self._stats: dict[str, dict[str, Any]] = {policy_id: {} for policy_id in self.policies}
+        self.replays = {policy_id: self.make_replay(policy_id) for policy_id in self.policies}
+
+    @property
+    def replay(self):
+        """The replay of the only policy."""
+        return self.replays[DEFAULT_POLICY]
 
     @abstractmethod
-    def learn_from(self, batch: SampleBatch, **settings) -> dict[str, Any]:
-        """Makes one update on sampled rows. Returns its statistics, with the new TD errors [B] as td_error."""
+    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, Any]:
+        """Makes one update on rows from a policy's replay.
 
-    def make_postprocess(self) -> Postprocess:
-        config, stored = self.config, self.stored_observation()
+        Returns:
+            its statistics, with the new TD errors [B] as td_error.
+        """
+
+    def make_postprocess(self, policy_id: str) -> Postprocess:
+        config, stored = self.config_of(policy_id), self.stored_observation(policy_id)
         rows = stored.shape, stored.dtype, config.gamma, config.n_step
         if not config.needs_goals:
             return Transitions(*rows)
-        goals, settings = Goals.of(self.observation_space), config.replay_settings()
+        goals, settings = Goals.of(self.policies[policy_id].observation_space), config.replay_settings()
         return HindsightTransitions(
             *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]
         )
 
-    def stored_observation(self) -> Column:
-        """An observation as workers store it."""
-        stored = observation_column(self.observation_space)
-        dtype = "float32" if self.policy.filters_observations else str(stored.dtype)
+    def stored_observation(self, policy_id: str) -> Column:
+        """An observation of a policy as workers store it."""
+        policy = self.policies[policy_id]
+        stored = observation_column(policy.observation_space)
+        dtype = "float32" if policy.filters_observations else str(stored.dtype)
         return Column(sb.OBS, stored.shape, dtype)
 
-    def replay_columns(self) -> tuple[Column, ...]:
-        """Columns of a row in the replay."""
-        stored = self._rollout_settings.only_policy.postprocess
+    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
+        """Columns of a row in a policy's replay."""
+        policy, stored = self.policies[policy_id], self._rollout_settings.policies[policy_id].postprocess
         return (
             Column(sb.OBS, stored.shape, stored.dtype),
             Column(sb.NEXT_OBS, stored.shape, stored.dtype),
-            Column(sb.ACTIONS, self.policy.action_shape, str(self.policy.action_dtype)),
+            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
             Column(sb.REWARDS, (), "float32"),
             Column(sb.DISCOUNTS, (), "float32"),
         )
 
-    def make_replay(self):
-        """Makes the replay."""
-        settings = self.config.replay_settings()
-        if settings["storage"] == GPU and not self.learner.objectives[0].is_over_modules:
+    def make_replay(self, policy_id: str):
+        """Makes the replay of a policy."""
+        settings = self.config_of(policy_id).replay_settings()
+        if settings["storage"] == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
             raise ValueError(
                 "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but those of this "
                 "run are not: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
                 ".training(replay_buffer_config={'storage': 'memory'})."
             )
-        return self.ring(settings["capacity"])()
+        return self.ring(settings["capacity"], policy_id)()
 
-    def ring(self, capacity: int) -> functools.partial:
-        """A factory, which can be pickled, of a buffer of `capacity` rows."""
-        stored, settings = self._rollout_settings.only_policy.postprocess, self.config.replay_settings()
+    def ring(self, capacity: int, policy_id: str = DEFAULT_POLICY) -> functools.partial:
+        """A factory, which can be pickled, of a buffer of `capacity` rows of a policy."""
+        stored = self._rollout_settings.policies[policy_id].postprocess
+        settings = self.config_of(policy_id).replay_settings()
         axis = settings["frame_stack_axis"]
         if axis is not None and len(stored.shape) < 2:
             raise ValueError(
@@ -291,73 +307,92 @@ class OffPolicy(SamplingAhead):
                 f"those of {self.config.env!r} have the shape {stored.shape}. Leave it at None."
             )
         alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
-        place = self.replay_columns(), capacity, axis, alpha, settings["storage"]
+        place = self.replay_columns(policy_id), capacity, axis, alpha, settings["storage"]
         epsilon = settings["prioritized_replay_eps"]
         return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
 
     # ------------------------------------------------------------------ building blocks of a training step
 
-    @property
-    def learning_has_started(self) -> bool:
-        """Whether enough steps have been sampled into the replay."""
-        sampled = self.timesteps - self._empty_at
-        return sampled >= max(self.config.num_steps_sampled_before_learning_starts, 1)
+    def sample_rows(self) -> None:
+        """Samples one round of fragments into the replays."""
+        for policy_id, batch in self.by_policy(self.sample(1)).items():
+            self.replays[policy_id].add(batch)
 
-    def updates_due(self, steps: int) -> int:
-        """Updates that these newly sampled steps ask for; fractions add up from round to round."""
-        config = self.config
+    def learning_has_started(self, policy_id: str = DEFAULT_POLICY) -> bool:
+        """Whether enough steps have been sampled, and there are rows in the policy's replay."""
+        sampled = self.timesteps - self._empty_at[policy_id]
+        enough = sampled >= max(self.config_of(policy_id).num_steps_sampled_before_learning_starts, 1)
+        return enough and len(self.replays[policy_id]) > 0
+
+    def updates_due(self, steps: int, policy_id: str = DEFAULT_POLICY) -> int:
+        """Updates of a policy that newly sampled steps ask for; fractions add up from round to round."""
+        config = self.config_of(policy_id)
         if config.training_intensity is None:
             return 1
-        self._updates_owed += steps * config.training_intensity / config.train_batch_size
-        due = int(self._updates_owed)
-        self._updates_owed -= due
-        return due
+        owed = self._updates_owed[policy_id] + steps * config.training_intensity / config.train_batch_size
+        self._updates_owed[policy_id] = owed - int(owed)
+        return int(owed)
 
     def extra_results(self) -> dict[str, Any]:
-        # Updates, and rows trained on, for each environment step sampled since learning began.
-        counters = self.metrics.counters
-        steps = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 1)
-        ratios = {
-            "updates_per_step_sampled": counters["num_updates"] / steps,
-            "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / steps,
+        replays = self.replays.values()
+        replay = {"num_entries": sum(map(len, replays)), "size_bytes": sum(each.size_bytes for each in replays)}
+        learner = {
+            policy_id: self._exploration_stats(policy_id) | self._ratios(policy_id) for policy_id in self.replays
         }
-        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
-        return {**super().extra_results(), "replay": replay, "learner": self._exploration_stats() | ratios}
+        return {**super().extra_results(), "replay": replay, "learner": learner}
 
-    def update(self, **settings) -> dict[str, float]:
-        """Makes one update on rows of a replay in this process. Returns its statistics.
+    def _ratios(self, policy_id: str) -> dict[str, float]:
+        """Updates, and rows trained on, for each environment step sampled since learning began."""
+        start, counts = self.config_of(policy_id).num_steps_sampled_before_learning_starts, self.metrics.policies
+        steps = max(self.timesteps - max(start, 1) + 1, 1)
+        return {
+            "updates_per_step_sampled": counts[policy_id]["num_updates"] / steps,
+            "rows_trained_per_step_sampled": counts[policy_id]["num_steps_trained"] / steps,
+        }
+
+    def update(self, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
+        """Makes one update of a policy on rows of its replay in this process. Returns its statistics.
 
         Args:
+            policy_id: of the policy.
             settings: of `learn_from`.
         """
-        rows = -(-self.config.train_batch_size // self.config.steps_per_row)
-        batch = self.replay.sample(rows, self._learner_rng, self._beta(self.timesteps))
+        config, replay = self.config_of(policy_id), self.replays[policy_id]
+        rows = -(-config.train_batch_size // config.steps_per_row)
+        batch = replay.sample(rows, self._learner_rng, self._beta(policy_id))
         # Rows of many weights have no lag: workers sample by the newest ones (Ape-X reports how old theirs are).
-        batch.policy_version = self.num_updates
-        stats = self.learn_from(batch, **settings)
-        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
+        batch.policy_version = self.metrics.num_updates(policy_id)
+        stats = self.learn_from(batch, policy_id, **settings)
+        replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
         return stats
+
+    def _beta(self, policy_id: str) -> float:
+        """Present exponent of the importance weights of a policy's rows."""
+        return self._betas[policy_id](self.timesteps)
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"updates_owed": self._updates_owed, "replay_empty_at": self._empty_at}
+        return {"updates_owed": dict(self._updates_owed), "replay_empty_at": dict(self._empty_at)}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._updates_owed, self._empty_at = state["updates_owed"], state.get("replay_empty_at", 0)
+        self._updates_owed |= state["updates_owed"]
+        self._empty_at |= state.get("replay_empty_at", {})
 
     def get_state(self) -> dict[str, Any]:
         state = super().get_state()
         if self.config.store_buffer_in_checkpoints:
-            state["replay.safetensors"] = self.replay.get_state()
+            for policy_id, replay in self.replays.items():
+                state[file_of(policy_id, REPLAY_FILE)] = replay.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        if "replay.safetensors" in state:
-            config = self.config
-            capacity = config.replay_settings()["capacity"]
-            self.replay.set_state(rows_of_steps(state["replay.safetensors"], config.gamma, config.n_step, capacity))
-        elif not len(self.replay):
-            # A few rows, learned from over and over, would undo what has been learned.
-            self._empty_at = self.timesteps
+        for policy_id, replay in self.replays.items():
+            if (rows := state.get(file_of(policy_id, REPLAY_FILE))) is not None:
+                config = self.config_of(policy_id)
+                capacity = config.replay_settings()["capacity"]
+                replay.set_state(rows_of_steps(rows, config.gamma, config.n_step, capacity))
+            elif not len(replay):
+                # A few rows, learned from over and over, would undo what has been learned.
+                self._empty_at[policy_id] = self.timesteps

@@ -28,8 +28,7 @@ from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy
-from rllib.sample_batch import OBS, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, OBS, SampleBatch
 
 CRITICS = "critics"
 # Settings of the critics' network.
@@ -133,21 +132,21 @@ class OffPolicyActorCritic(OffPolicy):
 
     def setup(self) -> None:
         super().setup()
-        self._critic_updates = 0
+        self._critic_updates = dict.fromkeys(self.policies, 0)
 
     @abstractmethod
-    def critic_loss(self) -> LossOverModules:
+    def critic_loss(self, policy_id: str) -> LossOverModules:
         """The critics' loss, over "policy", "critics" and "target_critics"; with a row statistic td_error."""
 
     @abstractmethod
-    def actor_loss(self) -> LossOverModules:
+    def actor_loss(self, policy_id: str) -> LossOverModules:
         """The actor's loss, over "policy" and "critics"."""
 
-    def make_loss(self) -> Loss:
+    def make_loss(self, policy_id: str) -> Loss:
         raise TypeError(f"{type(self).__name__} has no single loss: see critic_loss and actor_loss")
 
-    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
-        spec = self.actor_spec(observation_space, action_space)
+    def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
+        spec = self.actor_spec(observation_space, action_space, config)
         if spec.torso is not None:
             raise ValueError(
                 f"{type(self).__name__}'s critics read vectors, but {self.config.env!r} has images as observations: "
@@ -156,17 +155,18 @@ class OffPolicyActorCritic(OffPolicy):
         return spec
 
     @abstractmethod
-    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+    def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
         """The actor's network and the form of its actions."""
 
-    def plain_spec(self, observation_space, action_space, **model) -> PolicySpec:
+    def plain_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig, **model) -> PolicySpec:
         """The actor's network as the settings describe it, without a value.
 
         Args:
             observation_space, action_space: of the environment.
+            config: settings of the policy.
             model: settings that the algorithm decides.
         """
-        spec = self._described_network(observation_space, action_space, **model)
+        spec = self._described_network(observation_space, action_space, config, **model)
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
 
     def check_bounded(self, action_space) -> None:
@@ -183,96 +183,103 @@ class OffPolicyActorCritic(OffPolicy):
                 f"lambda action: action, Box(-1.0, 1.0, {action_space.shape}))."
             )
 
-    def critic_module(self, policy: Policy) -> FullyConnected:
-        """Describes the critics' networks, which read an observation and an action."""
-        return self.critics_of(("observation", "action"))
+    def critic_module(self, policy_id: str) -> FullyConnected:
+        """Describes the networks of a policy's critics, which read an observation and an action."""
+        return self.critics_of(policy_id, ("observation", "action"))
 
-    def critics_of(self, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
-        """Describes the critics' networks with these inputs; num_outputs as for FullyConnected."""
-        settings = check_model(self.config.network_settings("q_model_config"))
+    def critics_of(self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
+        """Describes the networks of a policy's critics with these inputs; num_outputs as for FullyConnected."""
+        config = self.config_of(policy_id)
+        settings = check_model(config.network_settings("q_model_config"))
         return FullyConnected(
             reads,
             tuple(settings["fcnet_hiddens"]),
             num_outputs,
-            self.config.num_critics,
+            config.num_critics,
             ACTIVATION_NAMES[settings["fcnet_activation"]],
             settings["layer_norm"],
             settings["fcnet_weights_initializer"] or self.initializer,
         )
 
-    def make_learner(self, policy: Policy) -> Learner:
-        config, optimizer = self.config, self._optimizer_settings()
+    def make_learner(self, policy_id: str) -> Learner:
+        config = self.config_of(policy_id)
+        optimizer = self._optimizer_settings(config)
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
         return super().make_learner(
-            policy,
+            policy_id,
             [
-                Objective(self.critic_loss(), (CRITICS,), CRITICS, optimizer, **clip),
-                Objective(self.actor_loss(), (POLICY,), "actor", optimizer, **clip),
+                Objective(self.critic_loss(policy_id), (CRITICS,), CRITICS, optimizer, **clip),
+                Objective(self.actor_loss(policy_id), (POLICY,), "actor", optimizer, **clip),
             ],
-            modules={CRITICS: self.critic_module(policy)},
+            modules={CRITICS: self.critic_module(policy_id)},
             targets=[
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
-            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
+            # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.
+            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, sorted(self.policies).index(policy_id)),
         )
 
     # ------------------------------------------------------------------ training
 
-    def training_step(self) -> dict[str, Any]:
-        rates, before = self.learning_rates(), self.timesteps
-        self.replay.add(self.sample(1))
-        if self.learning_has_started and len(self.replay):
-            for _ in range(self.updates_due(self.timesteps - before)):
-                self._stats = self.update(rates=rates)
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        before, rates = self.timesteps, {policy_id: self.learning_rates(policy_id) for policy_id in self.replays}
+        self.sample_rows()
+        for policy_id, own_rates in rates.items():
+            if self.learning_has_started(policy_id):
+                for _ in range(self.updates_due(self.timesteps - before, policy_id)):
+                    self._stats[policy_id] = self.update(policy_id, rates=own_rates)
         return dict(self._stats)
 
-    def learn_from(self, batch: SampleBatch, rates: Mapping[str, float]) -> dict[str, Any]:
-        self._critic_updates += 1
-        self.add_noise(batch, len(batch[OBS]))
-        settings = {CRITICS: self.critic_settings(), "actor": self.actor_settings() if self.moves_actor else None}
+    def learn_from(
+        self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
+    ) -> dict[str, Any]:
+        self._critic_updates[policy_id] += 1
+        self.add_noise(batch, len(batch[OBS]), policy_id)
+        actor_settings = self.actor_settings(policy_id) if self.moves_actor(policy_id) else None
+        settings = {CRITICS: self.critic_settings(policy_id), "actor": actor_settings}
         lr = {CRITICS: rates["critic_lr"], "actor": rates["actor_lr"]}
-        stats = self.learn_on_batch(batch, lr=lr, shuffle=False, **settings)
-        if self.moves_targets:
-            every_update = not self.config.target_network_update_freq
-            if self.learner.update_targets(self.num_updates if every_update else self.timesteps):
+        stats = self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False, **settings)
+        if self.moves_targets(policy_id):
+            every_update = not self.config_of(policy_id).target_network_update_freq
+            now = self.metrics.num_updates(policy_id) if every_update else self.timesteps
+            if self.learners[policy_id].update_targets(now):
                 self.metrics.counters["num_target_updates"] += 1
-        return {**self._stats, **stats, **{f"cur_{name}": lr for name, lr in rates.items()}}
+        return {**self._stats[policy_id], **stats, **{f"cur_{name}": lr for name, lr in rates.items()}}
 
-    def learning_rates(self) -> dict[str, float]:
-        """Current learning rates by the names of their settings."""
-        rates = self.scheduled("lr", "actor_lr", "critic_lr")
+    def learning_rates(self, policy_id: str = DEFAULT_POLICY) -> dict[str, float]:
+        """Current learning rates of a policy's modules by the names of their settings."""
+        rates = self.scheduled("lr", "actor_lr", "critic_lr", policy_id=policy_id)
         return {name: rates["lr"] if rates[name] is None else rates[name] for name in ("actor_lr", "critic_lr")}
 
-    def add_noise(self, batch: SampleBatch, rows: int) -> None:
-        """Adds the random numbers that the losses read, as columns."""
+    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
+        """Adds the random numbers that the losses of a policy read, as columns."""
 
-    def critic_settings(self) -> dict[str, Any]:
-        """Settings of the critics' loss for the next update."""
+    def critic_settings(self, policy_id: str) -> dict[str, Any]:
+        """Settings of the critics' loss for the next update of a policy."""
         return {}
 
-    def actor_settings(self) -> dict[str, Any]:
-        """Settings of the actor's loss for the next update."""
+    def actor_settings(self, policy_id: str) -> dict[str, Any]:
+        """Settings of the actor's loss for the next update of a policy."""
         return {}
 
-    @property
-    def moves_actor(self) -> bool:
+    def moves_actor(self, policy_id: str) -> bool:
         """Whether the actor moves in the update that is under way, or was just made."""
-        return self._critic_updates % self.config.policy_delay == 0
+        return self._critic_updates[policy_id] % self.config_of(policy_id).policy_delay == 0
 
-    @property
-    def moves_targets(self) -> bool:
+    def moves_targets(self, policy_id: str) -> bool:
         """Whether the target copies follow the update that was just made."""
         return True
 
-    def normal_noise(self, rows: int) -> np.ndarray:
+    def normal_noise(self, rows: int, policy_id: str) -> np.ndarray:
         """Standard normal numbers [rows, action size], float32."""
-        return self._learner_rng.standard_normal((rows, self.policy.distribution.size), np.float32)
+        size = self.policies[policy_id].distribution.size
+        return self._learner_rng.standard_normal((rows, size), np.float32)
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {**super().algorithm_state(), "critic_updates": self._critic_updates}
+        return {**super().algorithm_state(), "critic_updates": dict(self._critic_updates)}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         super().set_algorithm_state(state)
-        self._critic_updates = state["critic_updates"]
+        self._critic_updates |= state["critic_updates"]

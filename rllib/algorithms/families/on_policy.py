@@ -1,6 +1,6 @@
 """Settings of the policy-gradient algorithms, and their adaptive KL penalty."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -65,23 +65,25 @@ class AdaptiveKL:
     A kl_coeff that is a schedule is followed instead.
 
     Args:
-        config: with the settings use_kl_loss, kl_coeff, kl_target and target_kl.
-        policies: ids of the policies that are penalised.
+        configs: id of a policy that is penalised -> its use_kl_loss, kl_coeff, kl_target and target_kl.
 
     Attributes:
         coefficients: policy id -> coefficient of its next update.
     """
 
-    def __init__(self, config: AlgorithmConfig, policies: Iterable[str]):
-        given = config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
-        self.coefficients = dict.fromkeys(policies, given(0))
-        self._schedule = None if isinstance(config.kl_coeff, float) else given
-        self._target = config.kl_target
-        self._stop_above = config.target_kl and ("kl", KL_MARGIN * config.target_kl)
+    def __init__(self, configs: Mapping[str, AlgorithmConfig]):
+        self._configs = configs
+        self._schedules = {
+            policy_id: config.get_schedule("kl_coeff") if config.use_kl_loss else Schedule(0.0)
+            for policy_id, config in configs.items()
+        }
+        self.coefficients = {policy_id: schedule(0) for policy_id, schedule in self._schedules.items()}
 
     def settings(self, policy_id: str) -> dict[str, Any]:
         """Settings of the policy's next update: its coefficient, and the KL that ends the epochs."""
-        return {"kl_coeff": self.coefficients[policy_id], "stop_above": self._stop_above}
+        target_kl = self._configs[policy_id].target_kl
+        stop_above = target_kl and ("kl", KL_MARGIN * target_kl)
+        return {"kl_coeff": self.coefficients[policy_id], "stop_above": stop_above}
 
     def adapt(self, policy_id: str, kl: float, timestep: int) -> None:
         """Adapts the coefficient of a policy to the KL that its update led to.
@@ -91,7 +93,8 @@ class AdaptiveKL:
             kl: mean KL(old || new), nats.
             timestep: environment steps sampled so far.
         """
-        if self._schedule is not None:
-            self.coefficients[policy_id] = self._schedule(timestep)
+        config = self._configs[policy_id]
+        if isinstance(config.kl_coeff, float):
+            self.coefficients[policy_id] = adapted_kl_coeff(self.coefficients[policy_id], kl, config.kl_target)
         else:
-            self.coefficients[policy_id] = adapted_kl_coeff(self.coefficients[policy_id], kl, self._target)
+            self.coefficients[policy_id] = self._schedules[policy_id](timestep)

@@ -28,7 +28,7 @@ from rllib.models.distributions.q_values import QValues
 from rllib.models.memory.spec import Memory
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 
 class QLearningConfig(OffPolicyConfig):
@@ -90,29 +90,32 @@ class QLearningConfig(OffPolicyConfig):
 
 
 class QLearning(OffPolicy):
-    """Base of the algorithms that learn the value of each action from a replay.
+    """Base of the algorithms that learn the value of each action from a replay."""
 
-    Attributes:
-        target: the target network.
-    """
-
-    target: Policy
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
-    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
-        config = self.config
+    def target_of(self, policy_id: str) -> Policy:
+        """The target network of a policy."""
+        return self.learners[policy_id].targets["policy"].policy
+
+    @property
+    def target(self) -> Policy:
+        """The target network of the only policy."""
+        return self.target_of(DEFAULT_POLICY)
+
+    def make_policy_spec(self, observation_space, action_space, config: QLearningConfig) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):
             raise ValueError(
                 f"{type(self).__name__} learns the value of each action, so it needs a Discrete action space, but "
                 f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
-        spec = super().make_policy_spec(observation_space, action_space)
+        spec = super().make_policy_spec(observation_space, action_space, config)
         values = QValues(
             int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max, spec.is_masked
         )
         if spec.memory and config.hiddens:
-            layers = {"memory": self._memory_before_hiddens(spec.memory)}
+            layers = {"memory": _memory_before_hiddens(spec.memory, config.hiddens)}
         else:
             activations = (*spec.activations, *("relu",) * len(config.hiddens))
             layers = {"hiddens": (*spec.hiddens, *config.hiddens), "activations": activations}
@@ -126,63 +129,62 @@ class QLearning(OffPolicy):
             sigma0=config.sigma0,
         )
 
-    def _memory_before_hiddens(self, memory: Memory | Attention) -> Memory | Attention:
-        """Adds the `hiddens` behind the layers of a memory."""
-        if memory.post_hiddens and memory.post_activation != "relu":
-            raise ValueError(
-                f"hiddens={self.config.hiddens} are rectified layers behind those of "
-                f"model['post_lstm_hiddens']={list(memory.post_hiddens)}, so these cannot have "
-                f"model['post_lstm_activation']={memory.post_activation!r}. Use .training(hiddens=[]), or leave it out."
-            )
-        return dataclasses.replace(
-            memory, post_hiddens=(*memory.post_hiddens, *self.config.hiddens), post_activation="relu"
-        )
+    def make_exploration(self, config: QLearningConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
+        return NoisyWeights() if config.noisy else super().make_exploration(config, policy_id)
 
-    def make_exploration(self, config: QLearningConfig) -> Exploration:
-        return NoisyWeights() if config.noisy else super().make_exploration(config)
+    def make_learner(self, policy_id: str) -> Learner:
+        config = self.config_of(policy_id)
+        copy = TargetCopy("policy", config.tau, config.target_network_update_freq)
+        return super().make_learner(policy_id, targets=[copy])
 
-    def make_learner(self, policy: Policy) -> Learner:
-        copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
-        learner = super().make_learner(policy, targets=[copy])
-        self.target = copy.policy
-        return learner
-
-    def make_loss(self) -> Loss:
+    def make_loss(self, policy_id: str) -> Loss:
         """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
-        config = self.config
+        config = self.config_of(policy_id)
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
-    def _whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+    def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
         """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
 
         Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
         batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
         before the update, in this process.
         """
-        loss = super()._whole_loss(policy)
+        loss, policy, config = super()._whole_loss(policy_id), self.policies[policy_id], self.config_of(policy_id)
         own = type(self).add_targets is QLearning.add_targets and type(self).learn_from is QLearning.learn_from
-        in_torch = self.config.num_gpus or policy.spec.torso
+        in_torch = config.num_gpus or policy.spec.torso
         if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
             return loss
-        return with_targets(loss, self.config.double_q)
+        return with_targets(loss, config.double_q)
 
-    def add_targets(self, batch: SampleBatch) -> None:
-        """Adds the column of targets, computed by the target network."""
+    def add_targets(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> None:
+        """Adds the column of targets, computed by the policy's target network."""
+        policy, double_q = self.policies[policy_id], self.config_of(policy_id).double_q
         following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
-        judged = self.target.action_values(following)
-        choosing = self.policy.action_values(following) if self.config.double_q else judged
-        name, targets = q_targets(self.policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        judged = self.target_of(policy_id).action_values(following)
+        choosing = policy.action_values(following) if double_q else judged
+        name, targets = q_targets(policy.distribution, judged, choosing.q_values(), rewards, discounts)
         batch[name] = targets
 
-    def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
-        for policy in (self.policy, self.target):
+    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
+        for policy in (self.policies[policy_id], self.target_of(policy_id)):
             policy.resample(self._learner_rng)
-        if not self.learner.objectives[0].is_over_modules:
-            self.add_targets(batch)
-        return self.learn_on_batch(batch, lr=lr, shuffle=False)
+        if not self.learners[policy_id].objectives[0].is_over_modules:
+            self.add_targets(batch, policy_id)
+        return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
 
-    def update_target(self) -> None:
-        """Moves the target network towards the learned one, if that is due."""
-        if self.learner.update_targets(self.timesteps):
+    def update_target(self, policy_id: str = DEFAULT_POLICY) -> None:
+        """Moves a policy's target network towards the learned one, if that is due."""
+        if self.learners[policy_id].update_targets(self.timesteps):
             self.metrics.counters["num_target_updates"] += 1
             self.metrics.counters["last_target_update_ts"] = self.timesteps
+
+
+def _memory_before_hiddens(memory: Memory | Attention, hiddens: list[int]) -> Memory | Attention:
+    """Adds the `hiddens` behind the layers of a memory."""
+    if memory.post_hiddens and memory.post_activation != "relu":
+        raise ValueError(
+            f"hiddens={hiddens} are rectified layers behind those of "
+            f"model['post_lstm_hiddens']={list(memory.post_hiddens)}, so these cannot have "
+            f"model['post_lstm_activation']={memory.post_activation!r}. Use .training(hiddens=[]), or leave it out."
+        )
+    return dataclasses.replace(memory, post_hiddens=(*memory.post_hiddens, *hiddens), post_activation="relu")

@@ -235,7 +235,7 @@ class PolicySpec:
         """`torch`, masked if observations hold a mask; `acting` is a result of `masked_network`."""
         if not self.is_masked:
             return self.torch(layout, flat, acting)
-        from rllib.models.observations.masks_in_torch import MaskedModule
+        from rllib.models.observations.in_torch import MaskedModule
 
         return MaskedModule(self.torch(layout, flat, acting.network), self.encoder, self.distribution)
 

@@ -15,8 +15,7 @@ from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import use_one_blas_thread
 from rllib.models.observations.masks import no_choice, without_choice
-from rllib.models.policy_description import described_spec
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.policy_spec import PolicySpec, described_spec
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,

@@ -55,8 +55,8 @@ from rllib.tune.search.domains import randn as randn
 from rllib.env.factories.registry import register_env as register_env
 from rllib.tune.trainables.resolve import register_trainable as register_trainable
 from rllib.tune.trainables.session import report as report
-from rllib.tune.running.run_experiment import run as run
-from rllib.tune.running.run_experiment import run_experiments as run_experiments
+from rllib.tune.running.tuner import run as run
+from rllib.tune.running.tuner import run_experiments as run_experiments
 from rllib.tune.search.domains import sample_from as sample_from
 from rllib.tune.trainables.session import track as track
 from rllib.tune.search.domains import uniform as uniform

@@ -30,7 +30,7 @@ from rllib.config.sections import above, at_least, section
 from rllib.learners.updates.objective import POLICY
 from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
 from rllib.losses.loss import LossOverModules
-from rllib.models.distributions.deterministic import Deterministic
+from rllib.models.distributions.standard import Deterministic
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import SampleBatch
 

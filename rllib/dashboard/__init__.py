@@ -6,8 +6,7 @@
     result_file.py  result.json, read as it grows
     series.py       columns of results, at most 2,000 points of each
     details.py      one run: settings that differ from the defaults, checkpoints, ends of logs, newest result
-    app.py          the answers to the browser, and the check of its requests
-    server.py       the server: socket and uvicorn
+    app.py          the server, its answers to the browser, and the check of its requests
     static/         the page: no build step, nothing from other servers
 
 Nothing here writes into the directory, and nothing in it is run or unpickled.

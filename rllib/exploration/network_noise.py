@@ -1,11 +1,17 @@
-"""Exploration by noise that the policy's network makes: NoisyNet and gSDE."""
+"""Exploration by noise in the policy's network: NoisyNet, gSDE, and weights perturbed for an episode."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rllib.exploration.epsilon import EpsilonGreedy
 from rllib.exploration.explorers import Exploration, Explorer, RandomStartExplorer
+
+# The scale of ParameterNoise changes by this factor after an episode.
+ADAPTATION = 1.01
+TINY = 1e-12
 
 
 class NoisyWeightsExplorer(Explorer):
@@ -87,3 +93,133 @@ class StateDependentNoise(Exploration):
     @property
     def explorer(self) -> type[Explorer]:
         return RandomStartStateDependentNoiseExplorer if self.random_timesteps else StateDependentNoiseExplorer
+
+
+class ParameterNoiseExplorer(Explorer):
+    """Noise in the weights, the same for a whole episode (Plappert et al., arXiv:1706.01905).
+
+    Each environment acts by separate weights: the policy's plus scale * a normal direction, drawn for every episode. It
+    takes a random action with probability epsilon as well. The scale adapts to the change of behaviour: let D be
+    KL(plain || perturbed) of softmax(Q), averaged over the episode, and D' that of epsilon-greedy actions,
+    -log(1 - epsilon + epsilon / actions). The scale shrinks by the factor 1.01 if D exceeds D', else it grows.
+
+    Departures from the paper: the scale adapts after each episode rather than every 50 steps, and each environment has
+    a separate scale, so that a run does not depend on how environments are distributed among workers.
+    """
+
+    # Values of the perturbed weights are not those of the policy.
+    gives_values = False
+
+    def __init__(self, exploration, policy, rngs, slot):
+        super().__init__(exploration, policy, rngs, slot)
+        size = policy.layout.size
+        self.scales = np.full(len(rngs), self.exploration.initial_stddev)
+        self._directions = np.zeros((len(rngs), size), np.float32)
+        self._perturbed = np.zeros((len(rngs), size), np.float32)
+        self._network = policy.spec.network_per_row(policy.layout, self._perturbed)
+        self._begins = np.ones(len(rngs), bool)
+        self._acting = np.ones(len(rngs), bool)  # environments that make the steps since `begin`
+        # Divergence and tolerance of the running episodes, summed over their steps.
+        self._divergence, self._tolerance = np.zeros(len(rngs)), np.zeros(len(rngs))
+        # Observations, outputs of the perturbed networks and epsilon of each step since `begin`, and the number of
+        # these steps that each environment's sums hold.
+        self._observations: list[np.ndarray] = []
+        self._inputs: list[np.ndarray] = []
+        self._epsilons = np.empty(0)
+        self._measured = np.zeros(len(rngs), int)
+
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
+        self._observations, self._inputs = [], []
+        self._measured[:] = 0
+        steps = timesteps + self.slot.stride * np.arange(num_steps)
+        self._epsilons = self.exploration.numbers(steps)["epsilon"]
+        noise = super().begin(num_steps, timesteps, active)
+        # The policy's weights may have changed.
+        self._acting[:] = True if active is None else active
+        self._perturb(np.flatnonzero(self._acting))
+        return noise
+
+    def _perturb(self, environments: Sequence[int]) -> None:
+        for i in environments:
+            if self._begins[i]:
+                self.rngs[i].standard_normal(dtype=np.float32, out=self._directions[i])
+            np.multiply(self._directions[i], np.float32(self.scales[i]), out=self._perturbed[i])
+            self._perturbed[i] += self.policy.weights
+        self._begins[environments] = False
+
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
+        begins = self._begins & self._acting
+        if begins.any():
+            self._perturb(np.flatnonzero(begins))
+        dist_inputs[:] = self._network.forward(self.policy.encode(observations))
+        self._observations.append(observations)
+        self._inputs.append(dist_inputs.copy())
+        self.policy.distribution.sample(dist_inputs, noise, actions)
+
+    def episodes_ended(self, environments: Sequence[int]) -> None:
+        for i in environments:
+            self._measure(i)
+            self.scales[i] *= ADAPTATION if self._divergence[i] < self._tolerance[i] else 1 / ADAPTATION
+            self._divergence[i] = self._tolerance[i] = 0
+        self._begins[environments] = True
+
+    def end(self) -> None:
+        for i in np.flatnonzero(self._acting):
+            self._measure(i)
+        self._observations, self._inputs = [], []
+
+    def start_over(self) -> None:
+        self._begins[:] = True
+        self._divergence[:] = self._tolerance[:] = 0
+
+    def _measure(self, i: int) -> None:
+        """Adds the steps of environment i that are not in its sums yet."""
+        steps = slice(self._measured[i], len(self._inputs))
+        self._measured[i] = steps.stop
+        if steps.start == steps.stop:
+            return
+        plain = self._log_probabilities(self.policy.dist_inputs(np.stack([o[i] for o in self._observations[steps]])))
+        noisy = self._log_probabilities(np.stack([inputs[i] for inputs in self._inputs[steps]]))
+        self._divergence[i] += (np.exp(plain) * (plain - noisy)).sum()
+        by_chance = self._epsilons[steps] * (1 - 1 / self.policy.distribution.num_actions)
+        self._tolerance[i] += -np.log(np.maximum(1 - by_chance, TINY)).sum()
+
+    def _log_probabilities(self, inputs: np.ndarray) -> np.ndarray:
+        """log softmax(Q) [B, A]."""
+        q = self.policy.distribution.at(inputs).q_values().astype(np.float64)
+        q -= q.max(1, keepdims=True)
+        return q - np.log(np.exp(q).sum(1, keepdims=True))
+
+    def get_state(self) -> list[dict[str, Any]]:
+        return [{"scale": float(scale)} for scale in self.scales]
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        self.scales[:] = [each["scale"] for each in state]
+        self.start_over()
+
+
+class ParameterNoise(Exploration):
+    """Noise in the weights, together with epsilon-greedy actions.
+
+    Attributes:
+        initial_stddev: scale of the noise before it has adapted.
+        random_timesteps: environment steps with random actions, after which epsilon is 0.01, as in Ray.
+        sub_exploration: settings of EpsilonGreedy to use instead.
+    """
+
+    initial_stddev: float = 1.0
+    random_timesteps: int = 10_000
+    sub_exploration: Mapping[str, Any] | None = None
+    explorer = ParameterNoiseExplorer
+    without_memory = "ParameterNoise perturbs fully connected networks, which have no state"
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        return self._epsilon_greedy.numbers(timesteps)
+
+    @functools.cached_property
+    def _epsilon_greedy(self) -> EpsilonGreedy:
+        if self.sub_exploration is not None:
+            return EpsilonGreedy(**{name: value for name, value in self.sub_exploration.items() if name != "type"})
+        if self.random_timesteps:
+            return EpsilonGreedy(1.0, 0.01, 1, self.random_timesteps)
+        return EpsilonGreedy(0.01, 0.01, 0)

@@ -1,8 +1,9 @@
-"""PolicySpec: describes a policy, and builds its network in numpy and torch."""
+"""PolicySpec: describes a policy, also in its checkpoint, and builds its network in numpy and torch."""
 
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,10 @@ import numpy as np
 from rllib.models.attention.in_numpy import NumpyAttentionNetwork
 from rllib.models.attention.spec import Attention, AttentionLayout
 from rllib.models.dense.batch_renorm import BatchRenorm
-from rllib.models.dense.in_numpy import NumpyNetwork
+from rllib.models.dense.in_numpy import NetworkPerRow, NumpyNetwork
 from rllib.models.dense.initializers import GAINS, INITIALIZERS
 from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork, initialize_sigmas
-from rllib.models.dense.per_row import NetworkPerRow
 from rllib.models.dense.renormalized import RenormalizedNetwork
 from rllib.models.dense.separate import SeparateLayout, SeparateNetwork
 from rllib.models.dense.state_dependent_noise import StateDependentLayout, StateDependentNetwork
@@ -29,6 +29,7 @@ from rllib.models.observations.encoders import Encoder, MaskedEncoder, encoder_f
 from rllib.models.observations.filters import CLIP, Filter, MeanStdFilter, NoFilter
 from rllib.models.observations.masks import MaskedNetwork, MaskedNetworkPerRow
 from rllib.models.observations.torso import Torso, torso_from_json
+from rllib.storage.checkpoint import CheckpointError, UserCode
 from rllib.storage.json_dataclass import as_lists, as_tuples, from_json
 
 
@@ -235,7 +236,7 @@ class PolicySpec:
         """`torch`, masked if observations hold a mask; `acting` is a result of `masked_network`."""
         if not self.is_masked:
             return self.torch(layout, flat, acting)
-        from rllib.models.observations.masks_in_torch import MaskedModule
+        from rllib.models.observations.in_torch import MaskedModule
 
         return MaskedModule(self.torch(layout, flat, acting.network), self.encoder, self.distribution)
 
@@ -287,3 +288,40 @@ _READERS = {
     "memory": _memory_from_json,
     "batch_renorm": _batch_renorm_from_json,
 }
+
+
+def description_of(spec: PolicySpec) -> dict[str, Any]:
+    """The part of a checkpoint's policy.json about network and distribution; `described_spec` reads it.
+
+    Where the spec or the distribution is a class of the user's, it names the class and holds what the class adds.
+    """
+    common = {field.name for field in dataclasses.fields(PolicySpec)}
+    own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
+    code = {} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}}
+    if user_class := getattr(spec.distribution, "user_class", None):
+        code["action_dist"] = user_class
+    return {"spec": spec.to_json(), **code}
+
+
+def described_spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec:
+    """The spec that `description_of` described.
+
+    Args:
+        description: a checkpoint's policy.json.
+        path: of the checkpoint, for messages.
+
+    Raises:
+        CheckpointError: if it names code of the user's that was not loaded.
+    """
+    spec, own = PolicySpec.from_json(description["spec"]), dict(description.get("custom", {}))
+    action_dist = description.get("action_dist")
+    used = own | {"action_dist": action_dist}
+    if any(isinstance(value, UserCode) for value in used.values()):
+        code = ", ".join(f"{name}={each.reference}" for name, each in used.items() if isinstance(each, UserCode))
+        raise CheckpointError(
+            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}), which runs only when "
+            "you ask for it: give load_user_code=True if you trust where it comes from."
+        )
+    if action_dist is not None:
+        spec = dataclasses.replace(spec, distribution=dataclasses.replace(spec.distribution, user_class=action_dist))
+    return own.pop("class")(**vars(spec), **own) if own else spec

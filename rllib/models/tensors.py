@@ -9,10 +9,9 @@ import functools
 import torch
 from torch import Tensor
 
-from rllib.models.distributions.deterministic import Deterministic
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
-from rllib.models.distributions.standard import TINY, Categorical, DiagGaussian, MultiCategorical
+from rllib.models.distributions.standard import TINY, Categorical, Deterministic, DiagGaussian, MultiCategorical
 from rllib.models.observations.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder
 from rllib.models.observations.masks import parts_of_mask
 

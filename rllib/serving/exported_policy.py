@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.env.tensors.spaces import TensorColumn, maps_tensors, tensor_action_mapper
 from rllib.models.dense.noisy import NoisyLayout
-from rllib.models.observations.filters_in_torch import TensorFilter
 from rllib.models.observations.flat_spaces import parts
-from rllib.models.observations.masks_in_torch import MaskedModule
+from rllib.models.observations.in_torch import MaskedModule, TensorFilter
 from rllib.models.tensors import encoded, mode
 
 OBSERVATION, STATE_IN = "obs", "state_in"

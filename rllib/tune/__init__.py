@@ -21,7 +21,6 @@ _NAMES = {
     ],
     "rllib.tune.reporting.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
     "rllib.tune.trainables.resources": ["PlacementGroupFactory"],
-    "rllib.tune.running.run_experiment": ["run", "run_experiments"],
     "rllib.tune.schedulers": ["create_scheduler"],
     "rllib.tune.search": ["create_searcher"],
     "rllib.tune.trainables.session": [
@@ -35,7 +34,7 @@ _NAMES = {
     "rllib.tune.trainables.trainable": ["Trainable"],
     "rllib.tune.trainables.resolve": ["register_trainable", "with_parameters", "with_resources"],
     "rllib.tune.trainables.checkpoint": ["Checkpoint"],
-    "rllib.tune.running.tuner": ["Tuner"],
+    "rllib.tune.running.tuner": ["Tuner", "run", "run_experiments"],
 }  # fmt: skip
 _LAZY = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -97,7 +97,7 @@ class Client:
 @contextmanager
 def served(root: Path, **settings) -> Iterator[Client]:
     """Shows a directory, in a thread."""
-    server_module = pytest.importorskip("rllib.dashboard.server", reason="needs the extra dashboard")
+    server_module = pytest.importorskip("rllib.dashboard.app", reason="needs the extra dashboard")
     server = server_module.Server(root, **settings)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

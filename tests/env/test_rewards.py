@@ -13,7 +13,7 @@ from rllib.env.streams.rewards import write_rewards
     [np.uint8(200), np.int8(-100), np.float16(60000), np.float32(3e38), np.float64(-1.5), np.bool_(True), 2, True],
 )
 def test_narrow_numbers_are_written_as_they_are(reward, as_array):
-    """Their sum would overflow in their own type; as an error, where numpy is told so."""
+    """Their sum would overflow in their own type; under `np.errstate(over="raise")`, it would be an error."""
     out, given = np.zeros(4, np.float32), [reward] * 4
     with np.errstate(all="raise"):
         write_rewards(np.array(given) if as_array else given, out)

@@ -19,7 +19,7 @@ from rllib.exploration.action_noise import (
 )
 from rllib.exploration.epsilon import EpsilonGreedy, PerWorkerEpsilonGreedy, RandomValues, SoftQ
 from rllib.exploration.explorers import Exploration, Explorer, WorkerSlot
-from rllib.exploration.parameter_noise import ADAPTATION, ParameterNoise
+from rllib.exploration.network_noise import ADAPTATION, ParameterNoise
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.observations.encoders import BoxEncoder

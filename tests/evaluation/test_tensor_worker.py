@@ -13,7 +13,7 @@ from rllib.env.tasks.torch_pendulum import TorchPendulum
 from rllib.evaluation.tensors.worker import TensorEpisodes
 from rllib.losses.returns import gae
 from rllib.models.observations.filters import MeanStdFilter
-from rllib.models.observations.filters_in_torch import TensorFilter
+from rllib.models.observations.in_torch import TensorFilter
 from tests.envs import CountingEnv, HundredReward, MaskedProbe, ProbeEnv
 from tests.gpu import DEVICES
 from tests.tensor_envs import as_tensors, counted_waits

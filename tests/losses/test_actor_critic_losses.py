@@ -15,9 +15,8 @@ from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses import crossq, deterministic, sac, tqc
 from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
-from rllib.models.distributions.deterministic import Deterministic
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
-from rllib.models.distributions.standard import Categorical
+from rllib.models.distributions.standard import Categorical, Deterministic
 from rllib.models.modules import FullyConnected
 from rllib.models.observations.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec

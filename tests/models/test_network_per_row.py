@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from rllib.models.catalog.catalog import policy_spec
-from rllib.models.dense.per_row import NetworkPerRow
+from rllib.models.dense.in_numpy import NetworkPerRow
 from rllib.policy import Policy
 
 OBSERVATIONS = Box(-1.0, 1.0, (5,), np.float32)

@@ -13,7 +13,7 @@ import pytest
 from runtime_support import process_alive, wait_until
 
 import runtime
-from runtime.host import memory_limits
+from runtime.host import machine
 
 CLOCK = """
 #define _GNU_SOURCE
@@ -206,7 +206,7 @@ runtime.shutdown()
 @pytest.fixture
 def small_group():
     """Function that puts the process that calls it into a control group with 300 MB."""
-    parent = memory_limits.group_directories()[0]
+    parent = machine.group_directories()[0]
     group = Path(parent) / f"runtime-test-{os.getpid()}"
     try:
         group.mkdir()

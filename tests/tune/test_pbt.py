@@ -6,8 +6,7 @@ import pytest
 
 from rllib import tune
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.schedulers.pbt import PopulationBasedTraining
-from rllib.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
+from rllib.tune.schedulers.pbt import PopulationBasedTraining, PopulationBasedTrainingReplay
 from tests.tune.simulator import PAUSED, Simulator
 
 

@@ -7,7 +7,7 @@ import pytest
 from rllib import tune
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
 from rllib.tune.search.base import announce_search
-from rllib.tune.search.seeded import Seeded
+from rllib.tune.search.wrappers import Seeded
 
 SPACE = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5), "fixed": 3}
 

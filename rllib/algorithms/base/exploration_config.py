@@ -13,7 +13,7 @@ from rllib.config.setting_types import shortened
 from rllib.exploration import action_noise, epsilon
 from rllib.exploration.explorers import Exploration, StochasticSampling
 from rllib.exploration.intrinsic.settings import RND, Curiosity
-from rllib.exploration.parameter_noise import ParameterNoise
+from rllib.exploration.network_noise import ParameterNoise
 from rllib.models.observations.flat_spaces import parts
 
 _TYPES = (

@@ -20,8 +20,7 @@ from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.learners.learner import Learner
 from rllib.metrics import Metrics
-from rllib.models.policy_description import description_of
-from rllib.models.policy_spec import PolicySpec
+from rllib.models.policy_spec import PolicySpec, description_of
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint

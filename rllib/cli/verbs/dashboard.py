@@ -51,7 +51,7 @@ def command(directory: Path, host: str, port: int, token: str | None, opens: boo
 
 def _server(directory: Path, host: str, port: int, token: str | None):
     try:
-        from rllib.dashboard.server import Server
+        from rllib.dashboard.app import Server
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "anyio", "httptools"):
             raise

@@ -20,10 +20,10 @@ from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import prepare
-from rllib.tune.running.run_experiment import raise_for_failures
+from rllib.tune.running.tuner import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher, domains
-from rllib.tune.search.seeded import Seeded
+from rllib.tune.search.wrappers import Seeded
 
 _RANGES = {
     "uniform": domains.uniform,

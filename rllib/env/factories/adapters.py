@@ -1,13 +1,97 @@
-"""The adapters of observations, as a config asks for them."""
+"""Adapters of observations, as a config asks for them: without some keys, with previous steps, with masks."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
-from rllib.env.factories.adapter import Adapter
+import gymnasium
+from gymnasium.spaces import Dict
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.wrappers import FilterObservation
+
+from rllib.env.factories.adapter import Adapter, StepInputs
 from rllib.env.factories.masks import ActionMask
-from rllib.env.factories.partial import PartialObservation
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.factories.registry import EnvFactory
+from rllib.env.streams.first_results import env_name
+
+
+@dataclass(frozen=True)
+class PartialObservation(Adapter):
+    """Observations without some of their keys, such as a text that no network here reads.
+
+    Attributes:
+        ignored: keys of the Dict observation.
+    """
+
+    ignored: tuple[str, ...]
+
+    json_name = "ignored_keys"
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+        ignored = tuple(dict.fromkeys(config.get("ignore_observation_keys", ())))
+        return cls(ignored) if ignored else None
+
+    @property
+    def setting(self) -> str:
+        return f"ignore_observation_keys={list(self.ignored)}"
+
+    def space(self, observation_space, action_space):
+        """The space without the ignored keys; they may be absent already."""
+        return Dict(self._without(observation_space)) if isinstance(observation_space, Dict) else observation_space
+
+    def wrapped(self, env) -> gymnasium.Env | VectorEnv:
+        is_vector = isinstance(env, VectorEnv)
+        space = env.single_observation_space if is_vector else env.observation_space
+        keys = list(space.spaces) if isinstance(space, Dict) else []
+        kept = list(self._without(dict.fromkeys(keys)))
+        if not kept or len(kept) != len(keys) - len(self.ignored):
+            has = f"a Dict with the keys {keys}" if keys else str(space)
+            raise ValueError(
+                f"{self.setting} must be some of the keys of a Dict observation, but the observation space of "
+                f"{env_name(env)} is {has}. Use .environment(ignore_observation_keys=[...]) with keys of it, and keep "
+                "at least one."
+            )
+        return _PartialVector(env, kept) if is_vector else FilterObservation(env, kept)
+
+    def row(self, observation, inputs: StepInputs):
+        return self._without(observation) if isinstance(observation, Mapping) else observation
+
+    def to_json(self) -> list[str]:
+        return list(self.ignored)
+
+    @classmethod
+    def from_json(cls, data) -> Self:
+        return cls(tuple(data))
+
+    def _without(self, parts: Mapping) -> dict:
+        return {key: part for key, part in parts.items() if key not in self.ignored}
+
+
+class _PartialVector(VectorWrapper):
+    """A VectorEnv whose observations keep only these keys; gymnasium's wrapper supports only some autoreset modes.
+
+    Final observations in the infos keep all keys: they are read by the keys of the space.
+    """
+
+    def __init__(self, env: VectorEnv, kept: list[str]):
+        super().__init__(env)
+        self._kept = kept
+        self.single_observation_space = Dict({key: env.single_observation_space[key] for key in kept})
+        self.observation_space = Dict({key: env.observation_space[key] for key in kept})
+
+    def reset(self, *, seed=None, options=None):
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._part(observations), infos
+
+    def step(self, actions):
+        observations, *rest = self.env.step(actions)
+        return self._part(observations), *rest
+
+    def _part(self, observations) -> dict:
+        return {key: observations[key] for key in self._kept}
+
 
 # Innermost first.
 ADAPTERS: tuple[type[Adapter], ...] = (PartialObservation, PreviousStep, ActionMask)

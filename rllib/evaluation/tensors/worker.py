@@ -21,7 +21,7 @@ from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
-from rllib.models.observations.filters_in_torch import TensorFilter
+from rllib.models.observations.in_torch import TensorFilter
 from rllib.models.observations.masks import no_choice
 from rllib.models.tensors import encoded, noise, sample, without_choice
 from rllib.policy import Snapshot

@@ -30,7 +30,6 @@ from runtime.util.fleet import FaultTolerance, Fleet
 
 logger = logging.getLogger(__name__)
 
-COLLECTIVES = ("auto", "shared_memory", "gloo", "nccl")
 # Statistics and row statistics have room beside the gradient in a slot of shared memory; more takes further rounds.
 ROOM = 4096
 # To bring all processes into one state and to join them; each loss of a process meanwhile costs one.

@@ -3,11 +3,10 @@
 import numpy as np
 from gymnasium import spaces
 
-from rllib.models.distributions.deterministic import Deterministic
 from rllib.models.distributions.product import Product
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
-from rllib.models.distributions.standard import Categorical, DiagGaussian, Distribution, MultiCategorical
+from rllib.models.distributions.standard import Categorical, Deterministic, DiagGaussian, Distribution, MultiCategorical
 from rllib.models.observations.flat_spaces import flat_leaves, parts, unsupported
 from rllib.storage.json_dataclass import from_json
 
@@ -42,7 +41,6 @@ def _is_empty(space: spaces.Space) -> bool:
     return inner is not None and (not inner or any(_is_empty(part) for _, part in inner))
 
 
-OF_NUMBERS = (DiagGaussian, SquashedGaussian, BoundedSquashedGaussian, Deterministic)
 # Values that a number of a Box of integers may take; each is an output of the network.
 MAX_VALUES = 10_000
 
@@ -66,4 +64,5 @@ def distribution_from_json(data: dict) -> Distribution:
         return TorchDistribution(data["name"], data["num_inputs"], tuple(data["action_shape"]), data["dtype"])
     if data["kind"] == Product.kind:
         return Product(tuple(distribution_from_json(part) for part in data["parts"]))
-    return from_json(data, (Categorical, MultiCategorical, *OF_NUMBERS, QValues))
+    gaussian = DiagGaussian, SquashedGaussian, BoundedSquashedGaussian
+    return from_json(data, (Categorical, MultiCategorical, *gaussian, Deterministic, QValues))

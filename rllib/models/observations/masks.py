@@ -217,7 +217,7 @@ class MaskedNetwork:
 
 
 class MaskedNetworkPerRow:
-    """A network with separate weights for each row (dense/per_row.py) and a mask in its inputs.
+    """A network with separate weights for each row (dense/in_numpy.py: NetworkPerRow) and a mask in its inputs.
 
     Args:
         network, encoder, distribution: as for MaskedNetwork.

@@ -1,12 +1,14 @@
-"""Checkpoints of the trials of an experiment: when they are due, and which are kept."""
+"""Checkpoints of the trials of an experiment: when they are due, which are kept, and takeovers (PBT)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from rllib.tune.experiment.records import checkpoint_record, removed_record
+from rllib.tune.experiment.records import checkpoint_record, exploit_record, removed_record
 from rllib.tune.experiment.spec import CheckpointConfig
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running import instructions
+from rllib.tune.running.running_trial import RunningTrial
 
 
 class Checkpoints:
@@ -41,3 +43,80 @@ class Checkpoints:
             trial.checkpoints.remove(old)
             self._do(instructions.Record(removed_record(trial, old)))
             self._do(instructions.Remove(trial, old))
+
+
+class Takeover(NamedTuple):
+    """A trial is to continue from the newest checkpoint of `source`, with this configuration."""
+
+    trial: Trial
+    source: Trial
+    config: dict
+
+
+class Takeovers:
+    """Takeovers of an experiment: each waits until neither of its two trials is being saved.
+
+    Args:
+        running: trial id -> trial that has a process; kept up to date by the caller.
+        is_function: whether the trainable is a function, which saves its own checkpoints.
+        do: takes the instructions that follow.
+        warn_once: (topic, message) -> None.
+    """
+
+    def __init__(
+        self,
+        running: Mapping[str, RunningTrial],
+        is_function: bool,
+        do: Callable[[tuple], None],
+        warn_once: Callable[[str, str], None],
+    ):
+        self._running, self._is_function, self._do, self._warn_once = running, is_function, do, warn_once
+        self._waiting: dict[str, list[Takeover]] = {}  # id of a trial that is being saved -> what waits for it
+
+    def state_of(self, source: Trial) -> Mapping[str, float] | None:
+        """Numbers of the state that a takeover from this trial would copy (see `Runner.saved_state`)."""
+        running = self._running.get(source.trial_id)
+        if running and not self._is_function and (running.ending is None or running.ending[0] == "PAUSED"):
+            return None
+        if source.checkpoint is None:
+            self._warn_once(f"state {source}", f"{source} has no checkpoint for another trial to continue from")
+            return {}
+        return source.checkpoint.metrics
+
+    def begin(self, takeover: Takeover) -> None:
+        """Saves the source, if it runs and has news, and takes its checkpoint over when that is done."""
+        trial, source, config = takeover
+        if running := self._running.get(trial.trial_id):
+            running.takeovers += 1
+        saves = self._running.get(source.trial_id)
+        if saves and saves.ending is None and not (source.is_saved or self._is_function or saves.is_saving):
+            saves.save()
+        if self._is_saving(source) or self._is_saving(trial):
+            self._do(instructions.Record(exploit_record(trial, source, config)))
+        self._carry_out(takeover)
+
+    def release(self, trial: Trial) -> None:
+        """Carries out takeovers that have waited for this trial to be saved, or to end."""
+        for takeover in self._waiting.pop(trial.trial_id, []):
+            self._carry_out(takeover)
+
+    def _is_saving(self, trial: Trial) -> bool:
+        running = self._running.get(trial.trial_id)
+        return running is not None and running.is_saving
+
+    def _carry_out(self, takeover: Takeover) -> None:
+        trial, source, config = takeover
+        for blocking in (source, trial):
+            if self._is_saving(blocking):
+                self._waiting.setdefault(blocking.trial_id, []).append(takeover)
+                return
+        if trial.is_finished:
+            return
+        if source.checkpoint is not None:
+            self._do(instructions.Adopt(trial, source, config))
+            return
+        self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could continue from")
+        if running := self._running.get(trial.trial_id):
+            running.takeovers -= 1
+            if running.ending is None and not running.calls:
+                running.ask("step")

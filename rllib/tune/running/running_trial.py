@@ -23,7 +23,7 @@ class RunningTrial:
         ending: status and reason with which the trial is about to end; None: it continues.
         patience_s: seconds that it may take to end.
         deadline_s: end of these seconds, counted from the beginning of the experiment; None: not known yet.
-        takeovers: number of takeovers of other trials' checkpoints that are to come (running/takeovers.py).
+        takeovers: number of takeovers of other trials' checkpoints that are to come (running/checkpoints.py).
     """
 
     trial: Trial

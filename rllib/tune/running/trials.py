@@ -32,9 +32,8 @@ from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
 from rllib.tune.running import instructions
-from rllib.tune.running.checkpoints import Checkpoints
+from rllib.tune.running.checkpoints import Checkpoints, Takeover, Takeovers
 from rllib.tune.running.running_trial import RunningTrial
-from rllib.tune.running.takeovers import Takeover, Takeovers
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 

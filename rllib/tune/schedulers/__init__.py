@@ -4,8 +4,7 @@ from rllib.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandS
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
 from rllib.tune.schedulers.hyperband import HyperBandScheduler
 from rllib.tune.schedulers.median_stopping import MedianStoppingRule
-from rllib.tune.schedulers.pbt import PopulationBasedTraining
-from rllib.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
+from rllib.tune.schedulers.pbt import PopulationBasedTraining, PopulationBasedTrainingReplay
 from rllib.tune.search.base import made_by_name
 
 __all__ = [

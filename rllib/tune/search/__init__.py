@@ -4,9 +4,8 @@ from functools import partial
 
 from rllib.tune.search.base import Searcher, made_by_name
 from rllib.tune.search.basic_variant import BasicVariant
-from rllib.tune.search.limiter import ConcurrencyLimiter
 from rllib.tune.search.optuna_search import BayesOptSearch, OptunaSearch
-from rllib.tune.search.repeater import Repeater
+from rllib.tune.search.wrappers import ConcurrencyLimiter, Repeater
 
 __all__ = [
     "BasicVariant", "BasicVariantGenerator", "BayesOptSearch", "ConcurrencyLimiter", "OptunaSearch", "Repeater",

@@ -111,9 +111,6 @@ class LocalEngine:
         with self._entered():
             return sorted(self._actors.names)
 
-    def _namespaced(self, name, namespace):
-        return namespace or self._actors.namespace, name
-
     def call(self, actor_id, method, args, kwargs, num_returns, options=None):
         with self._entered():
             actor = self._actors.by_id[actor_id]

@@ -27,11 +27,21 @@ from ..definitions import CallOptions, ClassDefinition, Definition, has_coroutin
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement
-from .cluster import Cluster, named
 from .failures import error_of
 from .options import actor_options, call_options, returned, task_options
-from .streams import RayStream, Refused
-from .values import ActorId, Argument, Reference, Refusal, decode, dumps, encode, refuse_plain_pickle
+from .placement import Cluster, named
+from .values import (
+    ActorId,
+    Argument,
+    RayStream,
+    Reference,
+    Refusal,
+    Refused,
+    decode,
+    dumps,
+    encode,
+    refuse_plain_pickle,
+)
 from .worker import Instance, Retried, Session, Shipment, actor_class, here, task_function
 
 logger = logging.getLogger("runtime")

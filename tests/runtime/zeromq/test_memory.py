@@ -10,7 +10,7 @@ from test_state import CPU, Driven, failure, frames, text
 from runtime.engines.zeromq.node.entities import Kill, Spawn
 from runtime.engines.zeromq.node.memory_watch import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, MemoryWatch, private_bytes
 from runtime.engines.zeromq.transport import wire
-from runtime.host import memory_limits
+from runtime.host import machine
 from runtime.host.linux import be_ended_first
 from runtime.scheduling import Placement
 
@@ -215,10 +215,10 @@ def groups(request, tmp_path, monkeypatch):
         ("max", "current", "") if request.param == 2 else ("limit_in_bytes", "usage_in_bytes", "total_")
     )
     (outer / "inner" / f"memory.{limit}").write_text("max\n" if request.param == 2 else f"{2**63 - 4096}\n")
-    read = memory_limits._read
+    read = machine._read
     files = {"/proc/self/cgroup": str(tmp_path / "cgroup")}
-    monkeypatch.setattr(memory_limits, "_read", lambda path: read(files.get(path, path)))
-    monkeypatch.setattr(memory_limits, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(machine, "_read", lambda path: read(files.get(path, path)))
+    monkeypatch.setattr(machine, "CGROUPS", str(tmp_path))
 
     def write(limit_mb, used_mb, cached_mb):
         (outer / f"memory.{limit}").write_text(f"{limit_mb * MB}\n")
@@ -231,9 +231,9 @@ def groups(request, tmp_path, monkeypatch):
 
 def test_the_limit_of_a_control_group_is_found_and_its_cache_is_free(groups):
     groups(100, 70, 30)
-    machine, group = memory_limits.memory_limits()
-    assert machine.size_bytes > group.size_bytes == 100 * MB and "outer" in group.name
-    assert group.free_bytes() == 60 * MB and 0 < machine.free_bytes() < machine.size_bytes
+    whole, group = machine.memory_limits()
+    assert whole.size_bytes > group.size_bytes == 100 * MB and "outer" in group.name
+    assert group.free_bytes() == 60 * MB and 0 < whole.free_bytes() < whole.size_bytes
 
 
 def test_the_watch_looks_where_least_is_left(groups):

@@ -7,10 +7,10 @@ import pytest
 from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq.node.actor_table import BACK_OFF_S, STEADY_S
 from runtime.engines.zeromq.node.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
+from runtime.engines.zeromq.node.process_table import PROCESS_FILES, SEGMENT_FILES
 from runtime.engines.zeromq.node.reports import memory_report
 from runtime.engines.zeromq.node.shared_items import SETTLE
 from runtime.engines.zeromq.node.state import NodeState
-from runtime.engines.zeromq.system.file_budget import PROCESS_FILES, SEGMENT_FILES
 from runtime.engines.zeromq.transport import structs, wire
 from runtime.scheduling import Placement
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ....host.memory_limits import MemoryLimit, group_directories, memory_limits
+from ....host.machine import MemoryLimit, group_directories, memory_limits
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 FILLED_BYTES_PER_S = 2**31  # by one CPU, at most: the kernel clears each page first

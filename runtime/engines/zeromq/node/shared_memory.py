@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..system.file_budget import FileBudget
 from ..transport import wire
 from .entities import Close, Grow
+from .process_table import FileBudget
 
 
 class Segment(msgspec.Struct):

@@ -12,12 +12,11 @@ import sys
 from ....scheduling import GroupInfo
 from ...placement_groups import Group, PlacementGroups, group_info
 from ...resources import Request, Resources, quantities
-from ..system.file_budget import FileBudget
 from ..transport import structs, wire
 from .actor_table import ActorTable
 from .entities import ActorState, ProcessKind, Send
 from .memory_pressure import MemoryPressure
-from .process_table import ProcessTable
+from .process_table import FileBudget, ProcessTable
 from .scheduler import Scheduler
 from .shared_items import SETTLE, SharedItems
 from .shared_memory import SharedMemory

@@ -1,19 +1,24 @@
 """Calls in flight whose values are numbers, None or short texts: many of them, or of their replies, in one message.
 
 Such values cannot change, so that they need not be pickled one by one while the caller waits. Msgpack writes those of
-many calls at once.
+many calls at once. Replies to quick calls are held back for a moment while more such calls wait, to be sent together.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections import deque
 
 from . import structs, wire
+from .mailbox import Mailbox
 
 LONGEST_TEXT = 1024  # characters or bytes
 _NUMBERS = frozenset((int, float, bool, type(None)))
 _TEXTS = frozenset((str, bytes))
 _UNKNOWN_TO_MSGPACK = OverflowError, UnicodeEncodeError  # integers of more than 64 bits, halves of surrogate pairs
+
+QUICK_S, QUICK_RUNS = 100e-6, 8  # a method is quick when each of its last QUICK_RUNS calls took less than QUICK_S
+LARGEST_COUNT = 32  # of replies that are held back
 
 PLACEHOLDER = wire.value(b"")  # the `frame` of a reference that has its value in `value`
 
@@ -65,3 +70,64 @@ def pack_replies(process: int, replies: list[tuple]) -> list[bytes]:
     except _UNKNOWN_TO_MSGPACK:
         messages = ((serial, value_bytes(value)) for serial, value in replies)
         return [wire.message(wire.REPLY, process, serial, 1, body=body) for serial, body in messages]
+
+
+class HeldReplies:
+    """The replies of one worker that are held back.
+
+    They are sent when another method comes next, when user code waits, or by the keeper, so that a call that turns out
+    slow does not delay them long.
+
+    Attributes:
+        replies: (receiver, reply) of each, the oldest first; a reply is a message, or (serial, value) to be
+            packed. Appended to without the lock, emptied with it.
+    """
+
+    def __init__(self, mailbox: Mailbox):
+        self._mailbox = mailbox
+        self.replies: deque[tuple[int, bytes | tuple]] = deque()
+        self._quick: dict[bytes | str, int] = {}  # what was called -> number of its last runs in a row that were quick
+
+    def expects(self, what: bytes, seconds: float, following: bytes | tuple) -> bool:
+        """Whether the reply of a call that took `seconds` may wait for the reply of the frame that follows.
+
+        Args:
+            what: the part of the call's frame from wire.A_AT to the end of the method's name.
+        """
+        runs = self._quick[what] = self._quick.get(what, 0) + 1 if seconds < QUICK_S else 0
+        if runs < QUICK_RUNS or type(following) is tuple or following[wire.KIND_AT] != wire.CALL:
+            return False
+        return following[wire.A_AT : wire.A_AT + len(what)] == what
+
+    def expects_packed(self, method: str, seconds: float, following: bytes | tuple) -> bool:
+        """The same of a call that came packed with others, and of what follows it in the queue."""
+        runs = self._quick[method] = self._quick.get(method, 0) + 1 if seconds < QUICK_S else 0
+        return runs >= QUICK_RUNS and type(following) is tuple and following[2] == method
+
+    def add(self, receiver: int, reply: bytes | tuple) -> None:
+        """Holds a reply back."""
+        self.replies.append((receiver, reply))
+        count = len(self.replies)
+        if count >= LARGEST_COUNT:
+            self.send_all()
+        elif count == 1:
+            self._mailbox.start_keeper()
+            self._mailbox.wake()
+
+    def send_all(self) -> None:
+        """Sends them all."""
+        with self._mailbox.lock:
+            self.send()
+
+    def send(self) -> None:
+        """The same. The mailbox's lock is held."""
+        by_receiver: dict[int, list[bytes | tuple]] = {}
+        while self.replies:
+            receiver, reply = self.replies.popleft()
+            by_receiver.setdefault(receiver, []).append(reply)
+        for receiver, replies in by_receiver.items():
+            frames = [reply for reply in replies if type(reply) is bytes]
+            if len(frames) < len(replies):
+                packed = [reply for reply in replies if type(reply) is tuple]
+                frames += pack_replies(self._mailbox.process, packed)
+            self._mailbox.send_several(receiver, frames)

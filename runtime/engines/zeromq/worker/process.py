@@ -35,8 +35,8 @@ from ..system.interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs
 from ..system.stack_files import StackFile
 from ..system.trace_files import TraceFile
 from ..transport import structs, wire
-from ..transport.held_replies import HeldReplies
 from ..transport.mailbox import Waiter
+from ..transport.packed import HeldReplies
 from ..values.refs import SERIAL_STEP, Reference, Watch
 from ..values.store import IDLE_SEGMENT_S
 from .received_calls import ReceivedValues, received_call

@@ -14,8 +14,8 @@ from ...base import iterate, split_returns
 from ..client.cancellation import Cancellations
 from ..system.interrupts import runs_user_code
 from ..transport import wire
-from ..transport.held_replies import HeldReplies
 from ..transport.mailbox import Mailbox
+from ..transport.packed import HeldReplies
 from ..values.local_refs import LocalRefs
 from ..values.serializer import Encoded, Serializer, error_value
 from ..values.streams import LoopEvent, Outgoing

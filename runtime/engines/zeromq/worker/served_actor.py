@@ -19,9 +19,8 @@ from ..client.cancellation import cancelled_reply
 from ..system.interrupts import runs_user_code
 from ..system.trace_files import TraceFile
 from ..transport import structs, wire
-from ..transport.held_replies import HeldReplies
 from ..transport.mailbox import Mailbox
-from ..transport.packed import can_pack
+from ..transport.packed import HeldReplies, can_pack
 from ..values.serializer import error_value
 from .concurrent_calls import Cancelled, ConcurrentCalls
 from .received_calls import ReceivedValues, received_call

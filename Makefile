@@ -1,7 +1,7 @@
 # Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
 #   make train      trains PPO on CartPole until it is solved, and says where the results are
 #   make test       lint and the quick tests, at most four at a time; it ends with what was skipped, and why
-#   make faults     all tests of the runtime, with the longer ones, and files changed at random for all that read them
+#   make faults     all tests of the runtime, with the longer ones, and damage at random for all that reads files or requests
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
@@ -47,8 +47,10 @@ extras: .venv-extras/installed
 		"$$(grep '^torch==' constraints.txt)" -e '$(EXTRAS)' jax array-api-compat ipykernel nbclient
 	@touch $@
 
+# Files named test_damaged_* change what others may have written: files, requests, queries.
 faults: $(VENV)/installed
-	@$(BIN)/python -m pytest -m "not ray" tests/runtime tests/test_damaged_files.py --timeout 600
+	@$(BIN)/python -m pytest -m "not ray" tests/runtime $(wildcard tests/test_damaged_*.py tests/*/test_damaged_*.py) \
+		--timeout 600
 
 soak: $(VENV)/installed
 	@$(BIN)/python tests/runtime/soak.py $(if $(SEED),--seed $(SEED))

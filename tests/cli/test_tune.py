@@ -75,6 +75,8 @@ def test_a_file(tmp_path):
     [
         (["PPO", "CartPole-v1", "--search", "lrr=1,2"], "no setting 'lrr'"),
         (["PPO", "CartPole-v1", "--search", "lr=lag:1:2"], "ranges are uniform, log, int"),
+        (["PPO", "CartPole-v1", "seed=1,2,3"], "To search, write --search before seed=1,2,3"),
+        (["PPO", "CartPole-v1", "lr=log:1e-5:1e-2"], "To search, write --search before lr=log:1e-5:1e-2"),
         (["PPO"], "rllib tune ALGO ENV"),
         (["-f", "missing.yaml"], "there is no file missing.yaml"),
         (["PPO", "CartPole-v1", "--search", "lr=1,2", "--stop", "retrun=1"], "no result has 'retrun'. Did you mean re"),

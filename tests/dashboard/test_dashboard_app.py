@@ -1,20 +1,14 @@
 """The answers to the browser, over a socket: who gets them, what they hold, and how they follow the files."""
 
-import asyncio
 import json
 import re
 from importlib import resources
-from urllib.parse import quote, urlencode
 
 import numpy as np
 import pytest
 from dashboard_support import RunOnDisk, served
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from rllib import tune
-from rllib.dashboard.app import make_app
-from rllib.dashboard.index import Index
 
 MOST_BYTES = 120_000
 
@@ -138,47 +132,6 @@ def test_without_loopback_there_is_always_a_token(results, serve):
     assert len(client.server.token) >= 24
     assert client.request("/api/runs").status == 401
     assert serve(results, host="localhost").server.token is None
-
-
-@pytest.mark.parametrize("examples", [60, pytest.param(5_000, marks=pytest.mark.slow)])
-def test_no_query_is_the_servers_failure(tmp_path, examples):
-    run = RunOnDisk(tmp_path, "first")
-    run.report(1.0, **{'a"b': 2.0, "c\\d": {"\x01": 3.0}})
-    index = Index(tmp_path)
-    app = make_app(index, is_stopping=lambda: True)
-    names = st.sampled_from(["id", "key", "x", "points", "name", "token", "other"])
-    known = ["first", ".", "..", "/", "a\"b", "c\\d", "c\\d/\x01", "info/learner", "2", "9" * 5000, "²", "nan"]
-    pairs = st.tuples(names, st.one_of(st.sampled_from(known), st.text(max_size=5)))
-    queries = st.one_of(st.lists(pairs, max_size=6).map(urlencode), st.binary(max_size=30).map(quote))
-    series = st.builds(lambda rest: "id=first&key=a%22b&" + rest, queries)
-    addresses = st.sampled_from(["/", *(f"/api/{name}" for name in ["runs", "run", "series", "log", "tune", "stream"])])
-    last = st.one_of(st.none(), st.text("0123456789-²x", max_size=8), st.just("9" * 5000))
-
-    async def status_of(path: str, query: str, last_event_id: str | None) -> int:
-        sent, headers = [], [(b"host", b"localhost")]
-        headers += [(b"last-event-id", last_event_id.encode())] if last_event_id is not None else []
-
-        async def receive():
-            return await asyncio.get_running_loop().create_future()
-
-        async def send(message):
-            sent.append(message)
-
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": headers}
-        await app(scope, receive, send)
-        return sent[0]["status"]
-
-    with asyncio.Runner() as runner:
-
-        @settings(max_examples=examples, deadline=None)
-        @example("/api/series", "id=first&key=a%22b&key=episode_reward_mean&x=c%5Cd%2F%01", None)
-        @example("/api/series", "id=first&key=a&points=" + "9" * 5000, None)
-        @example("/api/stream", "", f"{index.boot}-" + "9" * 5000)
-        @given(addresses, st.one_of(queries, series), last)
-        def check(path, query, last_event_id):
-            assert runner.run(status_of(path, query, last_event_id)) in (200, 400, 404)
-
-        check()
 
 
 def test_the_stream_says_all_and_then_what_changes(results, run, serve):

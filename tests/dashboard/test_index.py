@@ -3,7 +3,6 @@
 import base64
 import os
 import pickle
-import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,7 +14,6 @@ from rllib.dashboard import journals
 from rllib.dashboard import run as run_module
 from rllib.dashboard.details import describe, logs, tail
 from rllib.dashboard.index import Index
-from rllib.runs.entries import encode
 from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.records import status_record, trial_record
 from rllib.tune.experiment.trial import Trial
@@ -135,34 +133,6 @@ def test_damage_is_shown_beside_what_can_be_read(results):
     (run.path / "run.json").write_text("[]")
     row = _row(index, "first")
     assert row["status"] == "unknown" and any(problem.startswith("run.json: ") for problem in row["problems"])
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_damage_stops_the_page(results, seed):
-    """Random bytes of random files are changed: every run has its row, and can be described."""
-    tune.run(_objective, config={"x": tune.grid_search([1, 2])}, metric="loss", mode="min", name="search",
-             storage_path=results, verbose=0)  # fmt: skip
-    for name in "ab":
-        run = RunOnDisk(results, name, stop={"timesteps_total": 150})
-        run.report(1.0, 2.0, 3.0)
-        run.save()
-        run.end()
-    rng = random.Random(seed)
-    index = Index(results)
-    for _ in range(25):
-        path = rng.choice([each for each in results.rglob("*") if each.is_file()])
-        content = bytearray(path.read_bytes())
-        for _ in range(rng.randint(1, 20)):
-            if content:
-                content[rng.randrange(len(content))] = rng.choice(b'{}[]",:0 nax\n\xff\x00')
-        path.write_bytes(content[: rng.randint(0, len(content))] if rng.random() < 0.2 else content)
-        index.refresh()
-        while index.is_behind:
-            index.refresh()
-        encode(index.changes())
-        for run in index.runs.values():
-            assert run.row["status"] in ("running", "waiting", "finished", "failed", "stopped", "unknown")
-            encode(describe(run))
 
 
 @pytest.mark.parametrize("name", ["result.json", "params.json", "run.json", "error.txt", "progress.csv", "journal"])

@@ -181,6 +181,8 @@ def test_settings_that_ask_for_nothing_are_taken():
     ("model", "message"),
     [
         ({"fcnet_hidden": [64]}, "Did you mean 'fcnet_hiddens'"),
+        ({"net_arch": [64]}, "Did you mean 'fcnet_hiddens'"),
+        ({"features_extractor_class": object}, "Did you mean 'custom_model'"),
         ({"zzz": 1}, "Known ones: fcnet_hiddens"),
         ({"use_lstm": True, "use_gru": True}, "set one of them"),
         ({"use_lstm": True, "lstm_cell_size": 0}, "must be a positive integer"),

@@ -288,3 +288,18 @@ def test_actors_are_used_again_where_the_trainable_can_start_over(tmp_path):
     assert [trial.last_result["height"] for trial in analysis.trials] == [3.0, 6.0, 12.0]
     first, second, third = (trial.last_result["pid_here"] for trial in analysis.trials)
     assert first == second != third
+
+
+class AsMuchAsItSays(Resettable):
+    @classmethod
+    def default_resource_request(cls, config):
+        return {"cpu": config["cpu"]}
+
+
+def test_an_idle_actor_gives_its_resources_to_a_trial_that_needs_others(tmp_path):
+    analysis = tune.run(AsMuchAsItSays, config={"rate": 1.0, "cpu": tune.grid_search([2, 1, 2, 1, 1])}, verbose=0,
+                        stop={"training_iteration": 3}, reuse_actors=True, max_concurrent_trials=1, time_budget_s=60,
+                        storage_path=tmp_path, tensorboard=False)  # fmt: skip
+    assert [trial.last_result["height"] for trial in analysis.trials] == [3.0] * 5
+    *_, fourth, fifth = (trial.last_result["pid_here"] for trial in analysis.trials)
+    assert fourth == fifth

@@ -4,7 +4,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -96,7 +97,7 @@ def search(
         Mistake: for settings that are unknown or do not fit together.
         TuneError: if a trial has failed.
     """
-    with user_input():
+    with user_input(), _hint_at_search(settings.get("config") or {}):
         spec = _spec(settings, results_dir, resume, quiet)
         names = spec.config.get("env"), spec.trainable
         flag = flag_for(*(name if isinstance(name, str) else "" for name in names))
@@ -107,6 +108,22 @@ def search(
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
         _show(analysis, flag)
     raise_for_failures(analysis, with_traceback=False)
+
+
+@contextmanager
+def _hint_at_search(config: Mapping[str, Any]) -> Iterator[None]:
+    """Adds to a refusal that values which look like a grid or a range are searched behind --search alone."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        meant = [
+            f"{key}={value}"
+            for key, value in config.items()
+            if isinstance(value, str) and ("," in value or value.partition(":")[0] in _RANGES)
+        ]
+        if not meant or getattr(error, "__notes__", None):
+            raise
+        raise ValueError(f"{error} To search, write --search before {' '.join(meant)}.") from error
 
 
 def _settings(

@@ -67,12 +67,10 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         make_trial = _trial_maker(spec, resolved, space, directory.path)
         # Memory is not counted, so it has no bound.
         total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
-        decided = Trials(
-            spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function
-        )
+        decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
         reader = ValueReader(spec.load_user_code, space)
         take_up(decided, directory, spec.resume, resolved.is_function, reader)
-        pool = TrialPool(resolved.cls, directory.path.name, spec)
+        pool = TrialPool(resolved.cls, directory.path.name, spec, total)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
     except BaseException:
         directory.journal.close()

@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,14 +54,15 @@ class TrialPool:
         trainable_class: class that the trials run, derived from Trainable.
         experiment_name: for the trials' context.
         spec: the experiment's settings; read are log_to_file, reuse_actors and chdir_to_trial_dir.
+        total: resource -> quantity that all trials can have together.
     """
 
-    def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec):
+    def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec, total: Mapping[str, float]):
         self._processes: dict[str, _Process] = {}
         self._class = runtime.remote(TrialActor)
         registered = [entry for registry in REGISTRIES for entry in registry.entries()]
         self._definition = runtime.put(Definition(trainable_class, registered, spec.chdir_to_trial_dir))
-        self._experiment_name, self._spec = experiment_name, spec
+        self._experiment_name, self._spec, self._total = experiment_name, spec, total
         self._idle: list[tuple[Any, Resources]] = []
 
     def start(self, trial: Trial, restore: str | None) -> None:
@@ -77,7 +78,24 @@ class TrialPool:
                 del self._idle[index]
                 process.ask("reset", trial.config, self._context(trial), restore)
                 return
+        self._make_room()
         self._start_actor(process)
+
+    def _make_room(self) -> None:
+        """Ends idle actors, the oldest first, until all trials that have a process fit beside the rest.
+
+        An idle actor holds the resources of its last trial, which Trials counts as free.
+        """
+        held: Counter[str] = Counter()
+        for process in self._processes.values():
+            held.update(process.trial.resources.total())
+        for _, resources in self._idle:
+            held.update(resources.total())
+        ended = []
+        while self._idle and any(held[name] > quantity + 1e-6 for name, quantity in self._total.items()):
+            ended.append(self._idle.pop(0))
+            held.subtract(ended[-1][1].total())
+        self._end(ended)
 
     def _start_actor(self, process: _Process) -> None:
         trial = process.trial
@@ -165,9 +183,14 @@ class TrialPool:
         """Kills the actors of trials, and ends the idle ones."""
         for process in list(self._processes.values()):
             self.leave(process.trial)
-        closed = [actor.close.remote() for actor, _ in self._idle]
+        self._end(self._idle)
+        self._idle.clear()
+
+    @staticmethod
+    def _end(idle: list[tuple[Any, Resources]]) -> None:
+        """Lets idle actors end their trainables, and ends them."""
+        closed = [actor.close.remote() for actor, _ in idle]
         if closed:
             runtime.wait(closed, num_returns=len(closed), timeout=_CLOSE_S)
-        for actor, _ in self._idle:
+        for actor, _ in idle:
             runtime.kill(actor)
-        self._idle.clear()

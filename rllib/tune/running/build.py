@@ -29,7 +29,7 @@ from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
 from rllib.tune.search.base import announce_search
 from rllib.tune.search.space import evaluated_params, holds_domains, is_grid
-from rllib.tune.trainables.checkpoint import checkpoint_of
+from rllib.tune.trainables.checkpoint import checkpoint_of, refuse_foreign_pickle
 from rllib.tune.trainables.resolve import Resolved, merged_config, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
@@ -166,6 +166,8 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     check_mode(spec.mode)
     check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
+    if spec.restore and not spec.load_user_code:
+        refuse_foreign_pickle(checkpoint_of(spec.restore))
     fail_fast = spec.failures.fail_fast
     check("fail_fast", fail_fast, fail_fast in (False, True, "raise"), 'True, False or "raise"')
     for name, value, lowest in (

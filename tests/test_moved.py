@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from rllib import Algorithm
 from rllib.algorithms.base.from_checkpoint import saved_class
 from rllib.moved import MOVED, present_name
+from rllib.policy import Policy
 from rllib.storage.encoding import UserCode
 
 CHECKPOINT = Path(__file__).parent / "checkpoints" / "format_1_earlier_names"
@@ -97,6 +99,27 @@ def test_a_checkpoint_with_earlier_names_acts_and_goes_on():
         action, _, _ = algo.compute_single_action(np.int64(1), state=algo.get_policy().get_initial_state())
         assert action in (0, 1)
         assert algo.train()["training_iteration"] == 2
+
+
+def test_an_earlier_checkpoint_keeps_the_cell_that_policy_and_value_shared():
+    """Its weights are those of the file, and the state is of one LSTM; the actions are those of the policy alone."""
+    saved = load_file(CHECKPOINT / "policies" / "default_policy" / "weights.safetensors")
+    policy = Policy.from_checkpoint(CHECKPOINT)["default_policy"]
+    with Algorithm.from_checkpoint(CHECKPOINT) as algo:
+        assert sum(array.size for array in saved.values()) == algo.policy.weights.size
+        np.testing.assert_array_equal(algo.policy.weights, policy.weights)
+        assert sorted(np.concatenate([array.ravel() for array in saved.values()])) == sorted(algo.policy.weights)
+        state = algo.get_policy().get_initial_state()
+        assert [part.shape for part in state] == [(4,), (4,)]
+        memory = np.zeros((1, 8), np.float32)
+        for step in range(6):
+            observation, expected = np.int64(step % 2), {}
+            action, state, fetches = algo.compute_single_action(observation, state, explore=False)
+            assert action == policy.choose(np.array([observation]), False, state=memory, fetches=expected)[0]
+            np.testing.assert_array_equal(np.concatenate(state), memory[0])
+            np.testing.assert_array_equal(fetches["vf_preds"], expected["vf_preds"][0])
+        algo.train()
+        assert [part.shape for part in algo.get_policy().get_initial_state()] == [(4,), (4,)]
 
 
 @pytest.mark.parametrize("reference", ["rllib.algorithms.rainbow:Rainbow", "rllib.algorithms.apex_dqn:ApexDQN"])

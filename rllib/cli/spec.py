@@ -9,7 +9,7 @@ import msgspec
 
 import rllib
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.cli.values import merged, read_file, refuse_unknown, stop_keys
+from rllib.cli.values import merged, merged_stops, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.search.space import holds_domains
@@ -97,12 +97,14 @@ def is_search(keys: Mapping[str, Any]) -> bool:
 
 
 def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two specifications; `above` takes precedence, also over a setting under another of its names.
+    """Merges two specifications; `above` takes precedence, also over a setting or stop key under another of its names.
 
     Raises:
         TypeError: if a setting that both have is given twice on one side, under two names.
     """
     keys, name = merged(below, above), above.get("algorithm") or below.get("algorithm")
+    if isinstance(below.get("stop"), Mapping) and isinstance(above.get("stop"), Mapping):
+        keys["stop"] = merged_stops(below["stop"], above["stop"])
     lower, upper = below.get("config"), above.get("config")
     if isinstance(lower, Mapping) and isinstance(upper, Mapping):
         with contextlib.suppress(ValueError):  # an unknown algorithm is reported when the config is made

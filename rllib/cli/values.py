@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from rllib.did_you_mean import nearest
-from rllib.result import check_result_key
+from rllib.result import check_result_key, stored_names
 from rllib.storage.foreign_files import WRONG_FORM
 
 
@@ -115,6 +115,8 @@ _SHORT_STOP_KEYS = {
     "iterations": "training_iteration",
     "time": "time_total_s",
 }
+# Result keys with the number of all steps.
+_ALL_STEPS = ("timesteps_total", "num_env_steps_sampled", "agent_timesteps_total")
 
 
 def parse_stop(words: Iterable[str]) -> dict[str, Any]:
@@ -143,6 +145,18 @@ def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[
         for key in full:
             check_result_key(key, "stop", tuple(_SHORT_STOP_KEYS))
     return full
+
+
+def merged_stops(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merges two mappings of thresholds; one of `above` replaces that of `below` under any name of its key."""
+    replaced = {stored for key in above for stored in _stored(key)}
+    return {**{key: value for key, value in below.items() if replaced.isdisjoint(_stored(key))}, **above}
+
+
+def _stored(key: str) -> list[str]:
+    """Keys at which results store the number of a stop key of any name."""
+    full = _SHORT_STOP_KEYS.get(key, key)
+    return ["timesteps_total" if name in _ALL_STEPS else name for name in stored_names(full) or [full]]
 
 
 def parse_mapping(text: str, option: str) -> dict[str, Any]:

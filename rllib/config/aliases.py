@@ -452,6 +452,23 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "delta_std": ("noise_stdev",),
     "env_id": ("env",),
     "wrapper_class": ("env_wrappers",),
+    "gpu": ("num_gpus",),
+}
+
+# Keys of the setting `model`, by the names that they have elsewhere, and those that are given in its place.
+OF_MODEL: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("hidden_layer_sizes", "hidden_layers", "hidden_sizes", "hidden_units", "net_arch", "layer_sizes", "layers"),
+        "fcnet_hiddens",
+    ),
+    **dict.fromkeys(("hidden_activation", "activation", "activation_fn", "nonlinearity"), "fcnet_activation"),
+    **{name: name for name in ("fcnet_hiddens", "fcnet_activation", "conv_filters", "custom_model", "use_lstm")    "lstm_hidden_size": "lstm_cell_size",
+    "ortho_init": "orthogonal_gains",
+    "share_features_extractor": "vf_share_layers",
+    "shared_lstm": "vf_share_memory",
+    "features_extractor_class": "custom_model",
+    "features_extractor_kwargs": "custom_model_config",
+},
 }
 
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.

@@ -313,7 +313,10 @@ class ConfigObject(Settings):
         else:
             near = nearest(name, [*known, *self.sections] if with_sections else known)
         kind = "setting or section" if with_sections else "setting"
-        hint = f" Did you mean {' or '.join(map(self._place, near))}?" if near else ""
+        places = list(map(self._place, near))
+        if name in aliases.OF_MODEL and "model" in self.settings:
+            places = [f".{self.settings['model'].section}(model={{{aliases.OF_MODEL[name]!r}: ...}})"]
+        hint = f" Did you mean {' or '.join(places)}?" if places else ""
         return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
 
     def _place(self, name: str) -> str:

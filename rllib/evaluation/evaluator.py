@@ -106,11 +106,12 @@ class EvaluationWorker(Worker):
                 f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given"
             )
         settings, worker_index = self.settings, self.worker_index
-        # One environment is played as eight, which act together; a number that was chosen is kept, since a VectorEnv
-        # may have no other. Steps are counted in one, since each of several would play its last episode to the end.
+        # Episodes of one environment are played in eight, which act together; a number that was chosen is kept, since a
+        # VectorEnv may have no other. Steps and seconds are counted in one, since each of several would exceed them by
+        # its last episode, which is played to the end.
         num_envs = settings.num_envs
-        if num_envs == 1 and duration.unit != "timesteps":
-            num_envs = _TOGETHER if duration.unit == "seconds" else min(int(duration.amount), _TOGETHER)
+        if num_envs == 1 and duration.unit == "episodes":
+            num_envs = min(int(duration.amount), _TOGETHER)
         first = worker_index * num_envs
         indices = range(first, first + num_envs)
         rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)

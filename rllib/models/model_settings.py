@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
-from rllib.config.aliases import activation_today
+from rllib.config.aliases import OF_MODEL, activation_today
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.distributions.names import resolved
 from rllib.models.observations.torso import NATURE_HIDDENS, filters_from
@@ -73,18 +73,6 @@ NOT_AVAILABLE = {
     "encoder_latent_dim": (None,),
 }
 
-# Words of Stable-Baselines3's policy_kwargs, for the hint in the message.
-_ELSEWHERE = {
-    "net_arch": "fcnet_hiddens",
-    "activation_fn": "fcnet_activation",
-    "lstm_hidden_size": "lstm_cell_size",
-    "ortho_init": "orthogonal_gains",
-    "share_features_extractor": "vf_share_layers",
-    "shared_lstm": "vf_share_memory",
-    "features_extractor_class": "custom_model",
-    "features_extractor_kwargs": "custom_model_config",
-}
-
 # Ray's settings of parts that this version does not have, or without effect here: any value is accepted.
 OF_PARTS_THAT_ARE_OFF = frozenset(
     {
@@ -128,8 +116,9 @@ def check_model(model: Mapping) -> dict:
         elif key in OF_PARTS_THAT_ARE_OFF or (key in ("use_lstm", "use_attention") and value is None):
             continue
         elif key not in MODEL_DEFAULTS:
-            meant = _ELSEWHERE.get(key)
-            near = [meant] if meant else difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
+            near = [OF_MODEL[key]] if key in OF_MODEL else (
+                difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
+            )
             hint = f" Did you mean {near[0]!r}?" if near else f" Known ones: {', '.join(MODEL_DEFAULTS)}."
             raise ValueError(f"unknown model setting {key!r}.{hint}")
         else:

@@ -9,13 +9,20 @@ Values that JSON supports are written unchanged. Any other value is a dict with 
 | dict with other keys than strings    | {"$dict": [[key, value], ...]}; dicts with keys that start with "$" as well |
 | numpy array or scalar (shape null)   | {"$array": {"dtype": "float32", "shape": [2], "data": [0.5, 1.5]}}          |
 | gymnasium space                      | {"$space": {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}}      |
+| bytes                                | {"$bytes": "base64"}                                                        |
+| set, frozenset                       | {"$set": [...]}, {"$frozenset": [...]}                                      |
+| OrderedDict of a torch state         | {"$ordered": {"items": [[key, value], ...], "metadata": ...}}               |
+| array in a file of its own           | {"$tensor": {"name": "0"}}, with "device" for a torch tensor                |
 | class or function that has a name    | {"$import": "module:qualname"}                                              |
 | anything else                        | {"$pickle": "place"}: the value itself is returned to be pickled            |
 """
 
+import base64
 import importlib
 import math
+import re
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +33,9 @@ from rllib.storage.tensor_file import DTYPES
 
 # Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
 MOST_NUMBERS = 2**24
+_COLLECTIONS = (list, tuple, set, frozenset)
+# Devices that a file can name.
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -39,65 +49,94 @@ class UserCode:
     reference: str
 
 
-def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
+def encode(value, place: str = "", pickled: dict[str, Any] | None = None, arrays: dict[str, Any] | None = None):
     """Encodes a value as JSON-able data.
 
     Args:
         value: anything.
         place: path of the value in the data, for messages and for the names of pickled values.
         pickled: receives the values that JSON cannot hold, by place.
+        arrays: receives numpy arrays and torch tensors, as arrays, by a name, to be written into a file of tensors;
+            without it arrays are in the JSON, and tensors are values that JSON cannot hold.
 
     Raises:
         TypeError: for a value that JSON cannot hold, if `pickled` is None.
     """
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if type(value) is int:
-        return value
-    if type(value) is float:
-        return value if math.isfinite(value) else {"$float": str(value)}
-    if type(value) is list:
-        return [encode(item, _within(place, i), pickled) for i, item in enumerate(value)]
-    if type(value) is tuple:
-        return {"$tuple": [encode(item, _within(place, i), pickled) for i, item in enumerate(value)]}
-    if isinstance(value, dict):
-        return _encode_dict(value, place, pickled)
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
-        return {"$array": _encode_array(value)}
-    if isinstance(value, UserCode):
-        raise TypeError(f"{place} is {value}, which has not been loaded, so it cannot be written again")
-    if _is_space(value):
-        return {"$space": space_to_json(value)}
-    path = importable_path(value)
-    if path is not None:
-        return {"$import": path}
-    if pickled is None:
-        raise TypeError(f"{place or 'the value'} must be plain data, but it is {value!r} ({type(value).__name__})")
-    pickled[place] = value
-    return {"$pickle": place}
+    return _Encoder(pickled, arrays).value(value, place)
 
 
-def decode(data, load: Callable[[str, str], Any] | None = None):
+def decode(data, load: Callable[[str, str], Any] | None = None, arrays: Mapping[str, Any] | None = None):
     """Decodes the result of `encode`; user code becomes a UserCode unless `load` is given.
 
     Args:
         data: what `encode` returned, or json.loads of it.
         load: load("import" or "pickle", reference) returns the class, function or object.
+        arrays: what `encode` has put into its `arrays`.
 
     Raises:
         ValueError: for a kind of value that this version does not know, and for spaces of more than MOST_NUMBERS.
         Exception: of another type, for data that `encode` has not returned.
     """
-    return _Decoder(load).value(data)
+    return _Decoder(load, arrays or {}).value(data)
 
 
-def _encode_dict(value: dict, place: str, pickled) -> dict:
-    if all(isinstance(key, str) and not key.startswith("$") for key in value):
-        return {key: encode(item, _within(place, key), pickled) for key, item in value.items()}
-    pairs = [
-        [encode(key, f"a key of {place}"), encode(item, _within(place, key), pickled)] for key, item in value.items()
-    ]
-    return {"$dict": pairs}
+class _Encoder:
+    """Encodes the values of one file; see `encode`."""
+
+    def __init__(self, pickled: dict[str, Any] | None, arrays: dict[str, Any] | None):
+        self._pickled, self._arrays = pickled, arrays
+
+    def value(self, value, place: str):
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if type(value) is int:
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if type(value) is bytes:
+            return {"$bytes": base64.b64encode(value).decode()}
+        if type(value) in _COLLECTIONS:
+            items = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+            encoded = [self.value(item, _within(place, i)) for i, item in enumerate(items)]
+            return encoded if type(value) is list else {f"${type(value).__name__}": encoded}
+        if type(value) is OrderedDict and self._arrays is not None:
+            metadata = self.value(vars(value).get("_metadata"), f"{place} (metadata)")
+            return {"$ordered": {"items": self._pairs(value, place), "metadata": metadata}}
+        if isinstance(value, dict):
+            return self._dict(value, place)
+        if self._arrays is not None and (type(value) is np.ndarray or is_tensor(value)):
+            return {"$tensor": self._tensor(value)}
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+            return {"$array": _encode_array(value)}
+        if isinstance(value, UserCode):
+            raise TypeError(f"{place} is {value}, which has not been loaded, so it cannot be written again")
+        if _is_space(value):
+            return {"$space": space_to_json(value)}
+        path = importable_path(value)
+        if path is not None:
+            return {"$import": path}
+        if self._pickled is None:
+            raise TypeError(f"{place or 'the value'} must be plain data, but it is {value!r} ({type(value).__name__})")
+        self._pickled[place] = value
+        return {"$pickle": place}
+
+    def _dict(self, value: dict, place: str) -> dict:
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: self.value(item, _within(place, key)) for key, item in value.items()}
+        return {"$dict": self._pairs(value, place)}
+
+    def _pairs(self, value: dict, place: str) -> list:
+        return [
+            [self.value(key, f"a key of {place}"), self.value(item, _within(place, key))] for key, item in value.items()
+        ]
+
+    def _tensor(self, value) -> dict:
+        name = str(len(self._arrays))
+        if type(value) is np.ndarray:
+            self._arrays[name] = value
+            return {"name": name}
+        self._arrays[name] = value.cpu().numpy()
+        return {"name": name, "device": str(value.device)}
 
 
 def _within(place: str, key) -> str:
@@ -117,8 +156,8 @@ def _encode_array(value) -> dict:
 class _Decoder:
     """Decodes the values of one file. Memory is bounded by the file's size, and for spaces by MOST_NUMBERS."""
 
-    def __init__(self, load: Callable[[str, str], Any] | None):
-        self._load, self._left = load, MOST_NUMBERS
+    def __init__(self, load: Callable[[str, str], Any] | None, arrays: Mapping[str, Any]):
+        self._load, self._arrays, self._left = load, dict(arrays), MOST_NUMBERS
 
     def value(self, data):
         if isinstance(data, list):
@@ -136,8 +175,18 @@ class _Decoder:
                 return float(content)
             case "$tuple":
                 return tuple(map(self.value, content))
+            case "$set":
+                return set(map(self.value, content))
+            case "$frozenset":
+                return frozenset(map(self.value, content))
+            case "$bytes":
+                return base64.b64decode(content, validate=True)
             case "$dict":
                 return {self.value(key): self.value(item) for key, item in content}
+            case "$ordered":
+                return self._ordered(**content)
+            case "$tensor":
+                return self._tensor(**content)
             case "$array":
                 return self._array(**content)
             case "$space":
@@ -146,6 +195,24 @@ class _Decoder:
                     raise ValueError(f"its spaces have more than {MOST_NUMBERS:,} numbers")
                 return space_from_json(content)
         raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
+
+    def _ordered(self, items: list, metadata) -> OrderedDict:
+        made = OrderedDict((self.value(key), self.value(item)) for key, item in items)
+        if metadata is not None:
+            made._metadata = self.value(metadata)
+        return made
+
+    def _tensor(self, name: str, device: str | None = None):
+        array = self._arrays.pop(name)
+        if device is None:
+            return array
+        if not _DEVICE.fullmatch(device):
+            raise ValueError(f"{device!r:.40} is no device of a tensor that is written")
+        import torch
+
+        # A machine with fewer GPUs reads it as well.
+        exists = (torch.device(device).index or 0) < torch.cuda.device_count()
+        return torch.from_numpy(array).to(device if exists else "cpu")
 
     def _array(self, dtype: str, shape: list[int] | None, data: list):
         flat = np.array([self.value(number) for number in data], _dtype(dtype))
@@ -199,6 +266,22 @@ def import_path(path: str):
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it lies.") from error
     return found
+
+
+# ---------------------------------------------------------------------- tensors
+
+
+def is_tensor(value) -> bool:
+    """Whether a value is a torch tensor that files of tensors can hold: dense, without gradient, of a known dtype."""
+    torch = sys.modules.get("torch")  # without it there is no tensor
+    return (
+        torch is not None
+        and type(value) is torch.Tensor
+        and value.layout == torch.strided
+        and not (value.requires_grad or value.is_conj() or value.is_neg())
+        and _DEVICE.fullmatch(str(value.device)) is not None
+        and str(value.dtype).removeprefix("torch.") in DTYPES
+    )
 
 
 # ---------------------------------------------------------------------- spaces

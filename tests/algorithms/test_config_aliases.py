@@ -203,6 +203,13 @@ def test_what_is_not_available_is_refused_unless_it_asks_for_nothing(name):
 ALL = [get_algorithm_config(name) for name in algorithm_names()]
 
 
+@pytest.mark.parametrize("name", sorted(name for name, ours in aliases.OF_MODEL.items() if name != ours))
+def test_a_key_of_the_model_by_a_name_of_elsewhere_is_refused_with_ours(name):
+    config = PPOConfig().environment("CartPole-v1").training(model={name: [8]})
+    with pytest.raises(ValueError, match=f"unknown model setting '{name}'. Did you mean '{aliases.OF_MODEL[name]}'"):
+        config.validate()
+
+
 @pytest.mark.parametrize("name", sorted(aliases.ELSEWHERE))
 def test_names_of_other_libraries_are_refused_with_ours_in_every_algorithm(name):
     """The word that is known goes before one that looks alike, whether or not the algorithm has its setting."""
@@ -228,6 +235,11 @@ FOREIGN_WORDS = [
     (PPOConfig, "clip_range_vf", 0.2, "Did you mean .training(vf_clip_param=...)?"),
     (SACConfig, "ent_coef", "auto", "Did you mean .training(initial_alpha=...) or .training(target_entropy=...)?"),
     (CrossQConfig, "ent_coef", "auto", "Did you mean .training(initial_alpha=...) or .training(target_entropy=...)?"),
+    (SACConfig, "hidden_layer_sizes", [64], "Did you mean .training(model={'fcnet_hiddens': ...})?"),
+    (PPOConfig, "net_arch", [64], "Did you mean .training(model={'fcnet_hiddens': ...})?"),
+    (PPOConfig, "activation_fn", "relu", "Did you mean .training(model={'fcnet_activation': ...})?"),
+    (DQNConfig, "fcnet_hiddens", [64], "Did you mean .training(model={'fcnet_hiddens': ...})?"),
+    (PPOConfig, "gpu", True, "Did you mean .resources(num_gpus=...)?"),
     (SACConfig, "tensorboard_log", "x", "Did you mean .reporting(log_dir=...)?"),
     (PPOConfig, "use_sde", True, "use .training(model={'use_sde': True})"),
     (SACConfig, "sde_sample_freq", 4, "use .training(model={'sde_sample_freq': 4})"),

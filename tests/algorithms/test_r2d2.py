@@ -319,7 +319,7 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
         ({"replay": {"storage_unit": "timesteps"}}, "storage_unit='timesteps' must be 'sequences'"),
         ({"replay": {"zero_init_states": False}}, "replay_buffer_config takes .*, not zero_init_states"),
         ({"replay": {"frame_stack_axis": -1}}, "frame_stack_axis=-1 is for single rows"),
-        ({"replay": {"capacity": 39}}, "capacity=39 is below num_steps_sampled_before_learning_starts=200"),
+        ({"replay": {"capacity": 39}}, r"capacity=39 is below num_steps_\w+=200.*learning_starts=195 or less"),
         ({"replay": {"worker_side_prioritization": True}}, "must be False"),
         ({"h_function_epsilon": 0}, "h_function_epsilon"),
         ({"model": {**LSTM, "max_seq_len": 0}}, "max_seq_len"),

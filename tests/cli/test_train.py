@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
 from rllib.cli.run_directory import RunDirectory
+from rllib.cli.spec import make_spec
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed, number
 from rllib.runs.files import keep_failing_batch
@@ -108,6 +109,22 @@ def test_command_line_goes_over_the_file_under_any_name(rllib_command, behaviour
     assert behaviour["configs"][0].settings == {
         "num_rollout_workers": 2, "gamma": 0.5, "env": "CartPole-v1", **becomes
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("filed", "typed", "becomes"),
+    [
+        ("env_runners/episode_return_mean", "return", "episode_reward_mean"),
+        ("sampler_results/episode_reward_mean", "reward", "episode_reward_mean"),
+        ("episode_reward_mean", "env_runners/episode_return_mean", "env_runners/episode_return_mean"),
+        ("num_env_steps_sampled_lifetime", "steps", "timesteps_total"),
+        ("training_iteration", "iterations", "training_iteration"),
+    ],
+)
+def test_stop_goes_over_the_file_under_any_name(filed, typed, becomes):
+    below = {"algorithm": "PPO", "env": "CartPole-v1", "stop": {filed: 9, "time_total_s": 3}}
+    spec = make_spec(below, {"stop": {typed: 1}}, "a test")
+    assert spec.stop == {becomes: 1, "time_total_s": 3}
 
 
 def test_key_value_goes_over_config_under_any_name(rllib_command, behaviour):

@@ -116,8 +116,14 @@ def test_register_env_is_on_the_front_door():
     [
         ("CartPol-v1", "no environment 'CartPol-v1'. Did you mean 'CartPole-v1'"),
         ("cartpole-v1", "Did you mean 'CartPole-v1'"),
-        ("FrozenLake-v0", "Did you mean 'FrozenLake-v1'"),
-        ("Blackjack-v0", "Did you mean 'Blackjack-v1'"),
+        ("FrozenLake-v0", 'Use "FrozenLake-v1", its version today.'),
+        ("LunarLanderContinuous-v2", 'Use "LunarLanderContinuous-v3"'),
+        ("Hopper-v1", 'Use "Hopper-v5"'),
+        ("CartPole-v9", "Did you mean 'CartPole-v1'"),
+        ("AntBulletEnv-v0", 'use MuJoCo\'s "Ant-v5"'),
+        ("RoboschoolHalfCheetah-v1", 'use MuJoCo\'s "HalfCheetah-v5"'),
+        ("FetchReach-v1", "\"gymnasium_robotics:FetchReach-v1\" here, or a newer version, with pip install 'rllib[rob"),
+        ("MiniGrid-Empty-5x5-v0", '"minigrid:MiniGrid-Empty-5x5-v0"'),
         ("corridoor", "Did you mean 'corridor'"),
         ("no_such_module:Env-v0", "names the module 'no_such_module', which cannot be found"),
         ("json:Env-v0", "the module 'json' has no environment class 'Env-v0', and registers no such id"),
@@ -131,6 +137,35 @@ def test_unknown_names_get_the_nearest(name, message):
     register_env("corridor", SimpleCorridor)
     with pytest.raises(ValueError, match=re.escape(message)):
         resolve(name)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", ["HalfCheetah", "Hopper", "Walker2d", "Reacher"])
+def test_environments_of_mujocos_first_bindings_are_refused_with_the_id_of_today(name, version):
+    with pytest.raises(ValueError, match=f'{name}-v{version}.*Use "{name}-v5"'):
+        resolve(f"{name}-v{version}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("PongDeterministic-v4", 'Use "PongNoFrameskip-v4", whose actions are repeated for 4 frames here, or "A'),
+        ("BreakoutDeterministic-v0", 'Use "BreakoutNoFrameskip-v4"'),
+        ("Pong-ram-v0", "Use \"ALE/Pong-v5\" with env_config={'obs_type': 'ram'}"),
+        ("SpaceInvaders-ramNoFrameskip-v4", 'Use "ALE/SpaceInvaders-v5"'),
+        ("ALE/Pong-v4", 'Use "ALE/Pong-v5"'),
+    ],
+)
+def test_earlier_ids_of_atari_are_refused_with_the_id_of_today(name, message):
+    pytest.importorskip("ale_py")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["PongNoFrameskip-v4", "Pong-v4", "ALE/Pong-v5"])
+def test_ids_of_atari_that_exist_are_found(name):
+    pytest.importorskip("ale_py")
+    assert resolve(name).spec.id == name
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,76 @@ def test_a_wrong_shape_is_an_error():
     stream.close()
 
 
+class Gives(Tensors):
+    """Whose step gives something else at one place of its result."""
+
+    def __init__(self, env, place: int, change):
+        super().__init__(env)
+        self._place, self._change = place, change
+
+    def step(self, actions):
+        result = list(super().step(actions))
+        result[self._place] = self._change(result[self._place])
+        return tuple(result)
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "message"),
+    [
+        (0, lambda x: x[:, None], r"step\(\) must return observations as a tensor of shape \[3, 1\], but gave \[3, 1,"),
+        (0, lambda x: x.numpy(), r"observations as a tensor of shape \[3, 1\], but gave array"),
+        (0, lambda x: x * 1j, "observations as a tensor .* of real numbers, but gave torch.complex64"),
+        (0, lambda x: x.to("meta"), "on cpu, where its other tensors are, but gave one on meta"),
+        (1, lambda x: None, r"rewards as a tensor of shape \[3\], but gave None"),
+        (1, lambda x: x.numpy(), r"rewards as a tensor of shape \[3\], but gave array"),
+        (1, lambda x: x.to("meta"), r"rewards as a tensor of shape \[3\] on cpu, .* gave one on meta"),
+        (2, lambda x: None, r"terminated as a tensor of shape \[3\], but gave None"),
+        (3, lambda x: x.float(), "truncated as bools, but gave torch.float32"),
+        (3, lambda x: False, r"truncated as a tensor of shape \[3\], but gave False"),
+        (4, lambda x: [x], r"a dict as info, but gave \[\{"),
+        (4, lambda x: {"life_lost": torch.zeros(3)}, r"cannot report. Use .rollouts\(tensor_rollouts=False\)"),
+    ],
+)
+def test_the_form_of_a_first_step_is_checked(place, change, message):
+    make = in_vector(CountingEnv, AutoresetMode.SAME_STEP)
+    stream = tensor_stream(lambda context: Gives(make(context), place, change))
+    stream.reset()
+    with pytest.raises((TypeError, ValueError), match=message):
+        stream.step(torch.zeros(3, dtype=torch.int64), new_row(stream))
+    stream.close()
+
+
+def test_a_step_of_another_number_of_values_is_an_error():
+    class Four(Tensors):
+        def step(self, actions):
+            return super().step(actions)[:4]
+
+    stream = tensor_stream(lambda context: Four(in_vector(CountingEnv, AutoresetMode.SAME_STEP)(context)))
+    stream.reset()
+    with pytest.raises(TypeError, match=r"step\(\) must return .*, but gave 4 values"):
+        stream.step(torch.zeros(3, dtype=torch.int64), new_row(stream))
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda result: result[0], r"reset\(\) must return \(observation, info\)"),
+        (lambda result: (result[0][:2], {}), r"observations as a tensor of shape \[3, 1\], but gave \[2, 1\]"),
+        (lambda result: ({"x": result[0]}, {}), r"observations as a tensor of shape \[3, 1\], but gave \{'x'"),
+    ],
+)
+def test_the_form_of_a_first_reset_is_checked(change, message):
+    class Resets(Tensors):
+        def reset(self, *, seed=None, options=None):
+            return change(super().reset(seed=seed, options=options))
+
+    stream = tensor_stream(lambda context: Resets(in_vector(CountingEnv, AutoresetMode.SAME_STEP)(context)))
+    with pytest.raises((TypeError, ValueError), match=message):
+        stream.reset()
+    stream.close()
+
+
 OBSERVATIONS = [
     spaces.Box(-1, 1, (3,)),
     spaces.Box(-1, 1, (2, 2), np.float64),

@@ -79,6 +79,14 @@ def test_steps_are_exceeded_by_one_episode_an_environment_at_most(num_envs, amou
     assert amount <= steps < amount + 50 * num_envs
 
 
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_seconds_are_exceeded_by_one_episode_an_environment_at_most(num_envs):
+    """What evaluation_duration="auto" asks for: time that is over at once leaves the episodes that have begun."""
+    player = EvaluationWorker(replace(settings(CountingEnv, num_envs=num_envs), env_config={"lengths": [50]}))
+    episodes = player.play_episodes(Duration(1e-9, "seconds"), round_index=1)
+    assert [episode.length for episode in episodes] == [50] * num_envs
+
+
 def test_vector_environments_play_evaluations_with_their_own_number():
     def make(config):
         return gymnasium.vector.SyncVectorEnv([CountingEnv] * 4)

@@ -320,3 +320,28 @@ def test_an_oserror_of_a_stop_function_is_its_own(run, error):
     with pytest.raises(type(error)) as caught:
         run(reports, config={"a": 1.0}, stop=stop)
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"lr": tune.grid_search([1e-3, "x"])}, r"search space has lr='x'"),
+        ({"lr": tune.choice([1e-3, -1.0])}, r"search space has lr=-1.0"),
+        ({"sgd_stepsize": tune.grid_search([1e-3, "x"])}, r"search space has sgd_stepsize='x'"),
+        ({"train_batch_size": 10, "sgd_minibatch_size": tune.grid_search([5, 20])}, r"has sgd_minibatch_size=20"),
+        ({"model": {"fcnet_hiddens": tune.grid_search([[8], "x"]), "fcnet_activation": tune.choice(["relu"])}},
+         r"search space has model=\{'fcnet_hiddens': 'x'"),
+        ({"training": {"lr": tune.grid_search([1e-3, "x"]), "gamma": tune.choice([0.9])}}, r"has training=\{'lr': 'x'"),
+    ],
+)  # fmt: skip
+def test_each_value_of_a_grid_is_checked_before_the_first_trial(space, message):
+    settings = {"trainable": "PPO", "config": {"env": "CartPole-v1", "gamma": tune.uniform(0.9, 1), **space}}
+    if "training" in space:
+        del settings["config"]["gamma"]
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_spec(ExperimentSpec(**settings), resolve_trainable("PPO"))
+
+
+def test_what_a_range_draws_is_not_checked():
+    config = {"env": "CartPole-v1", "lr": tune.uniform(-1, 0), "model": {"fcnet_hiddens": [tune.randint(-2, 0)]}}
+    check_spec(ExperimentSpec(trainable="PPO", config=config), resolve_trainable("PPO"))

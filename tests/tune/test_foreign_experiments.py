@@ -6,15 +6,19 @@ import random
 from functools import partial
 from pathlib import Path
 
+import cloudpickle
+import numpy as np
 import pytest
 from climber import Climber
 
 from rllib import tune
+from rllib.errors import DamagedFileError
 from rllib.tune.experiment.journal_values import ValueReader, written
 from rllib.tune.experiment.spec import make_spec
 from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter
+from rllib.tune.trainables.pickles import join_run, run_key, write_pickle
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -190,20 +194,136 @@ def test_code_in_the_librarys_own_objects_is_code(mutations):
     assert type(ValueReader(load_user_code=True)(record)) is PopulationBasedTraining
 
 
-class KeepsASet(Climber):
+# ---------------------------------------------------------------------- pickled checkpoints
+
+
+class KeepsAnObject(Climber):
     """Whose checkpoint is no data."""
 
     def save_checkpoint(self, checkpoint_dir):
-        return {"height": self.height, "seen": {1}}
+        return {"height": self.height, "other": complex(1)}
 
 
-def test_a_pickled_checkpoint_of_another_run_is_loaded_on_request_alone(tmp_path):
-    directory, _ = interrupted(tmp_path, KeepsASet)
+def counting(config):
+    """A function whose checkpoint is no data."""
+    checkpoint = tune.get_checkpoint()
+    step = checkpoint.to_dict()["step"] if checkpoint else 0
+    while True:
+        step += 1
+        tune.report({"step": step}, checkpoint=tune.Checkpoint.from_dict({"step": step, "other": complex(1)}))
+
+
+@pytest.fixture
+def another_run():
+    """A function after which this process is another one as far as pickles go."""
+    before = run_key()
+    yield lambda: join_run(b"another")
+    join_run(before)
+
+
+REFUSED = r"checkpoint_00000\d/checkpoint.pkl is a pickle that this run has not written.*load_user_code=True"
+
+
+def test_a_pickled_checkpoint_of_this_run_is_loaded(tmp_path):
+    directory, _ = interrupted(tmp_path, KeepsAnObject)
+    assert go_on(directory, KeepsAnObject).trials[0].last_result["height"] == 3.0
+
+
+def test_a_pickled_checkpoint_of_another_run_is_loaded_on_request_alone(tmp_path, another_run):
+    directory, _ = interrupted(tmp_path, KeepsAnObject)
+    another_run()
     before = sorted(map(str, directory.rglob("*")))
-    with pytest.raises(ValueError, match=r"code.*checkpoint_00000.*load_user_code=True"):
-        go_on(directory, KeepsASet)
+    with pytest.raises(ValueError, match=REFUSED):
+        go_on(directory, KeepsAnObject)
     assert sorted(map(str, directory.rglob("*"))) == before
-    assert go_on(directory, KeepsASet, load_user_code=True).trials[0].last_result["height"] == 3.0
+    assert go_on(directory, KeepsAnObject, load_user_code=True).trials[0].last_result["height"] == 3.0
+
+
+@pytest.mark.parametrize("trainable", [KeepsAnObject, counting])
+def test_trials_start_from_a_pickle_of_another_run_on_request_alone(tmp_path, another_run, trainable):
+    def run(**settings):
+        config = {"rate": 1.0} if trainable is KeepsAnObject else {}
+        more = {"checkpoint_at_end": True} if trainable is KeepsAnObject else {}
+        return tune.run(trainable, storage_path=tmp_path, verbose=0, tensorboard=False, config=config, **more,
+                        stop={"training_iteration": 2}, **settings)  # fmt: skip
+
+    trial = run().trials[0]
+    saved = trial.checkpoint_path(trial.checkpoint)
+    iterations = 2 if trainable is counting else 1  # a function's iterations begin anew
+    assert run(restore=saved).trials[0].last_result["training_iteration"] >= iterations
+    another_run()
+    before = sorted(map(str, tmp_path.rglob("*")))
+    with pytest.raises(ValueError, match=REFUSED):
+        run(restore=saved)
+    assert sorted(map(str, tmp_path.rglob("*"))) == before
+    run(restore=saved, load_user_code=True)
+
+
+def test_no_reader_of_a_checkpoint_runs_code_of_another_run(tmp_path, another_run):
+    """With its signature, and without one, as earlier versions wrote them."""
+    trial = Path(interrupted(tmp_path, KeepsAnObject)[0])
+    saved = next(trial.glob("*/checkpoint_*"))
+    owned = tmp_path / "owned"
+    write_pickle(saved, "checkpoint.pkl", Owned(owned))
+    another_run()
+    climber = KeepsAnObject({"rate": 1.0})
+    with pytest.raises(ValueError, match=REFUSED):
+        climber.restore(saved)
+    with pytest.raises(ValueError, match=REFUSED):
+        tune.Checkpoint(saved).to_dict()
+    (saved / "checkpoint.pkl.mac").unlink()
+    with pytest.raises(ValueError, match=REFUSED):
+        climber.restore(saved)
+    assert not owned.exists()
+    tune.Checkpoint(saved).to_dict(load_user_code=True)
+    assert owned.exists()
+
+
+def test_a_changed_pickle_is_of_no_run(tmp_path):
+    saved = Path(tune.Checkpoint.from_dict({"x": complex(1)}).to_directory(tmp_path / "saved"))
+    assert tune.Checkpoint(saved).to_dict() == {"x": complex(1)}
+    (saved / "checkpoint.pkl").write_bytes(cloudpickle.dumps(Owned(tmp_path / "owned")))
+    with pytest.raises(ValueError, match="has not written"):
+        tune.Checkpoint(saved).to_dict()
+    assert not (tmp_path / "owned").exists()
+
+
+def test_data_of_another_run_is_read(tmp_path, another_run):
+    """Whatever its size; what torch's modules and optimizers save is data."""
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(300, 300), torch.nn.BatchNorm1d(300))
+    optimizer = torch.optim.Adam(module.parameters())
+    module(torch.ones(4, 300)).sum().backward()
+    optimizer.step()
+    data = {"module": module.state_dict(), "optimizer": optimizer.state_dict(), "weights": np.ones((300, 300)),
+            "scalars": [np.float32(0.1), np.bool_(True), float("nan")], "random": random.Random(1).getstate(),
+            "numpy": np.random.default_rng(1).bit_generator.state,
+            3: (1, {2}, frozenset({"a"}), b"\x00", None)}  # fmt: skip
+    saved = tune.Checkpoint.from_dict(data)
+    another_run()
+    read = saved.to_dict()
+    assert read["module"]._metadata == data["module"]._metadata
+    torch.testing.assert_close(dict(read["module"]), dict(data["module"]), rtol=0, atol=0)
+    torch.testing.assert_close(read["optimizer"]["state"], data["optimizer"]["state"], rtol=0, atol=0)
+    module.load_state_dict(read["module"])
+    optimizer.load_state_dict(read["optimizer"])
+    for key in ("weights", "scalars", "random", "numpy", 3):
+        np.testing.assert_equal(read[key], data[key])
+    assert [type(each) for each in read["scalars"]] == [np.float32, np.bool_, float]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"$tensor": {"name": "9"}}', '{"$tensor": {"name": "0", "device": "meta"}}', '{"$set": [[]]}',
+     '{"$bytes": "?"}', '{"$ordered": {}}', "[" * 99_999],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["checkpoint.json", "checkpoint.safetensors"])
+def test_damaged_data_is_said_to_be_damaged(tmp_path, text, name):
+    saved = Path(tune.Checkpoint.from_dict({"weights": np.ones(3)}).to_directory(tmp_path / "saved"))
+    (saved / name).write_text(f'{{"x": {text}}}')
+    with pytest.raises(DamagedFileError, match=name):
+        tune.Checkpoint(saved).to_dict()
 
 
 def test_a_checkpoint_that_says_its_content_lies_elsewhere_is_not_loaded(tmp_path):

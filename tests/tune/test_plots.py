@@ -263,6 +263,23 @@ def test_the_goal_of_a_run_is_a_line(tmp_path, stop):
     assert any("goal" in text for text in texts) == ("goal 475" in texts)
 
 
+@pytest.mark.parametrize(
+    ("stop", "goal"),
+    [({"ret": 3, "training_iteration": 9}, "goal 3"), ({"training_iteration": 9}, None), ("a function", None)],
+)
+def test_the_goal_of_an_experiments_trials_is_a_line(tmp_path, stop, goal):
+    _experiment(tmp_path / "a", "ret", "max")
+    journal = next((tmp_path / "a").glob("experiment_state-*"))
+    journal.write_text(json.dumps({**json.loads(journal.read_text()), "settings": {"stop": {"config": stop}}}) + "\n")
+    texts = texts_of(plot(read_runs(tmp_path / "a"), tmp_path / "p.html", "ret").read_text())
+    assert [text for text in texts if "goal" in text] == ([goal] if goal else [])
+
+
+def test_a_goal_under_another_name_is_a_line(tmp_path):
+    run = Run("one", _of_an_algorithm(), goals={"env_runners/episode_return_mean": 475})
+    assert "goal 475" in texts_of(plot([run], tmp_path / "p.html").read_text())
+
+
 def test_settings_that_were_searched_by_their_logarithm_have_such_an_axis():
     space = {"lr": tune.loguniform(1e-4, 1e-2), "model": {"n": tune.qlograndint(1, 1000, 1)},
              "x": tune.uniform(1, 1000), "c": tune.choice([1, 10, 1000])}  # fmt: skip

@@ -31,7 +31,7 @@ class Fragile(Climber):
 def started(tmp_path, config):
     context = TrialContext("x_0", "x", str(tmp_path))
     actor = TrialActor(driver_pid=0)
-    definition = Definition(Fragile, (), chdir_to_trial_dir=False)
+    definition = Definition(Fragile, (), chdir_to_trial_dir=False, run_key=b"")
     return actor, lambda: actor.start(definition, {"rate": 1.0, **config}, context, None, False), context
 
 

@@ -135,10 +135,12 @@ class OffPolicyConfig(SamplingAheadConfig):
             return f"replay_buffer_config: {problem}"
         if capacity * self.steps_per_row < start * self.rows_per_step:
             rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
+            most = capacity * self.steps_per_row // self.rows_per_step
             return (
                 f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
                 f"{rows}: what was sampled first would be lost. "
-                f"Use {{'capacity': {start * self.rows_per_step}}} or more."
+                f"Use {{'capacity': {start * self.rows_per_step}}} or more, or "
+                f"num_steps_sampled_before_learning_starts={most} or less."
             )
         if settings["frame_stack_axis"] not in (None, 0, -1):
             return (

@@ -24,6 +24,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_i
 from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import nearest
+from rllib.env.factories.earlier_ids import id_today
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
 
@@ -323,9 +324,11 @@ def _resolve_name(name: str) -> EnvFactory:
                 f"register_env(name, function), or type it on the command line: rllib train PPO {name}. For a "
                 "checkpoint whose origin you trust, use load_user_code=True, or rllib evaluate --load-user-code."
             )
-    if env_id not in gymnasium.registry and (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
+    if env_id not in gymnasium.registry and re.search(r"-v\d+$", env_id):
         _register_atari(env_id)
     spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
+    if spec is not None and _only_raises(spec):
+        raise ValueError(f"gymnasium has no environment {env_id!r} any more. {id_today(env_id, gymnasium.registry)}")
     if spec is None:
         raise ValueError(_unknown_of_module(module, module_name, env_id) if module_name else _unknown_name(env_id))
     return GymnasiumFactory(spec)
@@ -372,15 +375,25 @@ def register_typed_function(name: str) -> None:
             register_env(name, found)
 
 
+def _only_raises(spec: EnvSpec) -> bool:
+    """Whether an id is registered for its error message alone, as those of MuJoCo's first bindings are."""
+    return getattr(spec.entry_point, "__module__", None) == "gymnasium.envs" and callable(spec.entry_point)
+
+
 def _register_atari(env_id: str) -> None:
-    """Importing ale_py registers its games."""
+    """Imports ale_py, which registers its games.
+
+    Raises:
+        ValueError: if it is not installed, and the id can only be of a game.
+    """
     try:
         importlib.import_module("ale_py")
     except ModuleNotFoundError:
-        raise ValueError(
-            f"environment {env_id!r} is a game of the Arcade Learning Environment, which is not installed. "
-            "Use pip install 'rllib[atari]'."
-        ) from None
+        if env_id.startswith("ALE/") or re.search("(NoFrameskip|Deterministic)-v", env_id):
+            raise ValueError(
+                f"environment {env_id!r} is a game of the Arcade Learning Environment, which is not installed. "
+                "Use pip install 'rllib[atari]'."
+            ) from None
 
 
 def _import_module(module_name: str, name: str):
@@ -426,8 +439,9 @@ def _unknown_of_module(module, module_name: str, name: str) -> str:
 
 
 def _unknown_name(name: str) -> str:
-    near = nearest(name, [*ENVIRONMENTS, *gymnasium.registry])
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    today = id_today(name, gymnasium.registry)
+    near = [] if today else nearest(name, [*ENVIRONMENTS, *gymnasium.registry])
+    hint = f" {today}" if today else f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
         'or "module:Id" where importing the module registers the id.'

@@ -36,9 +36,8 @@ def mismatch(space, value, path: str = "observation", *, bounded: bool = True) -
     `bounded`, finite numbers of a Box may lie outside its bounds.
     """
     if (inner := parts(space)) is not None:
-        form_problem = _dict_problem if isinstance(space, spaces.Dict) else _tuple_problem
         problems = (mismatch(part, value[key], f"{path}[{key!r}]", bounded=bounded) for key, part in inner)
-        return form_problem(space, value, path) or next(filter(None, problems), None)
+        return structure_problem(space, value, path) or next(filter(None, problems), None)
     try:
         array = np.asarray(value)
     except ValueError:
@@ -128,6 +127,11 @@ def _bounds(space) -> tuple:
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.start + space.nvec - 1
     return 0, 1  # MultiBinary
+
+
+def structure_problem(space: spaces.Dict | spaces.Tuple, value, path: str) -> str | None:
+    """Explains why `value` does not have the parts of a space; None if it has them."""
+    return _dict_problem(space, value, path) if isinstance(space, spaces.Dict) else _tuple_problem(space, value, path)
 
 
 def _dict_problem(space, value, path: str) -> str | None:

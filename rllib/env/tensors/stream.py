@@ -10,6 +10,7 @@ from torch import Tensor
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.tensors_as_arrays import device_of, final_observations, warn_of_lost_finals
 from rllib.env.streams.vector import autoreset_mode, check_vector, mask_is_ignored, seed_argument
+from rllib.env.tensors.first_results import check_first_reset, check_first_step
 from rllib.env.tensors.spaces import TensorColumn
 from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column
 
@@ -77,6 +78,8 @@ class TensorStream:
         )
         self.reseed(seeds)
         self._clock = 0
+        self._device: str | None = None  # of its tensors, from the first reset on
+        self._has_stepped = False
         self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whether the next row is no transition
         self._lacks_finals: Tensor | None = None  # SAME_STEP: whether a truncated episode has had none
         self._has_warned = False
@@ -99,9 +102,11 @@ class TensorStream:
 
         Raises:
             TypeError: if the environment hands over no tensors.
+            ValueError: if those of the first reset have another form than the space.
         """
-        batch, _ = self._called("reset", lambda: self._env.reset(seed=self._seed))
+        result = self._called("reset", lambda: self._env.reset(seed=self._seed))
         self._seed = None
+        batch = result[0] if isinstance(result, tuple) and result else result
         device = device_of(batch)
         if device is None:
             raise TypeError(
@@ -109,6 +114,9 @@ class TensorStream:
                 f"{env_name(self._env)} gave {type(batch).__name__}. Leave the setting out, or wrap the environment: "
                 'gymnasium.wrappers.vector.NumpyToTorch(env, device="cuda").'
             )
+        if self._device is None:
+            check_first_reset(self._env, result, device)
+            self._device = device
         dtype = getattr(torch, self._column.dtype)
         observations = torch.empty(self.num_envs, *self._column.shape, dtype=dtype, device=device)
         self._column.write(batch, observations)
@@ -124,12 +132,24 @@ class TensorStream:
             row: receives the results; nothing of it is kept.
 
         Raises:
-            ValueError: if the results have other shapes.
+            ValueError: if the results have other shapes, or tell lives from games; or, of the first step, if they are
+                of another dtype or on another device.
+            TypeError: if the first step's results are of another form.
             Exception: whatever the environment raises, with a note that says where.
         """
         self._clock += 1
-        batch, *results, infos = self._called("step", lambda: self._env.step(actions))
+        result = self._called("step", lambda: self._env.step(actions))
+        if not self._has_stepped:
+            check_first_step(self._env, result, self._device)
+            self._has_stepped = True
+        batch, *results, infos = result
         self._check_shapes(results)
+        if "life_lost" in infos:
+            raise ValueError(
+                f'{env_name(self._env)}: infos["life_lost"] says which episodes are lives of a game, whose returns '
+                "rollouts of tensors cannot report. Use .rollouts(tensor_rollouts=False), or leave the key out: each "
+                "life is then an episode."
+            )
         rewards, terminated, truncated = results
         self._column.write(batch, row.observations)
         row.rewards.copy_(rewards)

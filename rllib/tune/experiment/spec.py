@@ -173,8 +173,9 @@ class ExperimentSpec(RunConfig, TuneConfig):
         restore: checkpoint directory, or a file in it, that every trial starts from.
         resume: True or "LOCAL": continue the experiment of this name; "AUTO": if it exists; "ERRORED_ONLY": only its
             failed trials.
-        load_user_code: unpickle the objects that a resumed experiment holds beside plain values. That runs code: only
-            for experiments whose origin you trust. Without it, values of `config` replace pickled ones.
+        load_user_code: unpickle the objects that a resumed experiment, or a checkpoint of another run, holds beside
+            plain values. That runs code: only for those whose origin you trust. Without it, values of `config` replace
+            pickled ones of an experiment.
         raise_on_failed_trial: raise TuneError at the end if a trial has failed.
         return_trials: return the trials instead of the analysis.
         tensorboard: write event files.

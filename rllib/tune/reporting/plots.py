@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rllib.result import stored_names
 from rllib.runs.drawing import (
     RETURN,
     Axis,
@@ -122,8 +123,17 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
         headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
         for place in (file.parent for file in found):
             header = headers[place.resolve().parent]
-            runs.append(Run(place.name, read_results(place), read_params(place), read_goals(place), header))
+            goals = read_goals(place) or _goals_of(header)
+            runs.append(Run(place.name, read_results(place), read_params(place), goals, header))
     return runs
+
+
+def _goals_of(header: Mapping[str, Any] | None) -> dict[str, float]:
+    """Thresholds at which the trials of an experiment stop, by result key; {} if its criterion is no dict of them."""
+    settings = (header or {}).get("settings")
+    saved = settings.get("stop") if isinstance(settings, Mapping) else None
+    stop = saved.get("config") if isinstance(saved, Mapping) else None
+    return {key: value for key, value in stop.items() if is_number(value)} if isinstance(stop, Mapping) else {}
 
 
 def _header(directory: Path) -> dict[str, Any] | None:
@@ -195,7 +205,9 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
     is_search = all(run.experiment is not None for run in runs) and _varying(runs)
     kinds = kinds or (KINDS if is_search else ["curves"])
-    if len(goals := {run.goals[metric] for run in runs if metric in run.goals}) == 1:
+    stored = stored_names(metric) or [metric]
+    of_metric = (value for run in runs for key, value in run.goals.items() if stored == (stored_names(key) or [key]))
+    if len(goals := set(of_metric)) == 1:
         (figures.goal,) = goals
     better = np.nanmax if mode == "max" else np.nanmin
     if "curves" in kinds:

@@ -6,11 +6,12 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rllib.tune.trainables import session
 from rllib.tune.trainables.checkpoint import remove_temporaries
+from rllib.tune.trainables.pickles import join_run
 from rllib.tune.trainables.session import TrialContext
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
@@ -23,11 +24,13 @@ class Definition:
         trainable_class: class that they run.
         registered: environments and models that were registered in the driver; `register` registers them here.
         chdir_to_trial_dir: whether a trial's process works in the trial's directory.
+        run_key: key with which the run signs its pickles.
     """
 
     trainable_class: type
     registered: Sequence
     chdir_to_trial_dir: bool
+    run_key: bytes = field(repr=False)
 
 
 def _unless_it_failed(method):
@@ -64,6 +67,7 @@ class TrialActor:
         if not self._shares_process:
             if log_to_file:
                 _redirect(log_to_file, context.trial_dir)
+            join_run(definition.run_key)
             for entry in definition.registered:
                 entry.register()
         remove_temporaries(context.trial_dir)

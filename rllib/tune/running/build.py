@@ -28,8 +28,8 @@ from rllib.tune.running.trials import Trials
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
 from rllib.tune.search.base import announce_search
-from rllib.tune.search.space import evaluated_params, holds_domains, is_grid
-from rllib.tune.trainables.checkpoint import checkpoint_of
+from rllib.tune.search.space import evaluated_params, holds_domains, is_grid, options_of
+from rllib.tune.trainables.checkpoint import checkpoint_of, refuse_foreign_pickle
 from rllib.tune.trainables.resolve import Resolved, merged_config, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
@@ -164,6 +164,8 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     check_mode(spec.mode)
     check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
+    if spec.restore and not spec.load_user_code:
+        refuse_foreign_pickle(checkpoint_of(spec.restore))
     fail_fast = spec.failures.fail_fast
     check("fail_fast", fail_fast, fail_fast in (False, True, "raise"), 'True, False or "raise"')
     for name, value, lowest in (
@@ -190,22 +192,40 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         )
 
 
+def _check_options(config: ConfigObject, drawn: Mapping[str, Any], undecided: Mapping[str, set[str]]) -> None:
+    """Refuses values of grids and choices that are invalid by themselves, or with the settings that are not searched.
+
+    Raises:
+        ValueError, TypeError: naming the setting and the value.
+    """
+    for name, value in drawn.items():
+        others = set().union(*(decides for other, decides in undecided.items() if other != name))
+        for option in options_of(value):
+            trial = config.copy(copy_frozen=False)
+            try:
+                trial.update_from_dict({name: option})
+                ConfigObject.validate(trial, others)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"the search space has {name}={option!r:.200}: {error}") from None
+
+
 def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], space: Mapping[str, Any]) -> None:
     """Refuses settings that are invalid in every trial, and keys that no result will have."""
     trainable.check_settings(space)
     config = trainable.algorithm_class.config_class()
     drawn = {name: value for name, value in space.items() if holds_domains(value)}
     config.update_from_dict({name: value for name, value in space.items() if name not in drawn})
-    undecided: set[str] = set()
+    undecided: dict[str, set[str]] = {}  # drawn name -> settings that it decides
     for name, value in drawn.items():
         if name in config:
-            undecided |= config.overrides(**{name: config[name]}).keys()  # its own name
+            undecided[name] = set(config.overrides(**{name: config[name]}))  # its own name
         elif isinstance(value, Mapping) and not is_grid(value):  # a section
-            undecided |= config.keys()
+            undecided[name] = set(config.keys())
         else:
             config.update_from_dict({name: None})  # raises, with the nearest name
     if drawn:
-        ConfigObject.validate(config, undecided)
+        ConfigObject.validate(config, set().union(*undecided.values()))
+        _check_options(config, drawn, undecided)
     else:
         config.validate()
     is_searched = holds_domains(space, or_grids=False) or spec.search_alg not in (None, "random") or spec.scheduler

@@ -12,6 +12,7 @@ from rllib.registered import REGISTRIES
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.actor import Definition, TrialActor
+from rllib.tune.trainables.pickles import run_key
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import TrialContext
 from runtime.errors import RuntimeFailure
@@ -53,7 +54,7 @@ class TrialPool:
     Args:
         trainable_class: class that the trials run, derived from Trainable.
         experiment_name: for the trials' context.
-        spec: the experiment's settings; read are log_to_file, reuse_actors and chdir_to_trial_dir.
+        spec: the experiment's settings; read are log_to_file, reuse_actors, chdir_to_trial_dir and load_user_code.
         total: resource -> quantity that all trials can have together.
     """
 
@@ -61,7 +62,7 @@ class TrialPool:
         self._processes: dict[str, _Process] = {}
         self._class = runtime.remote(TrialActor)
         registered = [entry for registry in REGISTRIES for entry in registry.entries()]
-        self._definition = runtime.put(Definition(trainable_class, registered, spec.chdir_to_trial_dir))
+        self._definition = runtime.put(Definition(trainable_class, registered, spec.chdir_to_trial_dir, run_key()))
         self._experiment_name, self._spec, self._total = experiment_name, spec, total
         self._idle: list[tuple[Any, Resources]] = []
 
@@ -112,6 +113,7 @@ class TrialPool:
             self._experiment_name,
             trial.experiment_tag,
             dict(trial.resources.own),
+            self._spec.load_user_code,
         )
 
     def ask(self, trial: Trial, what: str, arguments: tuple = ()) -> None:

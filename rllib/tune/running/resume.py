@@ -15,13 +15,13 @@ from rllib.result import as_result
 from rllib.runs.files import read_results
 from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.files import roll_back, start_over
-from rllib.tune.experiment.journal_values import ValueReader, code_not_loaded
+from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.records import apply_record
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PENDING, RUNNING, TERMINATED
-from rllib.tune.trainables.checkpoint import holds_pickle
+from rllib.tune.trainables.checkpoint import refuse_foreign_pickle
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
@@ -61,8 +61,8 @@ def take_up(
     continuing = {trial.trial_id for trial in replay.by_id.values() if may_continue(trial)}
     if continuing and not config_of.load_user_code:
         for trial in replay.by_id.values():
-            for checkpoint in filter(holds_pickle, Path(trial.logdir).glob("checkpoint_*")):
-                raise code_not_loaded(f"the checkpoint {checkpoint}", "pickled")
+            for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
+                refuse_foreign_pickle(checkpoint)
     queue = replay.queue()
     for trial in replay.by_id.values():
         continues = trial.trial_id in continuing

@@ -142,6 +142,29 @@ def holds_domains(node, or_grids: bool = True) -> bool:
     return any(holds_domains(child, or_grids) for child in _children(node))
 
 
+def options_of(node) -> list:
+    """Values of a part of a space in which each option of its grids and choices occurs.
+
+    Several of them are not combined; the first option stands for the others. [] if other domains are among them, whose
+    values cannot be listed.
+    """
+    if is_grid(node) or isinstance(node, Choice):
+        options = [options_of(each) for each in (node["grid_search"] if is_grid(node) else node.values)]
+        return [value for of_one in options for value in of_one] if all(options) else []
+    if isinstance(node, Domain):
+        return []
+    if not isinstance(node, Mapping | list | tuple):
+        return [node]
+    keys = list(node) if isinstance(node, Mapping) else range(len(node))
+    options = [options_of(node[key]) for key in keys]
+    if not all(options):
+        return []
+    first = [of_one[0] for of_one in options]
+    found = [first, *([*first[:i], value, *first[i + 1 :]] for i, each in enumerate(options) for value in each[1:])]
+    made = dict if isinstance(node, Mapping) else type(node)
+    return [made(zip(keys, values)) if made is dict else made(values) for values in found]
+
+
 def _as_domain(node) -> Domain | None:
     if isinstance(node, Domain):
         return node

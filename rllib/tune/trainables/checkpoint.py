@@ -1,35 +1,38 @@
 """Checkpoint directories of trials: written under a temporary name, synchronised, renamed.
 
 Beside the trainable's files a directory has `.tune.json`: counters of the trial, and the form of the trainable's part.
-A dict that a trainable returned is in `checkpoint.json` if it is data, which reads back exactly and runs no code, and
-else in `checkpoint.pkl`.
+A dict that a trainable returned is in `checkpoint.json`, with its arrays in `checkpoint.safetensors`, if it is data,
+which reads back exactly and runs no code. Else it is in `checkpoint.pkl` (pickles.py).
+
+Data are numbers, texts, bytes, None, arrays and tensors, in dicts, lists, tuples and sets; at most 100,000 of them.
 """
 
 import json
 import os
-import pickle
 import secrets
 import shutil
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypedDict
 
-import cloudpickle
 import msgspec
 import numpy as np
 
 from rllib.errors import DamagedFileError
 from rllib.runs.safe_files import numbered
-from rllib.storage.encoding import decode, encode
+from rllib.storage.encoding import decode, encode, is_tensor
 from rllib.storage.foreign_files import WRONG_FORM, json_object, read_inside
-from rllib.storage.tensor_file import DTYPES
+from rllib.storage.tensor_file import DTYPES, TensorFile, tensors_of
+from rllib.tune.trainables.pickles import is_foreign, is_signed, not_loaded, read_pickle, write_pickle
 
 METADATA = ".tune.json"
-_DATA, _PICKLED = "checkpoint.json", "checkpoint.pkl"
-# Bytes; larger arrays would take long as text.
-_LARGEST_AS_TEXT = 2**16
+_DATA, _ARRAYS, _PICKLED = "checkpoint.json", "checkpoint.safetensors", "checkpoint.pkl"
+# More values would take long as text.
+_MOST_VALUES = 100_000
 
 
 class _Metadata(TypedDict, total=False):
@@ -47,10 +50,11 @@ class Checkpoint:
 
     Args:
         path: path of the directory.
+        load_user_code: whether `to_dict` may unpickle what another run has written.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = str(path)
+    def __init__(self, path: str | Path, load_user_code: bool = False):
+        self.path, self._load_user_code = str(path), load_user_code
 
     def __fspath__(self) -> str:
         return self.path
@@ -80,9 +84,17 @@ class Checkpoint:
         """Context with the directory itself; do not write into it."""
         yield self.path
 
-    def to_dict(self) -> dict[str, Any]:
-        """The dict of `from_dict` or of a class Trainable. May unpickle: use it on checkpoints you trust."""
-        return read_dict(self.path)
+    def to_dict(self, load_user_code: bool = False) -> dict[str, Any]:
+        """The dict of `from_dict` or of a class Trainable.
+
+        Args:
+            load_user_code: unpickle it even if another run has written it. That runs code: only for checkpoints whose
+                origin you trust.
+
+        Raises:
+            ValueError: if it is a pickle of another run.
+        """
+        return read_dict(self.path, load_user_code or self._load_user_code)
 
     def __eq__(self, other):
         return isinstance(other, Checkpoint) and self.path == other.path
@@ -138,39 +150,84 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         raise DamagedFileError(f"the checkpoint {path} is damaged: {METADATA}: {error}") from None
 
 
-def holds_pickle(path: str | Path) -> bool:
-    """Whether reading a checkpoint runs code, as its dict had to be pickled."""
-    return read_metadata(path).get("kind") == "dict" and not (Path(path) / _DATA).is_file()
+def refuse_foreign_pickle(path: str | Path) -> None:
+    """Checks that the dict of a checkpoint can be read without running code of others.
+
+    Raises:
+        ValueError: if it is a pickle that this run has not written.
+    """
+    is_dict = read_metadata(path).get("kind") == "dict" or is_signed(path, _PICKLED)
+    if is_dict and not (Path(path) / _DATA).is_file() and is_foreign(path, _PICKLED):
+        raise not_loaded(Path(path) / _PICKLED)
 
 
 def write_dict(directory: Path, data: Mapping[str, Any]) -> None:
-    """Writes a trainable's dict to a file in the directory."""
-    content = cloudpickle.dumps(dict(data))
-    if len(content) <= _LARGEST_AS_TEXT and _is_data(dict(data)):
-        (directory / _DATA).write_text(json.dumps(encode(dict(data))))
-    else:
-        (directory / _PICKLED).write_bytes(content)
+    """Writes a trainable's dict to files in the directory."""
+    data = dict(data)
+    if not _is_data(data):
+        write_pickle(directory, _PICKLED, data)
+        return
+    arrays: dict[str, np.ndarray] = {}
+    (directory / _DATA).write_text(json.dumps(encode(data, arrays=arrays)))
+    if arrays:
+        with open(directory / _ARRAYS, "wb") as file:
+            file.writelines(TensorFile(arrays).parts())
 
 
-def read_dict(directory: str | Path) -> dict[str, Any]:
-    """Reads the dict that `write_dict` has written."""
+def read_dict(directory: str | Path, load_user_code: bool = False) -> dict[str, Any]:
+    """Reads the dict that `write_dict` has written.
+
+    Raises:
+        ValueError: if it is a pickle of another run, and `load_user_code` is False.
+    """
     try:
-        return decode(json_object(read_inside(directory, _DATA)))
+        data = json_object(read_inside(directory, _DATA))
     except FileNotFoundError:
-        return pickle.loads(read_inside(directory, _PICKLED))
-    except WRONG_FORM as error:
+        return read_pickle(directory, _PICKLED, load_user_code)
+    except DamagedFileError as error:
         raise DamagedFileError(f"the checkpoint {directory} is damaged: {_DATA}: {error}") from error
+    try:
+        arrays = tensors_of(bytearray(read_inside(directory, _ARRAYS)))
+    except FileNotFoundError:
+        arrays = {}
+    except WRONG_FORM as error:
+        raise DamagedFileError(f"the checkpoint {directory} is damaged: {_ARRAYS}: {error}") from error
+    try:
+        return decode(data, arrays=arrays)
+    except WRONG_FORM as error:
+        raise DamagedFileError(f"the checkpoint {directory} is damaged: {_DATA}: {error!r}") from error
 
 
 def _is_data(value) -> bool:
-    """Whether JSON gives the value back exactly, as encoding.py writes it."""
-    if type(value) is dict:
-        return all(map(_is_data, (*value.keys(), *value.values())))
-    if type(value) in (list, tuple):
-        return all(map(_is_data, value))
-    if isinstance(value, np.ndarray | np.generic):
+    """Whether files of data give the value back exactly, as encoding.py writes it, and soon."""
+    try:
+        leaves = list(islice(_leaves(value), _MOST_VALUES + 1))
+    except RecursionError:
+        return False
+    return len(leaves) <= _MOST_VALUES and all(map(_is_leaf, leaves))
+
+
+def _leaves(value) -> Iterator:
+    """The value, or the values in a collection."""
+    if type(value) is dict or (type(value) is OrderedDict and vars(value).keys() <= {"_metadata"}):
+        for key, item in value.items():
+            yield from _leaves(key)
+            yield from _leaves(item)
+        if type(value) is OrderedDict:
+            yield from _leaves(vars(value))
+    elif type(value) in (list, tuple, set, frozenset):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _is_leaf(value) -> bool:
+    if isinstance(value, np.ndarray):
         return type(value) is np.ndarray and value.dtype.name in DTYPES
-    return value is None or type(value) in (bool, int, float, str)
+    if isinstance(value, np.generic):
+        return value.dtype.name in DTYPES
+    return value is None or type(value) in (bool, int, float, str, bytes) or is_tensor(value)
 
 
 def sync(path: str | Path) -> None:

@@ -40,6 +40,7 @@ class TrialContext:
         experiment_name: name of its experiment.
         experiment_tag: number of the trial, and chosen values.
         resources: resource -> quantity for the trial's own process.
+        load_user_code: whether the trial may unpickle checkpoints of other runs.
     """
 
     trial_id: str
@@ -48,6 +49,7 @@ class TrialContext:
     experiment_name: str = ""
     experiment_tag: str = ""
     resources: dict = field(default_factory=dict)
+    load_user_code: bool = False
 
     def get_trial_id(self) -> str:
         return self.trial_id
@@ -305,7 +307,7 @@ def get_checkpoint() -> Checkpoint | None:
     """The checkpoint from which this trial starts; None: from the beginning."""
     if _session is None or _session.restored is None:
         return None
-    return Checkpoint(_session.restored)
+    return Checkpoint(_session.restored, _context.load_user_code)
 
 
 def get_context() -> TrialContext:

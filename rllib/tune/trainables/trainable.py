@@ -205,12 +205,22 @@ class Trainable:
             )
         return {**metadata, "kind": "path", "path": inside}
 
-    def restore(self, checkpoint_path: str | Path) -> None:
-        """Continues from a directory of `save`, or from one of its files."""
+    def restore(self, checkpoint_path: str | Path, load_user_code: bool = False) -> None:
+        """Continues from a directory of `save`, or from one of its files.
+
+        Args:
+            checkpoint_path: of the directory or file.
+            load_user_code: unpickle a dict of `save_checkpoint` that is no data, even if another run has written it.
+                That runs code: only for checkpoints whose origin you trust.
+
+        Raises:
+            ValueError: if its dict is a pickle of another run.
+        """
         checkpoint_path = checkpoints.checkpoint_of(checkpoint_path)
         metadata = checkpoints.read_metadata(checkpoint_path)
         if metadata.get("kind") == "dict":
-            self.load_checkpoint(checkpoints.read_dict(checkpoint_path))
+            may_load = load_user_code or (self._context is not None and self._context.load_user_code)
+            self.load_checkpoint(checkpoints.read_dict(checkpoint_path, may_load))
         else:
             within = metadata.get("path", ".")
             path = Path(checkpoint_path).absolute()
@@ -306,8 +316,8 @@ class FunctionTrainable(Trainable):
     def load_checkpoint(self, checkpoint: str | dict) -> None:
         pass
 
-    def restore(self, checkpoint_path: str | Path) -> None:
-        super().restore(checkpoint_path)
+    def restore(self, checkpoint_path: str | Path, load_user_code: bool = False) -> None:
+        super().restore(checkpoint_path, load_user_code)
         self._restored = str(checkpoints.checkpoint_of(checkpoint_path))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -1,0 +1,86 @@
+"""Pickled parts of checkpoints: signed by the run that writes them, and read without its signature on request only.
+
+A run is a driver and the processes of its trials. They share a key, which stands in no file; so a pickle of another
+run, and of an earlier one of the same experiment, is not theirs.
+"""
+
+import hmac
+import pickle
+import secrets
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from rllib.storage.foreign_files import printable, read_inside
+
+_SIGNATURE = ".mac"
+_key = secrets.token_bytes(32)
+
+
+def run_key() -> bytes:
+    """Key with which this process signs pickles."""
+    return _key
+
+
+def join_run(key: bytes) -> None:
+    """Makes this process one of the run that has this key."""
+    global _key
+    _key = key
+
+
+def write_pickle(directory: Path, name: str, value) -> None:
+    """Writes DIRECTORY/NAME, and its signature beside it."""
+    content = cloudpickle.dumps(value)
+    (directory / name).write_bytes(content)
+    (directory / (name + _SIGNATURE)).write_bytes(_signature(content))
+
+
+def read_pickle(directory: str | Path, name: str, load_user_code: bool = False) -> Any:
+    """Unpickles DIRECTORY/NAME.
+
+    Args:
+        directory, name: place of the file.
+        load_user_code: whether a file that this run has not written is read too.
+
+    Raises:
+        ValueError: if it was not written by this run, and is not to be loaded.
+    """
+    content = read_inside(directory, name)
+    if not (load_user_code or _is_ours(directory, name, content)):
+        raise not_loaded(Path(directory) / name)
+    return pickle.loads(content)
+
+
+def is_foreign(directory: str | Path, name: str) -> bool:
+    """Whether DIRECTORY/NAME exists, and was not written by this run."""
+    try:
+        return not _is_ours(directory, name, read_inside(directory, name))
+    except FileNotFoundError:
+        return False
+
+
+def is_signed(directory: str | Path, name: str) -> bool:
+    """Whether `write_pickle` of any run has written DIRECTORY/NAME."""
+    return (Path(directory) / (name + _SIGNATURE)).is_file()
+
+
+def not_loaded(path: Path) -> ValueError:
+    """The error for a pickle of another run."""
+    return ValueError(
+        f"{printable(str(path))} is a pickle that this run has not written, and reading it runs code. If you trust "
+        "where it comes from, use load_user_code=True (in tune.run, Tuner.restore, Trainable.restore or "
+        "Checkpoint.to_dict), or rllib tune --load-user-code."
+    )
+
+
+def _is_ours(directory: str | Path, name: str, content: bytes) -> bool:
+    try:
+        signature = read_inside(directory, name + _SIGNATURE, len(_signature(b"")))
+    except FileNotFoundError:
+        return False
+    return hmac.compare_digest(signature, _signature(content))
+
+
+def _signature(content: bytes) -> bytes:
+    return hmac.digest(_key, content, "sha256")

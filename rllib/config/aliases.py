@@ -462,13 +462,13 @@ OF_MODEL: Mapping[str, str] = {
         "fcnet_hiddens",
     ),
     **dict.fromkeys(("hidden_activation", "activation", "activation_fn", "nonlinearity"), "fcnet_activation"),
-    **{name: name for name in ("fcnet_hiddens", "fcnet_activation", "conv_filters", "custom_model", "use_lstm")    "lstm_hidden_size": "lstm_cell_size",
+    **{name: name for name in ("fcnet_hiddens", "fcnet_activation", "conv_filters", "custom_model", "use_lstm")},
+    "lstm_hidden_size": "lstm_cell_size",
     "ortho_init": "orthogonal_gains",
     "share_features_extractor": "vf_share_layers",
     "shared_lstm": "vf_share_memory",
     "features_extractor_class": "custom_model",
     "features_extractor_kwargs": "custom_model_config",
-},
 }
 
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.

@@ -17,7 +17,7 @@ SPACES = Box(-1e9, 1e9, (2,), np.float32), Discrete(2)
 class Schedule(MultiAgentEnv):
     """Agents appear, wait, are rewarded and end at random; an episode is a function of the seed and its number alone."""
 
-    possible_agents = ["a", "b", "c"]
+    possible_agents = ("a", "b", "c")
     observation_space, action_space = SPACES
 
     def __init__(self, seed: int):
@@ -65,7 +65,8 @@ class Script(MultiAgentEnv):
 
     def __init__(self, first: dict, *steps: tuple):
         self.first, self.steps, self.actions = first, steps, []
-        self.possible_agents = sorted({agent for step in ((first,), *steps) for agent in {**step[0], **dict(*step[1:2])}})
+        named = [first, *(numbers for step in steps for numbers in step[:2])]
+        self.possible_agents = sorted({agent for numbers in named for agent in numbers})
 
     def reset(self, *, seed=None, options=None):
         self.time = 0

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from reference import collect
-from sampling import Schedule, Script, with_values, worker_of
+from agent_workers import Schedule, Script, with_values, worker_of
+from multi_agent import collect
 
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
@@ -188,7 +188,7 @@ def test_random_schedules_make_the_rows_of_the_reference(block):
             found += rows(batch.policy_batches.get("p0"))
             episodes += report.episodes
         for i in range(num_envs):
-            expected, opened, ended = collect(Schedule(1000 * seed + i), lambda agent, seen: 0, count * num_steps)
+            expected, _, ended = collect(Schedule(1000 * seed + i), lambda agent, seen: 0, count * num_steps)
             wanted = [(*map(float, r["obs"]), r["reward"], r["terminated"], r["truncated"]) for r in expected]
             for row in wanted:
                 # Where a fragment ends before a dropped row, the row before is in an earlier batch, not marked as cut.

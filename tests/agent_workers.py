@@ -15,7 +15,7 @@ SPACES = Box(-1e9, 1e9, (2,), np.float32), Discrete(2)
 
 
 class Schedule(MultiAgentEnv):
-    """Agents appear, wait, are rewarded and end at random; an episode is a function of the seed and its number alone."""
+    """Agents appear, wait, are rewarded and end at random; an episode depends on the seed and its number alone."""
 
     possible_agents = ("a", "b", "c")
     observation_space, action_space = SPACES

@@ -323,8 +323,8 @@ class HandWrittenSlots:
     """Slots of a policy that is written by hand: a function of the agents' raw observations.
 
     Args:
-        chooser: has `compute_actions(observations, state_batches=None, **kwargs)`, which returns the actions, or (actions,
-            states, fetches).
+        chooser: has `compute_actions(observations, state_batches=None, **kwargs)`, which returns the actions, or
+            (actions, states, fetches).
         policy_id: its name, for messages.
         num_slots: S.
     """

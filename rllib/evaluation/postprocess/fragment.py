@@ -23,8 +23,8 @@ class Fragment:
         final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
             for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
-        starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`): rows before
-            it are outside of the slot's time, and its first row follows its last one of the fragment before. None: 0.
+        starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`). Rows
+            before it are outside of the slot's time, and it follows the last row of the fragment before. None: 0.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
         lives_lost: (t, i) where step t of environment i ended a life of a game that goes on.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.

@@ -254,6 +254,7 @@ def test_a_worker_loads_nothing_that_it_does_not_use():
     loaded = set(subprocess.check_output([sys.executable, "-c", code], timeout=60, cwd=ROOT, text=True).split())
     assert not {name.partition(".")[0] for name in loaded} & LOADED_WHEN_USED
     assert not loaded & {"psutil", "email", "importlib.metadata"}, "of the driver"
+    assert not {name for name in loaded if "multi_agent" in name}, "of environments with several agents"
     assert not loaded & {"runtime.engines.zeromq.node.state", "runtime.engines.zeromq.node.entities"}, "of the node"
 
 

@@ -204,11 +204,8 @@ def test_nothing_is_wrong_with_pettingzoos(name, caplog):
     assert not caplog.records
 
 
+@pytest.mark.extras("pyspiel")
 class TestOpenSpiel:
-    @pytest.fixture(autouse=True)
-    def pyspiel(self):
-        pytest.importorskip("pyspiel", reason="the extra openspiel is not installed")
-
     @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "kuhn_poker", "matrix_rps", "goofspiel"])
     @pytest.mark.parametrize("action_mask", [True, False])
     def test_a_game_is_played_to_its_end(self, game, action_mask):

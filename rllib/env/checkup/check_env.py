@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gymnasium.vector import VectorEnv
 
-from rllib.env.checkup import episodes, form, speed
+from rllib.env.checkup import agents, episodes, form, speed
 from rllib.env.checkup.report import EnvironmentCheckError, EnvReport, Finding, Found, error_line
 from rllib.env.checkup.subject import Subject, close
+from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv
 from rllib.errors import EnvironmentPackageError
 
 # Checks of environments that can be made and have the right form, in this order.
@@ -27,7 +28,17 @@ _CHECKS = {
     "speed": speed.speed_check,
     "together": speed.together_check,
 }
-_NEED_ANOTHER = {"instances", "workers", "rendering", "closing", "together"}
+# In their place, checks of environments with several agents.
+_CHECKS_OF_AGENTS = {
+    "seeds": agents.agent_seeds_check,
+    "instances": agents.agent_instances_check,
+    "workers": form.workers_check,
+    "rendering": form.rendering_check,
+    "closing": form.closing_check,
+    "pettingzoo": agents.pettingzoo_check,
+    "speed": agents.agent_speed_check,
+}
+_NEED_ANOTHER = {"instances", "workers", "rendering", "closing", "together", "pettingzoo"}
 _SEVERITIES = ["error", "warning", "note"]
 
 
@@ -88,10 +99,16 @@ class _Checkup:
             return
         if isinstance(subject.env, VectorEnv):
             self._passes("vector", speed.vector_check)
+        elif isinstance(subject.env, MultiAgentEnv):
+            if self._passes("agents", agents.agents_check) and self._passes("steps", agents.steps_check):
+                self._pass_all(_CHECKS_OF_AGENTS)
         elif self._passes("spaces", form.spaces_check) and self._passes("form", form.form_check):
-            for name, check in _CHECKS.items():
-                if subject.factory is not None or name not in _NEED_ANOTHER:
-                    self._passes(name, check)
+            self._pass_all(_CHECKS)
+
+    def _pass_all(self, checks: Mapping[str, Callable[[Subject], Iterator[Found]]]) -> None:
+        for name, check in checks.items():
+            if self._subject.factory is not None or name not in _NEED_ANOTHER:
+                self._passes(name, check)
 
     def _passes(self, name: str, check: Callable[[Subject], Iterator[Found]]) -> bool:
         """Makes a check, and keeps the first finding of each rule. Returns whether it found no error."""

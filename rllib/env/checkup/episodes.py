@@ -81,10 +81,10 @@ def seeds_check(subject: Subject) -> Iterator[Found]:
     with subject.another() as other:
         first, again = _episode(subject, subject.env, SEED), _episode(subject, subject.env, SEED)
         elsewhere, differs = _episode(subject, other, SEED), _episode(subject, subject.env, SEED + 1)
-    place = _difference(first, again) or _difference(first, elsewhere)
+    place = difference(first, again) or difference(first, elsewhere)
     subject.is_repeatable = place is None
     if place is None:
-        if _difference(first, differs) is None:
+        if difference(first, differs) is None:
             yield (
                 "note",
                 f"seeds {SEED} and {SEED + 1} give equal episodes",
@@ -93,7 +93,7 @@ def seeds_check(subject: Subject) -> Iterator[Found]:
             )
         return
     with_global = [_episode(subject, subject.env, SEED, seeds_global=True) for _ in range(2)]
-    if _difference(*with_global) is None:
+    if difference(*with_global) is None:
         yield (
             "warning",
             f"with equal seeds and actions episodes differ {place}; they do not with random and numpy.random seeded",
@@ -124,7 +124,7 @@ def instances_check(subject: Subject) -> Iterator[Found]:
         def begin():
             return other.reset(seed=SEED + 1)
 
-        place = _difference(alone, _episode(subject, subject.env, SEED, beside=(begin, disturb)))
+        place = difference(alone, _episode(subject, subject.env, SEED, beside=(begin, disturb)))
     if place is not None:
         yield (
             "error",
@@ -202,7 +202,7 @@ def _episode(subject: Subject, env, seed: int, seeds_global: bool = False, besid
     return rows
 
 
-def _difference(one: list[tuple], other: list[tuple]) -> str | None:
+def difference(one: list[tuple], other: list[tuple]) -> str | None:
     """Finds the first difference of two records of `_episode`, in words; None if they are equal."""
     for t, (a, b) in enumerate(zip(one, other)):
         for name, x, y in zip(("observation", "reward", "terminated", "truncated"), a, b):

@@ -13,10 +13,12 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as check_env_of_gymnasium
 from gymnasium.vector import VectorEnv
 
+from rllib.env.agents import is_multi_agent
 from rllib.env.checkup.random_walk import INFO_RULE, OBSERVATION_RULE
 from rllib.env.checkup.report import Found, error_line, one_line
 from rllib.env.checkup.subject import SEED, Subject, close
 from rllib.env.factories.registry import EnvContext
+from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.spaces.supported import check_spaces, mismatch
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed
@@ -39,9 +41,12 @@ def construction_check(subject: Subject) -> Iterator[Found]:
     """Whether it can be made, and which packages its class and spaces are of."""
     if subject.env is None:
         started = time.perf_counter()
-        subject.env = subject.make()
+        subject.env = subject.given = subject.make()
         subject.measured["make_ms"] = (time.perf_counter() - started) * 1000
     if isinstance(subject.env, VectorEnv):
+        return
+    if is_multi_agent(subject.env):
+        subject.env = as_multi_agent(subject.env)
         return
     adapted = adapt_spaces(subject.env)
     if adapted is not subject.env:

@@ -52,7 +52,7 @@ class RandomWalk:
         self._length, self.is_over = 0, False
 
     def step(self) -> None:
-        self._kept = [(array, array.copy()) for array in _arrays(self._observation)]
+        self._kept = [(array, array.copy()) for array in arrays(self._observation)]
         action = self._draw(self._observation)
         started, cpu = time.perf_counter(), time.process_time()
         self._result = self._env.step(action)
@@ -151,12 +151,13 @@ def _parts(space, value, path: str) -> Iterator[tuple[str, Any, Any]]:
         yield path, space, value
 
 
-def _arrays(value) -> Iterator[np.ndarray]:
+def arrays(value) -> Iterator[np.ndarray]:
+    """The arrays in an observation, or in a dict of observations."""
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _arrays(part)
+            yield from arrays(part)
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _arrays(part)
+            yield from arrays(part)

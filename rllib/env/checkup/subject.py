@@ -10,8 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from rllib.env.agents import is_multi_agent
 from rllib.env.factories.registry import EnvContext, EnvFactory, resolve
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
+from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.streams.first_results import env_name
 from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces
 
@@ -24,7 +26,8 @@ class Subject:
     """An environment that is being checked.
 
     Attributes:
-        env: the environment.
+        env: the environment, adapted where it needs an adapter.
+        given: the environment as it was made.
         factory: what makes another one; None if only this one was given.
         measured: for the report.
         is_legacy: whether reset() or step() have the form of the old gym API.
@@ -37,7 +40,7 @@ class Subject:
         self.factory: EnvFactory | None = None if is_made else resolve(env)
         if self.factory and (wrappers := resolve_wrappers(env_wrappers)):
             self.factory = WrappedFactory(self.factory, wrappers)
-        self.env = env if is_made else None
+        self.env = self.given = env if is_made else None
         self.name = self.factory.name if self.factory else env_name(env)
         self.env_config, self.num_envs, self.steps = dict(env_config or {}), num_envs, steps
         self.measured: dict[str, Any] = {}
@@ -59,6 +62,8 @@ class Subject:
 
     def adapted(self, env):
         """The environment in the form of the new API."""
+        if is_multi_agent(env):
+            return as_multi_agent(env)
         env = adapt_spaces(env)
         return LegacyEnvironment(env) if self.is_legacy and not isinstance(env, LegacyEnvironment) else env
 

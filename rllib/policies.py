@@ -1,0 +1,58 @@
+"""PolicySpec: what a policy of several agents is made of, and in which settings it differs from the run.
+
+    config.multi_agent(
+        policies={"fast": PolicySpec(config={"lr": 1e-3}), "slow": None, "random": PolicySpec(policy_class=RandomPolicy)},
+        policy_mapping_fn={"runner_*": "fast", "walker": "slow", "*": "random"},
+    )
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import Space
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """Description of one policy of a run with several agents, by Ray's names.
+
+    Args:
+        policy_class: a class or object with `compute_actions(observations, state_batches=None, **kwargs)`: a policy that
+            is written by hand, and does not learn. None: the algorithm's own, which learns.
+        observation_space, action_space: of the policy's agents; None: those of the agents that are mapped to it.
+        config: settings in which the policy differs from the run (lr, gamma, model, ...), as a dict or by
+            `PPOConfig.overrides(lr=1e-4)`.
+    """
+
+    policy_class: Any = None
+    observation_space: Space | None = None
+    action_space: Space | None = None
+    config: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, given: Any, policy_id: str) -> "PolicySpec":
+        """The spec that a value of `policies` stands for.
+
+        Args:
+            given: None, a PolicySpec, a dict of settings, a class or object that acts, or Ray's tuple (policy_class,
+                observation_space, action_space, config).
+            policy_id: for messages.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        if given is None:
+            return cls()
+        if isinstance(given, PolicySpec):
+            return given
+        if isinstance(given, tuple) and len(given) == 4:
+            return cls(*given)
+        if isinstance(given, Mapping):
+            return cls(config=given)
+        if callable(getattr(given, "compute_actions", None)):
+            return cls(policy_class=given)
+        raise ValueError(
+            f"policies[{policy_id!r}]={given!r:.80} must be None, a PolicySpec, a dict of the policy's own settings, or a "
+            "class with compute_actions()"
+        )

@@ -60,8 +60,10 @@ class Metrics:
 
     def __init__(self, smoothing_episodes: int = 100):
         self.counters: Counter[str] = Counter()
-        # Policy id -> its num_updates, num_grad_updates and num_steps_trained.
+        # Policy id -> its num_updates, num_grad_updates, num_steps_trained and, with several agents, num_steps_sampled.
         self.policies: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        # Agent -> its steps so far; empty where there is one agent.
+        self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self.episodes_total = 0
         self._has_warned = False
@@ -95,6 +97,11 @@ class Metrics:
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps
+        for policy_id, steps in report.agent_steps.items():
+            self.policies[policy_id]["num_steps_sampled"] += steps
+            self.counters["num_agent_steps_sampled"] += steps
+        for agent, steps in report.agent_steps_by_agent.items():
+            self.agents[str(agent)] += steps
         self._longest_running = max(self._longest_running, report.longest_running)
         self._sampler_seconds["env_wait"] += report.env_time_s
         self._sampler_seconds["inference"] += report.inference_time_s

@@ -1,7 +1,7 @@
 """PolicySpec: what a policy of several agents is made of, and in which settings it differs from the run.
 
     config.multi_agent(
-        policies={"fast": PolicySpec(config={"lr": 1e-3}), "slow": None, "random": PolicySpec(policy_class=RandomPolicy)},
+        policies={"fast": PolicySpec(config={"lr": 1e-3}), "slow": None, "random": RandomPolicy},
         policy_mapping_fn={"runner_*": "fast", "walker": "slow", "*": "random"},
     )
 """
@@ -18,8 +18,8 @@ class PolicySpec:
     """Description of one policy of a run with several agents, by Ray's names.
 
     Args:
-        policy_class: a class or object with `compute_actions(observations, state_batches=None, **kwargs)`: a policy that
-            is written by hand, and does not learn. None: the algorithm's own, which learns.
+        policy_class: a class or object with `compute_actions(observations, state_batches=None, **kwargs)`: a policy
+            that is written by hand, and does not learn. None: the algorithm's own, which learns.
         observation_space, action_space: of the policy's agents; None: those of the agents that are mapped to it.
         config: settings in which the policy differs from the run (lr, gamma, model, ...), as a dict or by
             `PPOConfig.overrides(lr=1e-4)`.
@@ -53,6 +53,6 @@ class PolicySpec:
         if callable(getattr(given, "compute_actions", None)):
             return cls(policy_class=given)
         raise ValueError(
-            f"policies[{policy_id!r}]={given!r:.80} must be None, a PolicySpec, a dict of the policy's own settings, or a "
-            "class with compute_actions()"
+            f"policies[{policy_id!r}]={given!r:.80} must be None, a PolicySpec, a dict of the policy's own settings, "
+            "or a class with compute_actions()"
         )

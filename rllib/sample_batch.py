@@ -220,6 +220,10 @@ class SampleBatch(dict[str, np.ndarray]):
         columns = {name: column[index] for name, column in self.items()}
         return SampleBatch(columns, policy_version=self.policy_version)
 
+    def by_environment(self) -> "SampleBatch":
+        """A copy of rows [T * N], step by step, with those of one environment one after the other."""
+        return self.rows(np.arange(self.count).reshape(self.num_steps, -1).T.reshape(-1))
+
     def shuffled(self, rng: np.random.Generator) -> "SampleBatch":
         """A copy with the rows in random order, the same order in every column."""
         return self.rows(rng.permutation(self.count))
@@ -359,6 +363,31 @@ class MultiAgentBatch:
 
     # RLlib's name.
     concat_samples = concat
+
+    @staticmethod
+    def join_rounds(rounds: "Sequence[Sequence[MultiAgentBatch]]") -> "MultiAgentBatch":
+        """`SampleBatch.join_rounds` policy by policy.
+
+        Rows of a policy are ordered by steps where its agents have acted in every step, in all workers; else agent by
+        agent. So their order does not depend on how environments are distributed among workers.
+
+        Raises:
+            ValueError: if the columns of a policy differ.
+        """
+        names = dict.fromkeys(name for round_ in rounds for batch in round_ for name in batch.policy_batches)
+        joined = {}
+        for name in names:
+            of_policy = [[batch[name] for batch in round_ if name in batch.policy_batches] for round_ in rounds]
+            joined[name] = SampleBatch.join_rounds([_in_one_order(round_) for round_ in of_policy if round_])
+        return MultiAgentBatch(joined, sum(batch.count for round_ in rounds for batch in round_))
+
+
+def _in_one_order(round_: "Sequence[SampleBatch]") -> "Sequence[SampleBatch]":
+    """Batches of a round, agent by agent where some are; those step by step are turned."""
+    steps = {batch.num_steps for batch in round_}
+    if len(steps) == 1:
+        return round_
+    return [batch if batch.num_steps is None else batch.by_environment() for batch in round_]
 
 
 def rows_of_sequences(seq_lens: np.ndarray, order: np.ndarray) -> np.ndarray:

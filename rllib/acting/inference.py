@@ -76,7 +76,7 @@ class Acting:
     """Methods that act with the present policies of an algorithm, or with a loaded policy."""
 
     policies: dict[str, Policy]
-    _inference: "Inference"
+    _inferences: Mapping[str, "Inference"]
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -193,9 +193,10 @@ class Acting:
                 given and [given[agent] for agent in agents] for given in per_agent
             )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
-        explore = self._inference.settings.explore if explore is None else explore
+        inference = self._inferences[policy_id]
+        explore = inference.settings.explore if explore is None else explore
         inputs = action_masks, prev_action, prev_reward
-        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *inputs)
+        actions, states = inference.compute_actions(policy, observations, state, explore, fetches, *inputs)
         if agents is not None:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
         return actions if fetches is None else (actions, states, fetches)

@@ -56,6 +56,7 @@ class A2C(IntrinsicallyRewarded):
     """Advantage actor-critic."""
 
     config_class = A2CConfig
+    trains_several = True
     loss = POLICY_GRADIENT_LOSS
     reported_stats = (
         "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "policy_entropy",

@@ -75,6 +75,7 @@ class PPO(IntrinsicallyRewarded):
     """Proximal policy optimisation."""
 
     config_class = PPOConfig
+    trains_several = True
     loss = PPO_LOSS
     reported_stats = (
         "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "entropy", "kl",

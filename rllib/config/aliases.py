@@ -132,9 +132,10 @@ LARGER_OF_TWO = frozenset({"num_gpus"})
 DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     "optimizer": frozenset({"debug"}),
     **dict.fromkeys(("optimization", "optimization_config"), frozenset()),
+    # Ray 2.6's dict of the section multi_agent.
+    "multiagent": frozenset({"replay_mode"}),
 }
 
-_MULTI_AGENT = "multi-agent training is not available yet"
 _NO_COMPILE = "networks run uncompiled"
 _OFFLINE = "offline data is not available yet; samples come from the environment"
 
@@ -243,6 +244,8 @@ IGNORED: Mapping[str, str] = {
     "always_attach_evaluation_results": "results hold an evaluation in the iterations that evaluate",
     "sampler_perf_stats_ema_coef": "the results' timers are means over the iteration",
     "in_evaluation": "evaluation knows itself",
+    "policy_map_capacity": "a policy is a vector of weights, and all of a run stay in memory",
+    "policy_states_are_swappable": "a policy's weights are copied in any case",
     "vtrace_drop_last_ts": "the value of what followed the last step is known, so no step is dropped",
     "simple_optimizer": "the learner is chosen by .training(learner=...)",
 }
@@ -256,11 +259,6 @@ class Unavailable(NamedTuple):
 
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
-    "multiagent": Unavailable(({}, None), _MULTI_AGENT),
-    "policies": Unavailable(({}, None), _MULTI_AGENT),
-    "policy_mapping_fn": Unavailable((None,), _MULTI_AGENT),
-    "policies_to_train": Unavailable((None,), _MULTI_AGENT),
-    "count_steps_by": Unavailable(("env_steps",), _MULTI_AGENT),
     "input": Unavailable(("sampler",), _OFFLINE),
     "input_": Unavailable(("sampler",), _OFFLINE),
     "output": Unavailable((None,), _OFFLINE),
@@ -283,10 +281,10 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "shuffle_buffer_size": Unavailable((0,), _OFFLINE),
     "output_compress_columns": Unavailable((["obs", "new_obs"],), _OFFLINE),
     "ope_split_batch_by_episode": Unavailable((True,), _OFFLINE),
-    "observation_fn": Unavailable((None,), _MULTI_AGENT),
-    "policy_map_capacity": Unavailable((100,), _MULTI_AGENT),
-    "policy_states_are_swappable": Unavailable((False,), _MULTI_AGENT),
-    "algorithm_config_overrides_per_module": Unavailable(({}, None), _MULTI_AGENT),
+    "observation_fn": Unavailable((None,), "wrap the environment, so that its observations are the changed ones"),
+    "algorithm_config_overrides_per_module": Unavailable(
+        ({}, None), "give them by policy: policies={'p0': PolicySpec(config={'lr': 1e-4})}"
+    ),
     "extra_python_environs_for_driver": Unavailable(({}, None), "set them in os.environ before the algorithm is built"),
     "extra_python_environs_for_worker": Unavailable(({}, None), "set them in os.environ before the algorithm is built"),
     "torch_compile_learner": Unavailable((False,), _NO_COMPILE),
@@ -499,7 +497,6 @@ GUESTS: Mapping[str, frozenset[str]] = {
 
 # Sections of RLlib that are not there, and why.
 UNAVAILABLE_SECTIONS: Mapping[str, str] = {
-    "multi_agent": f"{_MULTI_AGENT}; a configuration trains one policy in a single-agent environment",
     "offline_data": _OFFLINE,
     "python_environment": "workers run the Python of this process; install what they need there",
 }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvFactory
-from rllib.env.streams.base import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.postprocess.fragment import Fragment
@@ -20,7 +19,6 @@ from rllib.sample_batch import DEFAULT_POLICY, Column
 
 if TYPE_CHECKING:
     from rllib.env.multi_agent.stream import MultiAgentStream
-    from rllib.env.tensors.stream import TensorStream
     from rllib.evaluation.multi_agent.settings import AgentSettings
 
 
@@ -143,10 +141,11 @@ class RolloutSettings:
 
     def open_stream(
         self, kind: int, indices: range, worker_index: int, incarnation: int, tensors: bool = False
-    ) -> "EnvironmentStream | TensorStream":
+    ) -> Any:
         """The environments with these indices, each on its own seed of the given kind of stream.
 
-        With `tensors` it is a TensorStream over a VectorEnv that hands over tensors.
+        With `tensors` it is a TensorStream over a VectorEnv that hands over tensors; with several agents it is a
+        MultiAgentStream.
 
         The global generators of this process are seeded first (see `seed_process`).
         """
@@ -164,6 +163,7 @@ class RolloutSettings:
             in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
             info_columns=self.info_columns,
             tensors=tensors,
+            agents=self.agents is not None,
         )
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)

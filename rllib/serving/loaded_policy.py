@@ -100,6 +100,8 @@ class LoadedPolicy(Acting):
         self._inference = Inference(
             description["observation_space"], self.action_space, settings, np.random.default_rng(), policy.distribution
         )
+        # The default id means this policy, whichever it is.
+        self._inferences = {policy_id: self._inference, DEFAULT_POLICY: self._inference}
         self.observation_space = self._inference.given_space
 
     def __repr__(self) -> str:

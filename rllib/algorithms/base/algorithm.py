@@ -55,7 +55,7 @@ from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted, steps_progress
 from rllib.result import Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +101,8 @@ class Algorithm(Acting, Saving, ABC):
     reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
+    # Whether it trains the policies of environments with several agents.
+    trains_several: ClassVar[bool] = False
     # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
     without_memory: ClassVar[str | None] = None
 
@@ -112,8 +114,9 @@ class Algorithm(Acting, Saving, ABC):
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = wiring.learned_environment(self.config)
-        observation_space, action_space, self.rollout_device = wiring.checked_spaces(factory, self.config)
+        observation_space, action_space, self.rollout_device, examined = wiring.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
+        self.agents = wiring.agents_of(self, examined)
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
@@ -132,7 +135,6 @@ class Algorithm(Acting, Saving, ABC):
 
     def _build(self, factory: EnvFactory | None) -> None:
         """Builds learners, rollout workers, evaluation and reporting."""
-        observation_space, action_space = self.observation_space, self.action_space
         if self.rollout_device is not None:
             tensor_rollouts.refuse(self, self.rollout_device)
         for policy_id, policy in self.policies.items():
@@ -142,7 +144,7 @@ class Algorithm(Acting, Saving, ABC):
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
         wiring.tell_crowds(self.config)
-        self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self.policies}
+        self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self._trained_ids()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = wiring.rollout_settings(
             self.config,
@@ -152,14 +154,20 @@ class Algorithm(Acting, Saving, ABC):
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
             spans_directory=self._spans_directory,
+            agents=self.agents and self.agents.settings,
         )
         # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
         self._return_scales = {policy_id: make_return_scale() for policy_id in self.policies if make_return_scale}
         self._refuse_memory()
-        rng = seeding.generator(self.seed, seeding.INFERENCE)
-        settings = wiring.acting_settings(self.config)
-        self._inference = Inference(observation_space, action_space, settings, rng, self.policy.distribution)
+        self._acting_rng = seeding.generator(self.seed, seeding.INFERENCE)
+        self._acting_settings = wiring.acting_settings(self.config)
+        self._inferences = {
+            policy_id: Inference(
+                *spaces, self._acting_settings, self._acting_rng, self.policies[policy_id].distribution
+            )
+            for policy_id, spaces in self.policy_spaces().items()
+        }
         self._evaluations = self._owns(Evaluations(self, self._rollout_settings))
         self._videos = self._owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
@@ -230,11 +238,17 @@ class Algorithm(Acting, Saving, ABC):
 
         Policies, learners, replays and all that belongs to one of them are made for these ids.
         """
+        if self.agents is not None:
+            return dict(self.agents.spaces)
         return {DEFAULT_POLICY: (self.observation_space, self.action_space)}
 
     def policy_overrides(self) -> Mapping[str, Mapping[str, Any]]:
         """Policy id -> settings in which it differs from the config (lr, gamma, model, ...); by default none does."""
-        return {}
+        return {} if self.agents is None else self.agents.overrides
+
+    def _trained_ids(self) -> list[str]:
+        """Ids of the policies that learn."""
+        return [each for each in self.policies if self.agents is None or each in self.agents.settings.trained]
 
     def make_loss(self, policy_id: str) -> Loss | LossOverModules:
         """The loss that the learner of a policy minimises. Override it if it depends on settings (`config_of`)."""
@@ -388,7 +402,7 @@ class Algorithm(Acting, Saving, ABC):
 
     # ------------------------------------------------------------------ building blocks of a training step
 
-    def sample(self, num_steps: int) -> SampleBatch:
+    def sample(self, num_steps: int) -> SampleBatch | MultiAgentBatch:
         """At least `num_steps` steps of the environments, sampled with the newest weights.
 
         The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
@@ -404,7 +418,7 @@ class Algorithm(Acting, Saving, ABC):
                     rounds[-1].append(batch)
                     steps += report.rows
             with spans.span("join"):
-                return SampleBatch.join_rounds(rounds)
+                return (SampleBatch if self.agents is None else MultiAgentBatch).join_rounds(rounds)
 
     def _sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment of each worker, sampled with the newest weights."""
@@ -423,9 +437,12 @@ class Algorithm(Acting, Saving, ABC):
         """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
         return self.by_policy(self.sample(self.config.min_train_batch))
 
-    def by_policy(self, batch: SampleBatch) -> dict[str, SampleBatch]:
-        """A batch of the source by the policies that acted in it."""
-        return {DEFAULT_POLICY: batch}
+    def by_policy(self, batch: SampleBatch | MultiAgentBatch) -> dict[str, SampleBatch]:
+        """A batch of the source by the policies that acted in it, of which those are left that learn from it."""
+        if self.agents is None:
+            return {DEFAULT_POLICY: batch}
+        trains = self.agents.trains
+        return {policy_id: rows for policy_id, rows in batch.policy_batches.items() if trains(policy_id, rows)}
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""

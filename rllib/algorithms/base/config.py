@@ -289,6 +289,29 @@ class AlgorithmConfig(ConfigObject):
         """Evaluation of the policy in separate environments."""
 
     @section
+    def multi_agent(
+        self,
+        *,
+        policies: Annotated[
+            Any,
+            "ids, or id -> PolicySpec, settings of its own, or a class that acts; 'own': one for each agent; None: one "
+            "policy, default_policy, by which all agents act",
+        ] = None,
+        policy_mapping_fn: Annotated[
+            Any,
+            "function (agent_id, episode, worker, **kwargs) -> policy id, a table {'agent_*': id}, or an id; None: the "
+            "only policy, or that of the agent's name",
+        ] = None,
+        policies_to_train: Annotated[
+            Any, "ids of the policies that learn, or a function (policy_id, batch) -> bool; None: all"
+        ] = None,
+        count_steps_by: Annotated[
+            Literal["env_steps", "agent_steps"], "what train_batch_size and rollout_fragment_length count"
+        ] = "env_steps",
+    ) -> Self:
+        """Policies of environments with several agents: which there are, who acts by which, and which learn."""
+
+    @section
     def exploration(
         self,
         *,
@@ -699,6 +722,11 @@ class AlgorithmConfig(ConfigObject):
     def min_train_batch(self) -> int:
         """Environment steps after which a train batch is complete: no second round for the few that "auto" lacks."""
         return min(self.train_batch_size, self.total_train_batch)
+
+    @property
+    def is_multi_agent(self) -> bool:
+        """Whether the section multi_agent names policies; an environment with several agents needs no word of it."""
+        return self.policies is not None
 
     def get_info_columns(self) -> tuple[Column, ...]:
         """The columns that `info_columns` describes.

@@ -1,5 +1,6 @@
 """The evaluations of a run: by this process, or by workers that do nothing else."""
 
+import functools
 from collections.abc import Callable
 
 from rllib.algorithms.base import wiring
@@ -34,7 +35,21 @@ class Evaluations:
         self.count = 0
         self.workers: WorkerSet | None = None
         self._stopped = False
-        self._local = EvaluationWorker(self._settings, policy=algorithm.policy)
+
+    @property
+    def _worker_class(self) -> type:
+        if self._settings.agents is None:
+            return EvaluationWorker
+        from rllib.evaluation.multi_agent.evaluator import MultiAgentEvaluationWorker
+
+        return MultiAgentEvaluationWorker
+
+    @functools.cached_property
+    def _local(self):
+        """The worker in this process. With one agent the algorithm's own policy acts."""
+        if self._settings.agents is None:
+            return self._worker_class(self._settings, policy=self._algorithm.policy)
+        return self._worker_class(self._settings)
 
     def _own_settings(self, training: RolloutSettings) -> RolloutSettings:
         """Settings of the training, or of the environments that evaluation_config describes."""
@@ -42,7 +57,8 @@ class Evaluations:
         if not algorithm.config.evaluation_changes().keys() - {"explore"}:
             return training
         factory = wiring.learned_environment(config)
-        observation_space, action_space, _ = wiring.checked_spaces(factory, config)
+        observation_space, action_space, _, examined = wiring.checked_spaces(factory, config)
+        agents = wiring.agents_of(algorithm, examined, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise ValueError(
                 f"evaluation_config describes an environment with observations {observation_space} and actions "
@@ -63,6 +79,7 @@ class Evaluations:
                 for policy_id, policy in algorithm.policies.items()
             },
             seed=algorithm.seed if config.seed is None else config.seed,
+            agents=agents and agents.settings,
         )
 
     def is_due(self, iteration: int) -> bool:
@@ -135,7 +152,11 @@ class Evaluations:
         return finish
 
     def _play_here(self, duration: Duration, explore: bool) -> Callable[[], list]:
-        self._local.policy.exploration = self._settings.only_policy.exploration.numbers_alone(self._algorithm.timesteps)
+        if self._settings.agents is not None:
+            self._local.load_snapshots(self._algorithm.snapshots())
+        else:
+            exploration = self._settings.only_policy.exploration
+            self._local.policy.exploration = exploration.numbers_alone(self._algorithm.timesteps)
         episodes = self._local.play_episodes(duration, self.count, explore)
         return lambda: episodes
 
@@ -146,7 +167,7 @@ class Evaluations:
                 self._config.evaluation_num_workers,
                 wiring.actor_options(self._config),
                 wiring.fault_tolerance(self._config),
-                worker_class=EvaluationWorker,
+                worker_class=self._worker_class,
             )
         return self.workers.start_episodes(self._algorithm.snapshots(), duration, self.count, explore)
 

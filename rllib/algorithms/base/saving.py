@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import gymnasium
 import numpy as np
 
-from rllib.acting.inference import Inference, under_plain_names
+from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.from_checkpoint import read_state, saved_class, saved_config
@@ -40,7 +40,8 @@ class Saving:
     workers: Source
     metrics: Metrics
     _evaluations: Evaluations
-    _inference: Inference
+    _acting_rng: np.random.Generator
+    _acting_settings: ActingSettings
     _return_scales: dict[str, ReturnScale]
     _learner_rng: np.random.Generator
     directory: Path
@@ -176,13 +177,15 @@ class Saving:
             "config.json": self.config.to_dict(),
             "rng.json": {
                 "learner": self._learner_rng.bit_generator.state,
-                "inference": self._inference.rng.bit_generator.state,
+                "inference": self._acting_rng.bit_generator.state,
                 # A stopped worker's streams are gone; a run that goes on from there draws new actions.
                 "workers": [] if self._stopped else self.workers.get_state(),
             },
         }
         for policy_id, policy in self.policies.items():
-            own = {**self._policy_files(policy_id, policy), "learner.safetensors": self.learners[policy_id].get_state()}
+            own = self._policy_files(policy_id, policy)
+            if policy_id in self.learners:
+                own["learner.safetensors"] = self.learners[policy_id].get_state()
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
         for policy_id, scale in self._return_scales.items():
             files[f"policies/{policy_id}/returns.safetensors"] = scale.get_state()
@@ -200,7 +203,8 @@ class Saving:
         for policy_id, policy in self.policies.items():
             check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
-            self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
+            if policy_id in self.learners:
+                self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
         for policy_id, scale in self._return_scales.items():
             if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
                 scale.set_state(returns)
@@ -209,7 +213,7 @@ class Saving:
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
         self._learner_rng.bit_generator.state = rng["learner"]
-        self._inference.rng.bit_generator.state = rng["inference"]
+        self._acting_rng.bit_generator.state = rng["inference"]
         self.workers.set_state(rng["workers"], self._restores)
 
     def algorithm_state(self) -> dict[str, Any]:
@@ -227,7 +231,7 @@ class Saving:
             **description_of(policy.spec),
             "observation_space": self.observation_space if observed is None else observed,
             "action_space": self.action_space if acted is None else acted,
-            **self._inference.settings.to_json(),
+            **self._acting_settings.to_json(),
             "exploration": {name: float(number) for name, number in self._explored_by(policy_id).items()},
             "trained": {
                 "algorithm": type(self).__name__,

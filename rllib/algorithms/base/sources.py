@@ -162,18 +162,31 @@ def _tensors(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet
     return _workers(algorithm, settings, **{"worker_class": TensorRolloutWorker, "shared": [learner], **more})
 
 
+def _agents(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
+    from rllib.evaluation.multi_agent.worker import MultiAgentWorker
+
+    return _workers(algorithm, settings, **{"worker_class": MultiAgentWorker, **more})
+
+
 def _nothing(algorithm: Sampler, settings: RolloutSettings, **more) -> NoWorkers:
     return NoWorkers()
 
 
 # Kind -> function of the algorithm, of its rollout settings, and of further arguments of WorkerSet where it is one
-SOURCES: Mapping[str, Callable[..., Source]] = {"workers": _workers, "tensors": _tensors, "nothing": _nothing}
+SOURCES: Mapping[str, Callable[..., Source]] = {
+    "workers": _workers,
+    "tensors": _tensors,
+    "agents": _agents,
+    "nothing": _nothing,
+}
 
 
 def source_kind(algorithm: Sampler, settings: RolloutSettings) -> str:
     """The kind of source, as named in SOURCES, that the settings of an algorithm ask for."""
     if settings.env is None:
         return "nothing"
+    if settings.agents is not None:
+        return "agents"
     return "workers" if algorithm.rollout_device is None else "tensors"
 
 

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -21,6 +22,10 @@ from rllib.learners.group.learner_group import GroupSettings
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
 from rllib.processes import GpuClaim, num_cores, tell_crowd
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.agents import Agents
+    from rllib.env.multi_agent.examine import ExaminedAgents
 
 logger = logging.getLogger(__name__)
 
@@ -114,10 +119,10 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     """
     adapters = adapters_of(config)
     unchecked = factory is None or config.disable_env_checking
-    if unchecked and config.observation_space is not None and config.action_space is not None:
+    if unchecked and config.observation_space is not None and config.action_space is not None and not config.policies:
         observation_space = adapted_space(config.observation_space, config.action_space, adapters)
         return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))
-    observation_space, action_space, found = examine_environment(
+    examined = examine_environment(
         factory,
         config.env_config,
         num_envs=config.num_envs_per_worker,
@@ -126,6 +131,9 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
         action_mask_key=config.action_mask_key,
         needs_goals=config.needs_goals,
     )
+    if examined.agents is not None:
+        return examined
+    observation_space, action_space, found, _ = examined
     device = device_for(config, found, was_checked=not config.disable_env_checking)
     for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]
@@ -137,6 +145,38 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
                 "wrap the environment so that it has the space you want."
             )
     return Examined(observation_space, action_space, device)
+
+
+def agents_of(
+    algorithm, examined: "ExaminedAgents | None", config: AlgorithmConfig | None = None
+) -> "Agents | None":
+    """The policies of a run with several agents; None where the environment has one.
+
+    Args:
+        algorithm: the Algorithm.
+        examined: agents of the environment, None where there is one.
+        config: settings of evaluation; by default the algorithm's.
+
+    Raises:
+        ValueError: if policies are given for an environment with one agent, or the algorithm cannot train several.
+    """
+    config = config or algorithm.config
+    if examined is None:
+        if config.is_multi_agent or config.policy_mapping_fn is not None:
+            name = environment_name(config)
+            raise ValueError(
+                f"{name} has one agent, so .multi_agent(policies=...) has no agents to act. "
+                f"rllib.env.make_multi_agent({name!r}) makes an environment of several copies of it."
+            )
+        return None
+    if not algorithm.trains_several:
+        raise ValueError(
+            f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
+            f"{len(examined.agents)}. PPO, A2C, PG, IMPALA, APPO, DQN, SAC, TD3 and DDPG do."
+        )
+    from rllib.algorithms.base.agents import make_agents
+
+    return make_agents(config, examined)
 
 
 # What the fields of FaultTolerance are called in the config.

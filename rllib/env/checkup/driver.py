@@ -5,13 +5,14 @@ while a policy is evaluated.
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from rllib.env.agents import is_multi_agent
 from rllib.env.factories.make import make_environment, stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.wrapped import wrapper_chain
@@ -22,6 +23,9 @@ from rllib.env.streams.base import EnvironmentStream, Row
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
 from rllib.sample_batch import Column
+
+if TYPE_CHECKING:
+    from rllib.env.multi_agent.examine import ExaminedAgents
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +38,13 @@ class Examined(NamedTuple):
     Attributes:
         observation_space, action_space: of a single environment.
         device: device of the environment's tensors; None if it returns arrays, or was not stepped.
+        agents: those of an environment that has several; it has no spaces of its own then.
     """
 
-    observation_space: gymnasium.Space
-    action_space: gymnasium.Space
+    observation_space: gymnasium.Space | None
+    action_space: gymnasium.Space | None
     device: str | None = None
+    agents: "ExaminedAgents | None" = None
 
 
 def check_environment(factory: EnvFactory, env_config: dict | None = None, **options) -> tuple:
@@ -73,6 +79,10 @@ def examine_environment(
         Exception: whatever the environment raises, with its own traceback and a note.
     """
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
+    if is_multi_agent(made):
+        from rllib.env.multi_agent.examine import examine_agents
+
+        return Examined(None, None, agents=examine_agents(made, factory.name, check))
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
     with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
         goals = require_goals(stream.observation_space, stream.environments[0]) if needs_goals else None

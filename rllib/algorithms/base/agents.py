@@ -1,0 +1,396 @@
+"""The policies of a run with several agents: ids, spaces and settings, which of them learn, and who acts by which.
+
+    setup = make_agents(config, examined)
+    setup.spaces["p0"], setup.overrides["p0"], setup.settings
+"""
+
+import fnmatch
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.did_you_mean import nearest
+from rllib.env.multi_agent.agent_spaces import AgentID
+from rllib.env.multi_agent.examine import ExaminedAgents
+from rllib.evaluation.multi_agent.settings import AgentSettings
+from rllib.policies import PolicySpec
+from rllib.sample_batch import DEFAULT_POLICY
+
+# Episodes in which the mapping is asked who acts by which policy, before there are any.
+PROBED_EPISODES = 32
+
+# Settings that may differ from policy to policy. All others belong to the run.
+OWN_SETTINGS = frozenset(
+    {
+        *("lr", "lr_schedule", "gamma", "lambda_", "use_gae", "use_critic", "grad_clip", "grad_clip_by", "opt_type"),
+        *("weight_decay", "adam_epsilon", "decay", "momentum", "rmsprop_epsilon", "model", "custom_loss"),
+        *("entropy_coeff", "entropy_coeff_schedule", "vf_loss_coeff", "vf_clip_param", "clip_param", "kl_coeff"),
+        *("kl_target", "num_sgd_iter", "sgd_minibatch_size", "shuffle_sequences", "standardize_advantages"),
+        *("observation_filter", "observation_clip", "explore", "exploration_config"),
+        *("train_batch_size", "tau", "target_network_update_freq", "n_step", "replay_buffer_config", "double_q"),
+        *("actor_lr", "critic_lr", "entropy_lr", "initial_alpha", "target_entropy", "twin_q", "q_model_config"),
+        *("policy_model_config", "policy_delay", "smooth_target_policy", "target_noise", "target_noise_clip"),
+        *("td_error_loss_fn", "num_atoms", "v_min", "v_max", "noisy", "sigma0", "dueling", "hiddens"),
+        *("vtrace", "vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"),
+    }
+)
+
+# Characters that directories cannot have in their names everywhere.
+_NOT_IN_IDS = re.compile(r'[<>:"/\\|?*]|[ .]$')
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Policies of a run with several agents.
+
+    Attributes:
+        environment: its agents and their spaces.
+        spaces: policy id -> observation space and action space, of policies that are networks.
+        overrides: policy id -> settings in which it differs from the run's.
+        mapping: (agent, episode, worker) -> policy id.
+        settings: of the workers.
+        trains: policy id, batch -> whether the policy learns from the batch.
+    """
+
+    environment: ExaminedAgents
+    spaces: Mapping[str, tuple[Space, Space]]
+    overrides: Mapping[str, Mapping[str, Any]]
+    mapping: "PolicyMapping"
+    settings: AgentSettings
+    trains: Callable[[str, Any], bool]
+
+
+def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
+    """Reads the section `.multi_agent` for an environment.
+
+    Raises:
+        ValueError: with the mistake: an id that is none, policies whose agents have different spaces, ...
+    """
+    specs = _specs(config.policies, examined)
+    mapping = make_mapping(config.policy_mapping_fn, specs, examined)
+    found, num_slots = _probed(mapping, specs, examined)
+    spaces = {policy_id: _spaces(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
+    hand_written = {
+        policy_id: _hand_written(spec, *spaces[policy_id])
+        for policy_id, spec in specs.items()
+        if spec.policy_class is not None
+    }
+    learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in hand_written}
+    names, trains = _trained(config.policies_to_train, specs, learned)
+    overrides = {
+        policy_id: _own_settings(policy_id, spec.config, config)
+        for policy_id, spec in specs.items()
+        if spec.config and policy_id in learned
+    }
+    settings = AgentSettings(
+        policy_of=mapping,
+        spaces=spaces,
+        num_slots=num_slots if examined.are_known else {},
+        trained=frozenset(names),
+        hand_written=hand_written,
+        counts_agent_steps=config.count_steps_by == "agent_steps",
+    )
+    return Agents(examined, learned, overrides, mapping, settings, trains)
+
+
+# ------------------------------------------------------------------ policies
+
+
+def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
+    """Policy id -> its spec."""
+    if given is None:
+        given = [DEFAULT_POLICY]
+    elif given == "shared":
+        given = ["shared"]
+    elif given == "own":
+        given = [str(agent) for agent in examined.agents]
+    elif isinstance(given, str):
+        given = [given]
+    items = given.items() if isinstance(given, Mapping) else [(policy_id, None) for policy_id in given]
+    specs = {}
+    for policy_id, spec in items:
+        check_policy_id(policy_id)
+        specs[policy_id] = PolicySpec.of(spec, policy_id)
+    if not specs:
+        raise ValueError("policies is empty: name at least one, such as .multi_agent(policies=['shared'])")
+    return dict(sorted(specs.items()))
+
+
+def check_policy_id(policy_id: Any) -> None:
+    """Checks an id.
+
+    Raises:
+        ValueError: unless it can be the name of a directory.
+    """
+    if not isinstance(policy_id, str) or not policy_id or _NOT_IN_IDS.search(policy_id):
+        raise ValueError(
+            f"a policy's id is a string that can be the name of a directory in checkpoints, without <>:\"/\\|?* and "
+            f"without a dot or a space at its end, but {policy_id!r} was given"
+        )
+
+
+def _spaces(
+    policy_id: str, spec: PolicySpec, found: Mapping[str, Sequence[AgentID]], examined: ExaminedAgents
+) -> tuple[Space, Space]:
+    """Spaces of a policy: its own, else those of its agents, which have to be equal."""
+    given = spec.observation_space, spec.action_space
+    if all(space is not None for space in given):
+        return given
+    agents = found.get(policy_id, ())
+    pairs = {agent: examined.spaces[agent] for agent in agents}
+    if not pairs:
+        kinds = list(examined.spaces.values())
+        if kinds and all(pair == kinds[0] for pair in kinds):
+            pairs = {None: kinds[0]}
+        else:
+            raise ValueError(
+                f"policy {policy_id!r} has no agent in {PROBED_EPISODES} probed episodes: give its spaces, "
+                "PolicySpec(observation_space=..., action_space=...), or leave it out"
+            )
+    first, *others = pairs.items()
+    for kind, position in (("observation", 0), ("action", 1)):
+        for agent, pair in others:
+            if given[position] is None and pair[position] != first[1][position]:
+                raise ValueError(
+                    f"policy {policy_id!r} is mapped to agents with different {kind} spaces: {first[0]!r} "
+                    f"{first[1][position]}, {agent!r} {pair[position]}. Give them policies of their own, such as "
+                    ".multi_agent(policies='own'), or wrap the environment so that the spaces are equal."
+                )
+    return tuple(first[1][i] if given[i] is None else given[i] for i in (0, 1))
+
+
+def _hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
+    """A factory of the object that acts."""
+    acts = spec.policy_class
+    if inspect.isclass(acts):
+        return partial(acts, observation_space, action_space, dict(spec.config or {}))
+    return partial(_itself, acts)
+
+
+def _itself(chooser: Any) -> Any:
+    return chooser
+
+
+def _own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
+    """Settings of a policy under their canonical names.
+
+    Raises:
+        ValueError: for a setting of the run.
+    """
+    own = type(config).overrides(**given)
+    foreign = own.keys() - OWN_SETTINGS
+    if foreign:
+        raise ValueError(
+            f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run. A policy's own "
+            f"settings can be {', '.join(sorted(OWN_SETTINGS & config.keys()))}."
+        )
+    return own
+
+
+def _trained(
+    given: Any, specs: Mapping[str, PolicySpec], learned: Mapping[str, Any]
+) -> tuple[Collection[str], Callable[[str, Any], bool]]:
+    """Ids of the policies that learn, and the function that says whether one learns from a batch."""
+    if given is None:
+        return learned.keys(), _always
+    if callable(given):
+        return learned.keys(), given
+    names = [given] if isinstance(given, str) else list(given)
+    for name in names:
+        if name not in specs:
+            near = nearest(name, specs) if isinstance(name, str) else ()
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"policies_to_train names {name!r}, but there are {', '.join(specs)}.{hint}")
+        if name not in learned:
+            raise ValueError(f"policies_to_train names {name!r}, which is written by hand and does not learn")
+    return [name for name in learned if name in names], _always
+
+
+def _always(policy_id: str, batch: Any) -> bool:
+    return True
+
+
+# ------------------------------------------------------------------ who acts by which policy
+
+
+class ProbedEpisode:
+    """Stands for an episode where the mapping is asked before there is one.
+
+    Attributes:
+        episode_id: number of the episode.
+        env_id: 0.
+        worker: None.
+        user_data: an empty dict.
+    """
+
+    env_id, worker = 0, None
+
+    def __init__(self, episode_id: int):
+        self.episode_id = episode_id
+        self.rng = np.random.default_rng(episode_id)
+        self.user_data: dict[str, Any] = {}
+
+
+class PolicyMapping:
+    """Answers which policy an agent acts by, with a function of the user's, whatever arguments it takes.
+
+    Args:
+        function: takes (agent), (agent, episode), or (agent, episode, worker), the last one as a keyword where it can.
+    """
+
+    def __init__(self, function: Callable[..., str]):
+        self.function, self._arity = function, _arity(function)
+
+    def __call__(self, agent: AgentID, episode: Any, worker: Any = None) -> str:
+        if self._arity == "keywords":
+            return self.function(agent, episode, worker=worker)
+        return self.function(*(agent, episode, worker)[: self._arity])
+
+
+def _arity(function: Callable) -> int | str:
+    """Number of arguments that a mapping function takes, or "keywords" where it takes `worker` as one."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return 1
+    for arity, (args, kwargs) in {
+        "keywords": ((0, 0), {"worker": 0}),
+        3: ((0, 0, 0), {}),
+        2: ((0, 0), {}),
+        1: ((0,), {}),
+    }.items():
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:
+            continue
+        return arity
+    raise ValueError(
+        f"policy_mapping_fn={function!r:.80} must take (agent_id), (agent_id, episode), or (agent_id, episode, worker, "
+        "**kwargs)"
+    )
+
+
+class TableMapping:
+    """A mapping that is data: patterns of agents' names -> policy ids; the first that fits counts.
+
+    Args:
+        table: such as {"agent_0": "main", "adversary_*": "other"}; patterns as of the shell.
+    """
+
+    def __init__(self, table: Mapping[str, str]):
+        self.table = dict(table)
+        self._known: dict[AgentID, str] = {}
+
+    def __call__(self, agent: AgentID) -> str:
+        policy_id = self._known.get(agent)
+        if policy_id is None:
+            policy_id = self._known[agent] = self._found(agent)
+        return policy_id
+
+    def _found(self, agent: AgentID) -> str:
+        name = str(agent)
+        for pattern, policy_id in self.table.items():
+            if fnmatch.fnmatchcase(name, pattern):
+                return policy_id
+        raise ValueError(
+            f"policy_mapping_fn has no pattern for agent {agent!r}, only {', '.join(self.table)}. Add it, or '*' for "
+            "all that are left."
+        )
+
+
+def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: ExaminedAgents) -> PolicyMapping:
+    """The mapping of agents to policies.
+
+    Args:
+        given: a function, a table of patterns, the id of a policy for all agents, or None: all agents act by the only
+            policy, or each by the one of its name.
+        specs: policies by id.
+        examined: agents of the environment.
+
+    Raises:
+        ValueError: if it names a policy that is not there, or nothing is given and the names do not fit.
+    """
+    if callable(given):
+        return PolicyMapping(given)
+    if isinstance(given, str):
+        given = {"*": given}
+    if given is None and len(specs) == 1:
+        given = dict.fromkeys("*", next(iter(specs)))
+    if given is None:
+        missing = [agent for agent in examined.agents if str(agent) not in specs]
+        if missing:
+            raise ValueError(
+                f"there are {len(specs)} policies ({', '.join(specs)}) and no policy_mapping_fn, and agent "
+                f"{missing[0]!r} has no policy of its name. Give policy_mapping_fn=lambda agent_id, episode, **kwargs: "
+                '..., or a table such as {"agent_*": "p0"}.'
+            )
+        given = {re.sub(r"([*?\[])", r"[\1]", str(agent)): str(agent) for agent in examined.agents}
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"policy_mapping_fn={given!r:.80} must be a function (agent_id, episode, worker, **kwargs) -> policy id, a "
+            'table such as {"agent_*": "p0"}, or the id of one policy for all agents'
+        )
+    for policy_id in given.values():
+        if policy_id not in specs:
+            raise unknown_policy(f"policy_mapping_fn names the policy {policy_id!r}", policy_id, specs)
+    return PolicyMapping(TableMapping(given))
+
+
+class UnknownPolicyError(KeyError, ValueError):
+    """There is no policy with this id."""
+
+    def __str__(self):
+        return str(self.args[0])
+
+
+def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> UnknownPolicyError:
+    """The error for an id that no policy has."""
+    near = nearest(policy_id, known) if isinstance(policy_id, str) else ()
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UnknownPolicyError(
+        f"{what}, but there are {', '.join(known)}.{hint} Add it to .multi_agent(policies=...), or use "
+        f"algo.add_policy({policy_id!r})."
+    )
+
+
+def _probed(
+    mapping: PolicyMapping, specs: Mapping[str, PolicySpec], examined: ExaminedAgents
+) -> tuple[dict[str, list[AgentID]], dict[str, int]]:
+    """Policy id -> agents that are mapped to it in some episode; and the most of them in one episode."""
+    found: dict[str, list[AgentID]] = {}
+    most: dict[str, int] = {}
+    for number in range(PROBED_EPISODES):
+        episode = ProbedEpisode(number)
+        counts: dict[str, int] = {}
+        for agent in examined.agents:
+            try:
+                policy_id = mapping(agent, episode, None)
+            except Exception as error:
+                error.add_note(f"policy_mapping_fn was asked for agent {agent!r} in a probed episode, number {number}")
+                raise
+            if not isinstance(policy_id, str):
+                raise ValueError(
+                    f"policy_mapping_fn must return the id of a policy, a string, but gave {policy_id!r} for agent "
+                    f"{agent!r}"
+                )
+            if policy_id not in specs:
+                what = f"policy_mapping_fn gave agent {agent!r} the policy {policy_id!r}"
+                raise unknown_policy(what, policy_id, specs)
+            counts[policy_id] = counts.get(policy_id, 0) + 1
+            if agent not in found.setdefault(policy_id, []):
+                found[policy_id].append(agent)
+        for policy_id, count in counts.items():
+            most[policy_id] = max(most.get(policy_id, 0), count)
+    return found, {policy_id: max(most.get(policy_id, 1), 1) for policy_id in specs}
+
+
+def with_policy_of(settings: AgentSettings, mapping: PolicyMapping) -> AgentSettings:
+    """The settings with another mapping."""
+    return replace(settings, policy_of=mapping)

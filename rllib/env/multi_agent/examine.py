@@ -1,0 +1,78 @@
+"""Examination of an environment with several agents, in the driver, before any worker starts."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium import Space
+
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents
+from rllib.env.multi_agent.stream import EXAMINED_STEPS, MultiAgentStream
+from rllib.env.spaces.supported import check_spaces
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ExaminedAgents:
+    """Agents of an environment that was reset, and stepped with random actions.
+
+    Attributes:
+        name: of the environment.
+        agents: in the environment's order; those that appeared, where it does not say which there are.
+        are_known: whether the environment says which agents may ever appear.
+        spaces: agent -> observation space and action space.
+    """
+
+    name: str
+    agents: tuple[AgentID, ...]
+    are_known: bool
+    spaces: Mapping[AgentID, tuple[Space, Space]]
+
+
+def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
+    """Resets an environment, takes a few random steps, and closes it.
+
+    Args:
+        env: an environment with several agents.
+        name: of the environment, for messages.
+        check: False takes no steps.
+
+    Raises:
+        ValueError: if a result breaks a rule of environments with several agents, or a space is not supported.
+        Exception: whatever the environment raises, with a note.
+    """
+    with MultiAgentStream([env], [0], worker="the check", checked_steps=int(check)) as stream:
+        known = known_agents(stream.environments[0])
+        observations, _ = stream.reset(0)
+        spaces = stream.spaces(0)
+        drawn: dict[AgentID, Space] = {}
+        done: set[AgentID] = set()
+        for _ in range(EXAMINED_STEPS if check else 0):
+            actions = {}
+            for agent, observation in observations.items():
+                if agent in done:
+                    continue
+                if agent not in drawn:
+                    drawn[agent] = spaces.action(agent)
+                actions[agent] = drawn[agent].sample(_mask(observation, drawn[agent]))
+            step = stream.step(0, actions)
+            observations = step.observations
+            for flags in (step.terminateds, step.truncateds):
+                done |= {agent for agent, flag in flags.items() if flag and agent != ALL}
+            if step.is_over:
+                (observations, _), done = stream.reset(0), set()
+        agents = tuple(known) or tuple(stream.order)
+        pairs = {agent: (spaces.observation(agent), spaces.action(agent)) for agent in agents}
+    for agent, pair in pairs.items():
+        check_spaces(*pair, f"{name}, agent {agent!r}")
+    return ExaminedAgents(name, agents, bool(known), pairs)
+
+
+def _mask(observation, space: Space):
+    """The mask of legal actions of an observation, in the form of `Discrete.sample`; None: it has none."""
+    mask = observation.get("action_mask") if isinstance(observation, Mapping) else None
+    if mask is None or not hasattr(space, "n"):
+        return None
+    return np.asarray(mask, np.int8)

@@ -19,6 +19,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.did_you_mean import nearest
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.examine import ExaminedAgents
+from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
@@ -348,13 +349,6 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
         if policy_id not in specs:
             raise unknown_policy(f"policy_mapping_fn names the policy {policy_id!r}", policy_id, specs)
     return PolicyMapping(TableMapping(given))
-
-
-class UnknownPolicyError(KeyError, ValueError):
-    """There is no policy with this id."""
-
-    def __str__(self):
-        return str(self.args[0])
 
 
 def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> UnknownPolicyError:

@@ -21,7 +21,9 @@ import numpy as np
 from gymnasium import Space
 
 from rllib import spans
+from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference
+from rllib.acting.player import Player
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
@@ -727,6 +729,17 @@ class Algorithm(Acting, Saving, ABC):
     def set_policies_to_train(self, policies_to_train: Any) -> None:
         """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes."""
         self._policy_changes.set_trained(self, policies_to_train)
+
+    @property
+    def _mapping(self) -> Callable[..., str] | None:
+        return self.agents and self.agents.mapping
+
+    def make_player(
+        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+    ) -> Player | AgentPlayer:
+        if self.agents is None or policy_id in self.policies:
+            return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
+        return AgentPlayer(self, self.agents.mapping, self.agents.settings.hand_written, explore=explore)
 
     @property
     def _policy_changes(self):

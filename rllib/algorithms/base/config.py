@@ -124,6 +124,9 @@ class AlgorithmConfig(ConfigObject):
         normalized_reward_clip: Annotated[
             float | None, "with normalize_returns: clip the divided rewards to +- it; None: leave them", above(0)
         ] = 10.0,
+        time_limit_ends_episode: Annotated[
+            bool, "learn from truncated episodes as from terminated ones, without the value of what would have followed"
+        ] = False,
         info_columns: Annotated[
             dict, "keys of the environment's info that batches get as columns: name -> {shape, dtype, before_action}"
         ] = _EMPTY,

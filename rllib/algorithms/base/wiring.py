@@ -211,6 +211,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         make_return_scale=partial(ReturnScale, config.gamma, config.normalized_reward_clip)
         if config.normalize_returns
         else None,
+        time_limit_ends_episode=config.time_limit_ends_episode,
         callbacks=partial(make_callbacks, config.callbacks_class),
         config=config if config.callbacks_class else None,
         sample_timeout_s=config.sample_timeout_s,

@@ -25,8 +25,8 @@ class Limited(gymnasium.Env):
 
 
 def batch_of(config, **settings):
-    config = config.environment(Limited, **settings).rollouts(num_rollout_workers=0, rollout_fragment_length=8).debugging(seed=1)
-    with config.build() as algo:
+    rollouts = {"num_rollout_workers": 0, "rollout_fragment_length": 8}
+    with config.environment(Limited, **settings).rollouts(**rollouts).debugging(seed=1).build() as algo:
         worker = algo.workers.local_worker()
         worker.policy.weights[:] = 0.1  # values that are not zero
         batch, report = worker.sample()

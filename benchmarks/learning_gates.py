@@ -182,7 +182,11 @@ GATES = {
     ),
     "A51-R2D2": Gate("r2d2/repeat_after_me", 50, "50 as stop criterion of PPO, RLlib"),
     "MA1": Gate(
-        "ppo/multi_agent_cartpole", 475, "300 an agent in training at 100k steps, RLlib's script", by_policy=True, seeds=5
+        "ppo/multi_agent_cartpole",
+        475,
+        "300 an agent in training at 100k steps, RLlib's script",
+        by_policy=True,
+        seeds=5,
     ),
     "MA1-shared": Gate(
         "ppo/multi_agent_cartpole",

@@ -43,6 +43,7 @@ class AgentPlayer:
         hand_written: policy id -> factory of the object that acts in place of a network.
         explore: sample the actions.
         policies: agent -> policy id, in place of the mapping's answer; agents that are left out keep it.
+        as_seen: adds to an agent's observation what its policy reads beside it.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class AgentPlayer:
         *,
         explore: bool = False,
         policies: Mapping[AgentID, str] | None = None,
+        as_seen: Callable[[AgentID, Any], Any] = lambda agent, observation: observation,
     ):
+        self._as_seen = as_seen
         self._algo, self._policy_of, self._explore = algo, policy_of, explore
         self._hand_written = {policy_id: make() for policy_id, make in hand_written.items()}
         self._given = dict(policies or {})
@@ -102,5 +105,6 @@ class AgentPlayer:
                 answer = self._hand_written[policy_id].compute_actions([observation])
                 actions[agent] = (answer[0] if isinstance(answer, tuple) and len(answer) == 3 else answer)[0]
                 continue
-            actions[agent] = player.act(observation, (rewards or {}).get(agent), (action_masks or {}).get(agent))
+            seen = self._as_seen(agent, observation)
+            actions[agent] = player.act(seen, (rewards or {}).get(agent), (action_masks or {}).get(agent))
         return actions

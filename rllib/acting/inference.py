@@ -122,6 +122,7 @@ class Acting:
         """
         states = None if state is None else [state]
         policy_id = self._acting_policy(policy_id, agent_id)
+        observation = self._as_policies_see(agent_id, observation)
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
         inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
         how |= {name: None if value is None else [value] for name, value in inputs.items()}
@@ -218,6 +219,10 @@ class Acting:
         """Function (agent, episode, worker) -> policy id; None where there is one agent."""
         return None
 
+    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
+        """An agent's observation with the further parts that its policy reads; the same where there are none."""
+        return observation
+
     def _acting_policy(self, policy_id: str | None, agent_id: Hashable = None) -> str:
         """The policy that a call means."""
         if policy_id is not None:
@@ -235,7 +240,8 @@ class Acting:
             given = {name: values and [values[agent]] for name, values in inputs.items()}
             states_of = None if state is None else [state[agent]]
             policy_id = self._acting_policy(None, agent)
-            answer = self.compute_actions([observation], states_of, policy_id=policy_id, **given, **how)
+            seen = self._as_policies_see(agent, observation)
+            answer = self.compute_actions([seen], states_of, policy_id=policy_id, **given, **how)
             if state is None and not how["full_fetch"]:
                 actions[agent] = answer[0]
             else:

@@ -105,6 +105,8 @@ class AlgorithmConfig(ConfigObject):
     policy_mapping_fn: Any
     policies_to_train: Any
     count_steps_by: Literal["env_steps", "agent_steps"]
+    agent_id_in_observation: bool
+    centralized_critic: Literal[false, true, "state"]
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
@@ -187,7 +189,8 @@ class AlgorithmConfig(ConfigObject):
     ) -> C: ...
     def multi_agent(
         self: C, *, policies: Any=None, policy_mapping_fn: Any=None, policies_to_train: Any=None, count_steps_by:
-        Literal["env_steps", "agent_steps"]="env_steps"
+        Literal["env_steps", "agent_steps"]="env_steps", agent_id_in_observation: bool=False, centralized_critic:
+        Literal[false, true, "state"]=False
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

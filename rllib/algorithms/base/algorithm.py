@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -345,6 +345,7 @@ class Algorithm(Acting, Saving, ABC):
             observation_clip=config.observation_clip,
             initializer=self.initializer,
             action_mask_key=config.action_mask_key,
+            critic_key="state" if config.centralized_critic else None,
         )
 
     def snapshots(self) -> dict[str, Snapshot]:
@@ -734,12 +735,26 @@ class Algorithm(Acting, Saving, ABC):
     def _mapping(self) -> Callable[..., str] | None:
         return self.agents and self.agents.mapping
 
+    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
+        augmentation = self.agents and self.agents.environment.augmentation
+        if not augmentation:
+            return observation
+        if agent_id is None:
+            raise ValueError(
+                "policies read the agent's id, or parts for a centralised critic, beside the observation: say whose it "
+                "is, by agent_id=..., or give a dict by agent"
+            )
+        return augmentation.alone(agent_id, observation)
+
     def make_player(
         self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
     ) -> Player | AgentPlayer:
         if self.agents is None or policy_id in self.policies:
             return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
-        return AgentPlayer(self, self.agents.mapping, self.agents.settings.hand_written, explore=explore)
+        agents = self.agents
+        return AgentPlayer(
+            self, agents.mapping, agents.settings.hand_written, explore=explore, as_seen=self._as_policies_see
+        )
 
     @property
     def _policy_changes(self):

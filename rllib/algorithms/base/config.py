@@ -311,6 +311,13 @@ class AlgorithmConfig(ConfigObject):
         count_steps_by: Annotated[
             Literal["env_steps", "agent_steps"], "what train_batch_size and rollout_fragment_length count"
         ] = "env_steps",
+        agent_id_in_observation: Annotated[
+            bool, "add a one-hot of the agent's position in possible_agents to flat observations"
+        ] = False,
+        centralized_critic: Annotated[
+            Literal[False, True, "state"],
+            'the value reads the observations of all agents, or the environment\'s state ("state"); the policy its own',
+        ] = False,
     ) -> Self:
         """Policies of environments with several agents: which there are, who acts by which, and which learn."""
 

@@ -68,6 +68,12 @@ class Fragment:
         """Rows that are transitions."""
         return self.num_steps * self.num_envs if self.valid is None else int(np.count_nonzero(self.valid))
 
+    def is_in_lockstep(self, num_steps: int) -> bool:
+        """Whether each slot has made all of these steps, or none."""
+        if self.starts is None:
+            return self.num_steps == num_steps
+        return self.num_steps == num_steps and not ((self.starts > 0) & (self.starts < num_steps)).any()
+
     @property
     def gaps(self) -> np.ndarray | None:
         """[T, N] bool, rows between two episodes of a slot, which are no transitions; None if there are none."""
@@ -171,7 +177,12 @@ class Fragment:
         if has_gaps:
             by_environment = np.arange(batch.count).reshape(self.num_steps, self.num_envs).T.reshape(-1)
             return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])
-        return batch if self.valid is None else batch.rows(self.valid.reshape(-1))
+        if self.valid is None:
+            return batch
+        kept = batch.rows(self.valid.reshape(-1))
+        if self.starts is not None:  # slots that were never acted in are left out, the others are in lockstep
+            kept.num_steps = self.num_steps
+        return kept
 
     def to_sequences(
         self,

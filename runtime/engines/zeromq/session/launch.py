@@ -50,7 +50,7 @@ class NodeProcess:
             self._ready = failed.enter_context(open(ready, "rb", buffering=0))
             handed_over.callback(os.close, its)
             arguments = {
-                "module": "runtime.engines.zeromq.node.process",
+                "module": "runtime.engines.zeromq.node.node_agent",
                 "has_zygote": True,
                 "session": self.session,
                 "driver": os.getpid(),
@@ -60,7 +60,7 @@ class NodeProcess:
                 "spilling_directory": config.spilling_directory,
                 "spilling_bytes": config.spilling_bytes,
                 "memory_usage_threshold": config.memory_usage_threshold,
-                "preload": ["runtime.engines.zeromq.worker.process", *config.preload],
+                "preload": ["runtime.engines.zeromq.worker.worker_process", *config.preload],
                 "log_to_driver": config.log_to_driver,
                 "environment": config.environment,
                 "dedup_logs": config.dedup_logs,

@@ -14,7 +14,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode, EpisodeTracker
-from rllib.env.streams.base import Row
+from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.episode_ids import EpisodeIds
@@ -127,7 +127,7 @@ class RolloutWorker(Worker):
             by_slot=is_alike,
         )
         # Where resets are written, and observations before they are filtered.
-        self._row = self.stream.new_row()
+        self._buffers = self.stream.new_buffers()
 
     @classmethod
     def from_config(cls, config, env: Any = None, *, worker_index: int = 0, num_workers: int = 0) -> Self:
@@ -253,13 +253,13 @@ class RolloutWorker(Worker):
 
     def _reset(self, fragment: Fragment) -> None:
         """Starts an episode in every environment, and writes the inputs of its first action."""
-        self.stream.reset(self._row)
-        self.lane.filtered(self._row.observations, fragment.observations[0])
+        self.stream.reset(self._buffers)
+        self.lane.filtered(self._buffers.observations, fragment.observations[0])
         if self.lane.stores_raw:
-            fragment.observations[0] = self._row.observations
+            fragment.observations[0] = self._buffers.observations
         for column in self.stream.info_columns:
             if column.before_action:
-                fragment[column.name][0] = self._row.infos[column.name]
+                fragment[column.name][0] = self._buffers.infos[column.name]
         if self.lane.remembers:
             fragment[sb.STATE_IN][0] = 0
 
@@ -271,27 +271,27 @@ class RolloutWorker(Worker):
         env_time = inference_time = 0.0
         stored = list(fragment.observations)
         observations = lane.seen_apart(fragment) if stores_raw else stored
-        received = itertools.repeat(self._row.observations) if filtering and not stores_raw else stored[1:]
+        received = itertools.repeat(self._buffers.observations) if filtering and not stores_raw else stored[1:]
         steps = zip(
             range(fragment.num_steps),
             observations,
             observations[1:],
             lane.acting_columns(fragment, active),
-            Row.of_steps(received, fragment.columns, stream.info_columns),
+            StepBuffers.of_steps(received, fragment.columns, stream.info_columns),
         )
-        for t, observation, following, written, row in steps:
+        for t, observation, following, written, buffers in steps:
             begun = clock()
             act(observation, *written)
             acted = clock()
             if active is not None:
                 following[:] = observation
                 if stores_raw:
-                    row[0][:] = stored[t]
-            ended = step(to_env(written[2]), row, active)
+                    buffers[0][:] = stored[t]
+            ended = step(to_env(written[2]), buffers, active)
             inference_time += acted - begun
             env_time += clock() - acted
             if filtering:
-                lane.filtered(row[0], following, active)
+                lane.filtered(buffers[0], following, active)
             if ended:
                 fragment.lives_lost += [(t, i) for i in stream.lives_lost]
                 lane.note_ends(fragment, t, ended)

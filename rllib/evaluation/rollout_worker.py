@@ -38,11 +38,11 @@ class SampleReport:
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
         env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
-        rows: steps of the fragment that was asked for, with those that are no transitions.
+        rows: steps of the requested fragment, including steps that are no transitions.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
         filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
             without a filter.
-        return_deltas: those of discounted returns; empty where rewards are not scaled by them.
+        return_deltas: the same for discounted returns; empty where rewards are not scaled by them.
         agent_steps: policy id -> steps of its agents; empty where there is one agent.
         agent_steps_by_agent: agent -> its steps; empty where there is one.
     """
@@ -131,7 +131,7 @@ class RolloutWorker(Worker):
 
     @classmethod
     def from_config(cls, config, env: Any = None, *, worker_index: int = 0, num_workers: int = 0) -> Self:
-        """A worker for a training loop of your own: it samples as those of the config's algorithm do.
+        """A worker for a training loop of your own: it samples like the workers of the config's algorithm.
 
         Its batches have the column eps_id as well. The weights are new ones, drawn by the config's seed.
 
@@ -183,7 +183,7 @@ class RolloutWorker(Worker):
         """Drops the running episodes; the next sample starts new ones.
 
         Args:
-            incarnation: seeds the environments and the process's global generators anew; by default they go on.
+            incarnation: seeds the environments and the process's global generators anew; by default they continue.
         """
         self.episodes.reset()
         self._hooks.start_over()
@@ -305,7 +305,7 @@ class RolloutWorker(Worker):
         return env_time, inference_time
 
     def _complete(self, fragment: Fragment, report: SampleReport) -> Fragment:
-        """Goes on until the episode that each environment was in at the end of the fragment is over."""
+        """Samples further fragments until every episode that was running at the end of this one has ended."""
         parts = [fragment]
         ended = fragment[sb.TERMINATEDS][-1] | fragment[sb.TRUNCATEDS][-1]
         patience = Patience(self.settings.sample_timeout_s, "batch_mode='complete_episodes'")

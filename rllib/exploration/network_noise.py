@@ -107,7 +107,7 @@ class ParameterNoiseExplorer(Explorer):
     a separate scale, so that a run does not depend on how environments are distributed among workers.
     """
 
-    # Values of the perturbed weights are not those of the policy.
+    # The perturbed weights compute other values than the policy.
     gives_values = False
 
     def __init__(self, exploration, policy, rngs, slot):

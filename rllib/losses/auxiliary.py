@@ -20,7 +20,7 @@ class AuxiliaryLoss:
         function: (minibatch, outputs, model) -> a scalar tensor, or that and a dict of scalar tensors. `minibatch` maps
             the names of columns to tensors [B, ...]; its "obs" is what the network reads. `model` is its module.
         schedule: schedule of its weight over environment steps.
-        columns: names of the columns that it reads, beside those of the algorithm's loss.
+        columns: names of the columns that it reads, in addition to the columns of the algorithm's loss.
         stats: names of the scalars in its dict.
     """
 

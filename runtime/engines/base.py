@@ -100,7 +100,7 @@ _REFUSALS = {
         "this process was forked from one that has a session (by os.fork, or by multiprocessing's 'fork'), and the "
         "session belongs to the parent. Use the runtime in the parent alone, or start the child by multiprocessing's "
         "'spawn'. A child of the driver may also call runtime.shutdown(), and then runtime.init() for a session of its "
-        "own, or init(address=session_dir) to join that of its parent"
+        "own, or init(address=session_dir) to join its parent's"
     ),
 }
 
@@ -178,7 +178,7 @@ class Engine(Protocol):
     def create_actor(self, cls: ClassDefinition, args: tuple, kwargs: dict, options: ActorOptions) -> bytes:
         """Starts an actor and returns its id at once; errors of its constructor come with the first call.
 
-        With `options.name` the name is taken from now on, in `options.namespace` or else in that of the session; it is
+        With `options.name` the name is taken from now on, in `options.namespace` or else in the session's; it is
         free again when the actor has ended. If a living actor has it, of which other processes may know: with
         `get_if_exists` the id of that actor is returned, and nothing is started.
 
@@ -290,7 +290,7 @@ class Engine(Protocol):
         """Removes a group with all that runs in it; harmless if it has gone."""
 
     def placement_groups(self) -> list[GroupInfo]:
-        """All groups, with some of those that were removed."""
+        """All groups, and some removed ones."""
 
     def placement_group_ready(self, group: PlacementGroup) -> ObjectRef:
         """A reference to the group itself, done when it is booked; TaskPlacementGroupRemoved if it never will be."""

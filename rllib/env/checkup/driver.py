@@ -99,7 +99,7 @@ def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | Non
 
 
 def _check_goals(stream: EnvironmentStream, buffers: StepBuffers, ended: list, goals: Goals) -> None:
-    """Compares the rewards of a step of all environments with those that they compute."""
+    """Compares the rewards of one step with the results of compute_reward, for all environments."""
     following = buffers.observations.copy()
     for index, final in ended:
         following[index] = final

@@ -207,7 +207,7 @@ def closing_check(subject: Subject) -> Iterator[Found]:
 
 
 def gymnasium_check(subject: Subject) -> Iterator[Found]:
-    """gymnasium's own checker; what it asserts is a warning, since our own checks have the errors."""
+    """Gymnasium's own checker. Its assertions count as warnings, since our checks cover the errors."""
     bare = getattr(subject.env, "unwrapped", subject.env)
     if not isinstance(bare, gymnasium.Env) or isinstance(subject.env, LegacyEnvironment):
         return

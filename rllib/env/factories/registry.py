@@ -51,7 +51,7 @@ class EnvContext(dict):
     Args:
         env_config: the user's dict; the context is a dict with the same items.
         worker_index: 0 for the driver, 1.. for the rollout workers.
-        vector_index: position of this environment among those of its worker; 0 for a VectorEnv.
+        vector_index: index of this environment in its worker; 0 for a VectorEnv.
         num_workers: number of rollout workers of the run.
         num_envs: environments per worker; a VectorEnv must have this many.
         remote: always False, since environments live in their worker's process.

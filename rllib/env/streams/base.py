@@ -37,7 +37,7 @@ class EpisodeObserver(Protocol):
         """It has been reset."""
 
     def stepped(self, index: int, action, result: tuple) -> None:
-        """It has been stepped; `result` is what step() gave."""
+        """Environment `index` has been stepped; `result` is the tuple that step() returned."""
 
     def ended(self, index: int) -> None:
         """Its episode is over; a reset, if there is one, follows this call."""

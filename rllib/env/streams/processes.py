@@ -40,5 +40,5 @@ class ProcessStream(SyncStream):
         return super()._start_next(ended, rows)
 
     def _processes(self) -> list[EnvironmentProcess]:
-        """The processes, without the adapters of those that follow the old gym API."""
+        """The processes, without the adapters around environments of the old gym API."""
         return [env if isinstance(env, EnvironmentProcess) else env.env for env in self._envs]

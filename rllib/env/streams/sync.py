@@ -292,7 +292,7 @@ class SyncStream(EnvironmentStream):
     # ---- environments that fail, where `remake` replaces them
 
     def _guarded_step(self, index: int, action) -> tuple:
-        """A step of an environment that is replaced if it raises: its observation is then that of a new episode."""
+        """Steps an environment, and replaces it if it raises: the observation is then the first of a new episode."""
         try:
             result = self._own_steps[index](action)
         except Exception as error:
@@ -361,7 +361,7 @@ def _check_same_spaces(env, first, index: int) -> None:
     for kind in ("observation_space", "action_space"):
         if getattr(env, kind) != getattr(first, kind):
             raise ValueError(
-                f"the {kind} of environment {index} is {getattr(env, kind)}, that of environment 0 is "
+                f"the {kind} of environment {index} is {getattr(env, kind)}, but environment 0 has "
                 f"{getattr(first, kind)}. All environments of a run must have the same spaces."
             )
 

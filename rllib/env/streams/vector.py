@@ -361,8 +361,8 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
         )
     if not hasattr(base, "autoreset_mode"):
         logger.warning(
-            "%s defines no metadata; its autoreset mode %s is what some class has written into the dict that "
-            "all vector environments share",
+            "%s defines no metadata; its autoreset mode %s comes from the dict that all vector environments "
+            "share, into which some class has written it",
             env_name(env),
             declared,
         )

@@ -102,7 +102,7 @@ class TensorStream:
 
         Raises:
             TypeError: if the environment hands over no tensors.
-            ValueError: if those of the first reset have another form than the space.
+            ValueError: if the observations of the first reset do not fit the space.
         """
         result = self._called("reset", lambda: self._env.reset(seed=self._seed))
         self._seed = None

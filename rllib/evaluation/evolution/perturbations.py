@@ -129,7 +129,7 @@ class PerturbationWorker(Worker):
         return outcomes
 
     def _loop(self, queue: deque, outcomes: list, weights: np.ndarray) -> None:
-        """The hot loop: acts for all environments, steps those that play."""
+        """The hot loop: computes actions of all environments, and steps the active ones."""
         raw, slots, policy = self._raw, self._slots, self.policy
         totals, step = np.zeros(len(slots)), 0
         filtered = np.empty(raw.shape, np.float32) if policy.filters_observations else None

@@ -19,9 +19,9 @@ class Fragment:
     """Preallocated columns of shape [T, N, ...]; those from before the action have one row more, for the bootstrap.
 
     Attributes:
-        observations: [T + 1, N, *observation], row t + 1 is what followed action t (after an automatic reset).
-        final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
-            for those that terminated there, where the postprocess asks for them).
+        observations: [T + 1, N, *observation], row t + 1 follows action t (after an automatic reset).
+        final_observations: (t, i, observation) for each episode of environment i that was truncated after action t
+            (terminated episodes too, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
         starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`). Rows
             before it are outside of the slot's time, and it follows the last row of the fragment before. None: 0.

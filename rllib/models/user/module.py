@@ -82,7 +82,7 @@ class RecurrentSpec(CustomSpec):
     """Describes a policy with a memory; an algorithm's `make_policy_spec` returns one.
 
     The module is called with encoded observations [B, num_inputs] (images as they are stored) and states
-    [B, state_size]: what it returned for the step before, zeros at the beginning of an episode. It returns distribution
+    [B, state_size]: its output of the step before, zeros at the beginning of an episode. It returns distribution
     inputs [B, num_outputs], values [B] and the states for the next step.
 
     Attributes:

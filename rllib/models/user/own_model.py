@@ -233,7 +233,7 @@ class Probe:
             cause = f" It has {', '.join(dropout)}." if dropout else ""
             raise self.problem(
                 "forward() gives other results for the same observations in each call, so the learner would see other "
-                f"probabilities than those that acted.{cause} Leave out what is random; the action distribution "
+                f"probabilities than the workers.{cause} Leave out what is random; the action distribution "
                 "explores."
             )
         if not are_close([output[:1] for output in outputs], self.outputs(self.rows[:1])):

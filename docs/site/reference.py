@@ -49,7 +49,7 @@ def _settings() -> str:
     lines = [
         "# Settings that all algorithms have",
         "",
-        "Defaults are those of the base class; an algorithm's page lists where its own differ, and what it adds. "
+        "Defaults come from the base class; an algorithm's page lists where its own differ, and what it adds. "
         "`rllib config ALGO` prints the same in the terminal. A setting is given to the method of its section, "
         "`PPOConfig().training(lr=3e-4)`, as `lr=3e-4` on the command line, or as a key of a dict of settings.",
     ]

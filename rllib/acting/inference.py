@@ -44,7 +44,7 @@ class ActingSettings:
 
     Attributes:
         normalize_actions, clip_actions: as for env.actions.ActionMapper.
-        adapters: change the environment's observations into those that the policy reads, innermost first.
+        adapters: change the environment's observations into the policy's inputs, innermost first.
         explore: whether actions are sampled, unless a call says otherwise.
     """
 

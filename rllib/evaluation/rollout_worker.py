@@ -34,7 +34,7 @@ class SampleReport:
     """Statistics that a worker sends with its batch, in the same message.
 
     Attributes:
-        episodes: those that ended in this fragment.
+        episodes: the ones that ended in this fragment.
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
         env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.

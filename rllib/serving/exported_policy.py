@@ -120,7 +120,7 @@ class ExportedPolicy(nn.Module):
 def input_ports(space: spaces.Space, name: str = OBSERVATION) -> Iterator[Port]:
     """Yields the inputs of an observation: "obs", or "obs.KEY" for each part of a Dict or Tuple.
 
-    Their order is that of `flat_spaces.values_of_leaves`.
+    They have the order of `flat_spaces.values_of_leaves`.
     """
     inner = parts(space)
     if inner is None:

@@ -8,7 +8,7 @@ The contract in words:
 - A failing call does not raise in `submit` or `call`: its references raise in `get`. Raised at once are only an
   argument that cannot be pickled (TypeError, see `unpicklable.explain`), resources that can never fit
   (`options.check_feasible`), and use after `stop()` (SessionClosedError) or in a forked child (ForkedProcessError).
-- With num_returns == 1 the value is what the function returned; with n > 1 it must return an iterable of n values
+- With num_returns == 1 the value is the function's; with n > 1 it must return an iterable of n values
   (else every reference gets a ValueError as a TaskError); with 0 there is no reference, and errors of such a call are
   only logged.
 - Exceptions of user code become `failures.RemoteFailure` where they are raised and `.error()` where they are got.
@@ -213,7 +213,7 @@ class Engine(Protocol):
         That holds for actors that run one call at a time; of others, only the calls start in order.
 
         Args:
-            num_returns: see `submit`, also for what is returned.
+            num_returns: see `submit`, also for the result.
             options: None for a plain call: made once, in the default group. A plain call of an actor that is being
                 restarted, and one that its death interrupts, has ActorUnavailableError as its result; after the last
                 death it is ActorDiedError. Calls with `max_task_retries` are made again, in their order and before

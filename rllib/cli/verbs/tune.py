@@ -219,8 +219,8 @@ def _show(analysis: ExperimentAnalysis, flag: str) -> None:
     unfinished = sum(not trial.is_finished for trial in analysis.trials)
     if unfinished:
         name = shlex.quote(Path(analysis.experiment_path).name)
-        click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; the same command with "
-                   f"--name {name} --resume{flag} goes on")  # fmt: skip
+        click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; to resume, repeat the "
+                   f"command with --name {name} --resume{flag}")  # fmt: skip
     try:
         best = analysis.best_trial
     except ValueError as error:

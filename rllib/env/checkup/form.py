@@ -175,7 +175,7 @@ def _drawn(subject: Subject, mode: str) -> Iterator[Found]:
             "note",
             f"render_mode={mode!r} fails: {error_line(error)}",
             f"What metadata['render_modes'] names can be drawn: {mode} by render().",
-            "Install what is missing, or take render_mode as an argument and correct render().",
+            "Install the missing package, or take render_mode as an argument and correct render().",
         )
         return
     if mode == "rgb_array":

@@ -22,7 +22,7 @@ class VectorEnvStream(EnvironmentStream):
 
     | mode      | at the end of an episode                                                      | reset_rows        |
     |-----------|-------------------------------------------------------------------------------|-------------------|
-    | NEXT_STEP | the final observation is returned; the next call ignores the action and resets | those of that call |
+    | NEXT_STEP | the final observation is returned; the next call ignores the action and resets | from that call     |
     | SAME_STEP | the first observation is returned, the final one in infos["final_obs"]        | none              |
     | DISABLED  | the final observation is returned; this stream resets by `reset_mask`         | none              |
 
@@ -57,7 +57,7 @@ class VectorEnvStream(EnvironmentStream):
         self._replacements = 0
         self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whether the environment's next step is no transition
         self._has_failed = False
-        self._newest_infos: list[dict] = []  # those that came with the newest observations
+        self._newest_infos: list[dict] = []  # of the newest observations
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     @property

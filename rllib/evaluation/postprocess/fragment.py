@@ -26,7 +26,7 @@ class Fragment:
         starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`). Rows
             before it are outside of the slot's time, and it follows the last row of the fragment before. None: 0.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
-        lives_lost: (t, i) where step t of environment i ended a life of a game that goes on.
+        lives_lost: (t, i) where step t of environment i ended a life and not the game.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
         by_environment: whether the bits of results for one environment's rows must not depend on the other rows.
@@ -195,7 +195,7 @@ class Fragment:
         """
         num_steps, num_envs = self.num_steps, self.num_envs
         length = num_steps + bootstraps
-        # Positions in columns [(T + 1) * N]; those of the last step, T, are the rows to bootstrap from.
+        # Positions in columns [(T + 1) * N]; values are bootstrapped from the rows of the last step, T.
         source = np.arange(length * num_envs).reshape(length, num_envs).T.reshape(-1)
         mask = source < num_steps * num_envs
         final = np.full(len(source), -1)

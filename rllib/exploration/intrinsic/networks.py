@@ -180,7 +180,7 @@ class Dynamics:
 
     Args:
         settings: a Curiosity.
-        spec: of the layers; its distribution is that of the actions.
+        spec: of the layers; its distribution is the actions'.
     """
 
     normalizes = False

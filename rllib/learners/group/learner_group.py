@@ -125,7 +125,7 @@ class LearnerGroup:
     def _start(self) -> Fleet:
         """New processes, all in the state of the beginning."""
         settings, recipe = self._settings, self._recipe
-        self._whereabouts: dict[int, str] = {}  # of those that have begun to join
+        self._whereabouts: dict[int, str] = {}  # of learners that have begun to join
         actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
         fleet = Fleet(
             lambda index, _: actor.options(label=f"learner {index}").remote(
@@ -384,7 +384,7 @@ class LearnerGroup:
 
     def _lost(self, why: str) -> LearnersLostError:
         return LearnersLostError(
-            f"the learners cannot go on: {why}. The memory of their optimizers is gone. Go on from the last "
+            f"the learners cannot continue: {why}. The memory of their optimizers is lost. Continue from the last "
             "checkpoint: algo.restore(path) starts them anew."
         )
 

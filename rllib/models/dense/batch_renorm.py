@@ -92,7 +92,7 @@ class RenormalizedProduct:
         """Writes the product.
 
         Args:
-            x: [towers or 1, width + 1, B], what is read; the last row is ones. Kept for `backward`.
+            x: [towers or 1, width + 1, B], the inputs; the last row is ones. Kept for `backward`.
             by_batch: by the statistics of these rows, which the running ones follow, instead of by the running ones.
             out: [towers, outputs, B].
         """

@@ -66,8 +66,8 @@ class OwnModelSpec(PolicySpec):
             module = self.construct()
         except Exception as error:
             error.add_note(
-                f"raised by the constructor of the custom model {self.network_name} (docs/networks.md says how it is "
-                f"called), with num_outputs={self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
+                f"raised by the constructor of the custom model {self.network_name} (docs/networks.md describes the "
+                f"call), with num_outputs={self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
             )
             raise
         if not isinstance(module, nn.Module):
@@ -278,7 +278,7 @@ class Probe:
         state = returned[2]
         if not isinstance(state, list | tuple) or len(state) != len(shapes):
             raise self.problem(
-                f"the state that forward() returns must be a list of {len(shapes)} tensors like that of "
+                f"the state that forward() returns must be a list of {len(shapes)} tensors like the state of "
                 f"initial_state(), but is {form_of(state)}."
             )
         for index, (part, shape) in enumerate(zip(state, shapes)):

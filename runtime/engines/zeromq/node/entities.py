@@ -48,7 +48,7 @@ class Task(msgspec.Struct):
 
     @property
     def holder(self) -> bytes:
-        """By which the node holds what it needs. Its key will not do: that is also the key of its result, an object
+        """Holder of the items that the task needs. Its key will not do: that is also the key of its result, an object
         that holds further values, and that others may know before the node learns that the task is done."""
         return TASK + self.key
 

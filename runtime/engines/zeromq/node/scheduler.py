@@ -284,7 +284,7 @@ class Scheduler:
             self._fail(task, "WorkerCrashedError", f"the process of task {task.spec.name}() died{tries}: {reason}")
 
     def memory_tick(self, room: int) -> None:
-        """A second has passed. At most one of the tasks that wait for memory is run again: when there is as much as it
+        """A second has passed. Runs at most one of the tasks that wait for memory again: when there is as much as it
         had, or nothing else runs that could give some back.
 
         Args:

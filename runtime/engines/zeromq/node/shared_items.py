@@ -31,7 +31,7 @@ class SharedItems:
 
     Attributes:
         refcounts: who holds what.
-        definitions: digest -> message that defines a function or class, and keys of what it needs.
+        definitions: digest -> message that defines a function or class, and keys of items that it needs.
     """
 
     def __init__(self, table: ProcessTable, memory: SharedMemory, handles_gone: Callable[[bytes], None]):

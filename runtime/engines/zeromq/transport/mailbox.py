@@ -296,7 +296,7 @@ class Mailbox:
     def _lead_in_handler(self, target, until):
         """Leads in a signal handler, or a finalizer, that has interrupted this thread while it led.
 
-        What it waited for may come here.
+        The awaited message may arrive here.
         """
         try:
             self._lead(target, until)

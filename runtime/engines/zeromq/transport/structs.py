@@ -72,7 +72,7 @@ class CallName(msgspec.Struct, array_like=True, frozen=True):
     """Stands for the method's name in calls with a concurrency group or with retries.
 
     Attributes:
-        group: concurrency group; "" for that of methods without one.
+        group: concurrency group; "": the group of methods without one.
         retries: how often it is made again after exceptions; -1 for no limit.
         retry_on: pickled `MethodOptions.retry_exceptions`; empty for none.
     """

@@ -104,7 +104,7 @@ STDOUT, STDERR = 1, 2
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED, ACTOR_RESTARTING, ACTOR_STARVED = 1, 2, 3, 4, 5  # flags of ACTOR_STATE
 NAME_GRANTED, NAME_HELD, NAME_TAKEN, NAME_UNKNOWN = 1, 2, 3, 4  # flags of NAMED; HELD: by the receiver, with an actor
 
-RAISED = 1  # flag of REPLY: the value is what the call raised
+RAISED = 1  # flag of REPLY: the value is the call's exception
 LOST = 1  # flag of OBJECT: the body is a text that says why
 ON_DISK = 1  # flag of GRANTED
 # Flags of CANCEL. CLOSE: a generator, which ends at its next yield. RUNS, of the node: the task that the receiver runs,

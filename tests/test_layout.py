@@ -25,7 +25,7 @@ FLOORS = [
     ],
     ["rllib.storage", "rllib.config"],
     ["rllib.models", "rllib.losses"],
-    ["rllib.policy", "rllib.replay", "rllib.env"],
+    ["rllib.policy", "rllib.hand_written", "rllib.replay", "rllib.env"],
     [
         "rllib.acting",
         "rllib.evaluation",

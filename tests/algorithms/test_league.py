@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rllib import PPOConfig
-from rllib.algorithms.league import PFSP, Every, Latest, League, Pairing, Uniform, WinRate
+from rllib.algorithms.league import PFSP, Every, Latest, League, Pairing, SnapshotCondition, Uniform, WinRate
 from rllib.algorithms.league.elo import EloRatings, expected_score
 from rllib.algorithms.league.payoff import Game, PayoffTable, Record, games_of
 from rllib.env.episodes import Episode
@@ -19,6 +19,8 @@ from rllib.env.tasks.connect_four import ConnectFour
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.metrics import Metrics
+from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
+from rllib.storage.encoding import UserCode, encode
 
 
 class TestElo:
@@ -377,6 +379,33 @@ class TestLeague:
         other.policies = dict(algo.policies)
         other.callbacks.set_state(algo.callbacks.get_state())
         assert other.callbacks.opponents == algo.callbacks.opponents
+
+    @pytest.mark.parametrize("condition", [WinRate(0.8, games=5, against="all"), Every(iterations=7)])
+    @pytest.mark.parametrize("matchmaking", ["uniform", "latest", PFSP("hard", p=2), PFSP("variance")])
+    def test_a_checkpoint_holds_it_as_data(self, condition, matchmaking, tmp_path):
+        league = League(
+            "me", ["a", "b"], snapshot_when=condition, matchmaking=matchmaking, max_size=4, leaving="weakest",
+            agents=["x", 3], policies_to_train=["me", "other"],
+        )  # fmt: skip
+        write_checkpoint(tmp_path / "c", {"config.json": {"callbacks_class": [league], "mapping": league.mapping}})
+        read = read_checkpoint(tmp_path / "c")["config.json"]
+        (again,) = read["callbacks_class"]
+        assert encode(again) == encode(league)
+        assert again.arguments() | {"snapshot_when": 0, "matchmaking": 0} == {
+            "main": "me", "opponents": ("a", "b"), "snapshot_when": 0, "matchmaking": 0, "max_size": 4,
+            "rating": "elo", "leaving": "weakest", "agents": ("x", 3), "policies_to_train": ["me", "other"],
+        }  # fmt: skip
+        assert read["mapping"] == again.mapping == league.mapping
+
+    def test_a_condition_of_ones_own_is_code(self, tmp_path):
+        class Never(SnapshotCondition):
+            def holds(self, iteration):
+                return False
+
+        write_checkpoint(tmp_path / "c", {"config.json": {"callbacks_class": League(snapshot_when=Never())}})
+        assert isinstance(read_checkpoint(tmp_path / "c")["config.json"]["callbacks_class"], UserCode)
+        loaded = read_checkpoint(tmp_path / "c", load_user_code=True)["config.json"]["callbacks_class"]
+        assert type(loaded.arguments()["snapshot_when"]).__name__ == "Never"
 
     def test_it_is_a_valid_setting_that_travels(self):
         league = League(opponents=["random"], matchmaking=PFSP())

@@ -29,9 +29,10 @@ from rllib.algorithms.league.snapshots import SnapshotCondition, WinRate
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import AgentID, known_agents
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.storage.by_arguments import ByArguments
 
 
-class League(DefaultCallbacks):
+class League(DefaultCallbacks, ByArguments):
     """Callbacks that let one policy learn against given opponents and frozen copies of itself.
 
     Copies are named main_v1, main_v2, ... A result has `custom_metrics/league`: `size`, the number of opponents;
@@ -77,6 +78,7 @@ class League(DefaultCallbacks):
         self._main, self._given, self._agents = main, _distinct(main, opponents), tuple(agents)
         self._max_size, self._leaving = max_size, leaving
         self._trained = [main] if policies_to_train is None else list(policies_to_train)
+        self._rating = rating
         self._check(rating)
         self.payoff = PayoffTable()
         self.ratings = EloRatings([main, *self._given]) if rating else None
@@ -108,6 +110,20 @@ class League(DefaultCallbacks):
             raise ValueError(f"policies_to_train={self._trained!r} must contain {self._main!r}, the policy that learns")
         if self._agents and len(set(self._agents)) < 2:
             raise ValueError(f"agents={list(self._agents)!r} must be two or more: opponents need a seat")
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments by which an equal league is made, which begins anew."""
+        return {
+            "main": self._main,
+            "opponents": self._given,
+            "snapshot_when": self._condition,
+            "matchmaking": self._matchmaking,
+            "max_size": self._max_size,
+            "rating": self._rating,
+            "leaving": self._leaving,
+            "agents": self._agents,
+            "policies_to_train": self._trained,
+        }
 
     @property
     def opponents(self) -> list[str]:

@@ -5,6 +5,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from rllib.storage.by_arguments import ByArguments
+
 
 class Matchmaking(Protocol):
     """Chooses opponents."""
@@ -22,21 +24,21 @@ class Matchmaking(Protocol):
         """
 
 
-class Uniform:
+class Uniform(ByArguments):
     """Chooses all opponents equally often."""
 
     def probabilities(self, opponents: Sequence[str], win_rate: Callable[[str], float]) -> np.ndarray:
         return np.full(len(opponents), 1.0 / len(opponents))
 
 
-class Latest:
+class Latest(ByArguments):
     """Chooses the newest opponent always."""
 
     def probabilities(self, opponents: Sequence[str], win_rate: Callable[[str], float]) -> np.ndarray:
         return np.eye(len(opponents))[-1]
 
 
-class PFSP:
+class PFSP(ByArguments):
     """Prioritized fictitious self-play (AlphaStar, Nature 2019, supplement): prefers some win rates x to others.
 
     Probabilities are proportional to f(x); equal, if f is 0 for all opponents.

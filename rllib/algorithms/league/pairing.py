@@ -7,13 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from rllib.env.multi_agent.agent_spaces import AgentID
+from rllib.storage.by_arguments import ByArguments
 
 # An episode's id holds the index of its environment above these bits, and its number in that environment in them.
 _NUMBER_BITS = 32
 
 
 @dataclass(frozen=True)
-class Pairing:
+class Pairing(ByArguments):
     """A policy mapping by which one policy has one seat of an episode, and an opponent that is drawn has all others.
 
     It is a function of the episode's id alone: the seat changes with each episode of an environment, and the opponent

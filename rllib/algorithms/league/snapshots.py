@@ -3,9 +3,11 @@
 from collections import deque
 from typing import Literal
 
+from rllib.storage.by_arguments import ByArguments
 
-class SnapshotCondition:
-    """Base class of conditions; a subclass overrides `holds`, and the others where it counts games."""
+
+class SnapshotCondition(ByArguments):
+    """Base class of conditions; a subclass overrides `holds`, and the other methods where it counts games."""
 
     def add_game(self, score: float, is_latest: bool) -> None:
         """Counts a game of the learning policy.

@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +16,15 @@ from rllib.algorithms.league import PFSP, Every, Latest, League, Pairing, Snapsh
 from rllib.algorithms.league.elo import EloRatings, expected_score
 from rllib.algorithms.league.payoff import Game, PayoffTable, Record, games_of
 from rllib.env.episodes import Episode
+from rllib.env.multi_agent.stream import MultiAgentStream
+from rllib.env.tasks.board_players import ConnectFourOneAhead
 from rllib.env.tasks.connect_four import ConnectFour
 from rllib.evaluation.callbacks import make_callbacks
+from rllib.evaluation.multi_agent.settings import AgentSettings
+from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.settings import RolloutSettings
+from rllib.hand_written import RandomPolicy
 from rllib.metrics import Metrics
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from rllib.storage.encoding import UserCode, encode
@@ -459,3 +466,41 @@ class TestRefusals:
         algo.workers.foreach_worker = lambda function: [function(SimpleNamespace(env=env))]
         with pytest.raises(ValueError, match=message):
             make_callbacks(League(opponents=["random"])).on_algorithm_init(algorithm=algo)
+
+
+def test_games_of_a_worker_are_counted():
+    """A worker whose policies are all written by hand plays connect four as the mapping says."""
+    env = ConnectFour()
+    spaces = env.observation_space, env.action_space
+    ids = {"main": ConnectFourOneAhead, "random": RandomPolicy}
+    league = League(opponents=["random"], agents=env.possible_agents)
+    seats_of_main = []
+
+    def policy_of(agent, seats, worker):
+        policy_id = league.mapping(agent, episode(seats.index, seats.number), worker)
+        if policy_id == "main":
+            seats_of_main.append(agent)
+        return policy_id
+
+    agents = AgentSettings(
+        policy_of,
+        spaces=dict.fromkeys(ids, spaces),
+        num_slots=dict.fromkeys(ids, 1),
+        hand_written={policy_id: partial(kind, *spaces, {"seed": 1}) for policy_id, kind in ids.items()},
+    )
+    algorithm = PPOConfig().environment(observation_space=spaces[0], action_space=spaces[1]).build()
+
+    class Settings(RolloutSettings):
+        def open_agents(self, kind, indices, worker_index, incarnation):
+            return MultiAgentStream([ConnectFour(), ConnectFour()], list(indices))
+
+    known = {**vars(algorithm._rollout_settings), "policies": {}, "agents": agents}
+    worker = MultiAgentWorker(Settings(**{**known, "num_envs": 2, "fragment_length": 600}))
+    _, report = worker.sample()
+    algorithm.stop()
+    league._add_games(report.episodes)
+    record = league.payoff.record("main", "random")
+    assert record.games == len(report.episodes) > 40
+    assert record.wins > 0.8 * record.games
+    assert league.ratings["main"] > 1100 > 1000 > league.ratings["random"]
+    assert abs(seats_of_main.count("player_0") - seats_of_main.count("player_1")) <= 2

@@ -25,7 +25,7 @@ FLOORS = [
     ],
     ["rllib.storage", "rllib.config"],
     ["rllib.models", "rllib.losses"],
-    ["rllib.policies", "rllib.policy", "rllib.replay", "rllib.env"],
+    ["rllib.hand_written", "rllib.policies", "rllib.policy", "rllib.replay", "rllib.env"],
     [
         "rllib.acting",
         "rllib.evaluation",

@@ -73,9 +73,8 @@ class MultiAgentStream:
             checked, limit = self._wrapped(env, index)
             self._checked.append(checked)
             self._limits.append(limit)
-        known = AgentOrder(known_agents(self._checked[0].env))
-        self._knows_agents = len(known) > 0
-        self._orders = [known] * self.num_envs
+        self._known = [known_agents(env) for env in self.environments]
+        self._orders = [AgentOrder(known) for known in self._known]
         self.reseed(seeds)
         self._failures, self._replacements = [0] * self.num_envs, [0] * self.num_envs
         self._empty_steps = [0] * self.num_envs
@@ -111,7 +110,7 @@ class MultiAgentStream:
         return self._checked[index].spaces
 
     def order(self, index: int) -> AgentOrder:
-        """Positions of the agents of an environment: of all known ones, else of those that the episode has had."""
+        """Positions of the agents of an environment: of the known ones; others it has to `meet` in each episode."""
         return self._orders[index]
 
     def reseed(self, seeds: Sequence[int]) -> None:
@@ -134,9 +133,8 @@ class MultiAgentStream:
         except (Exception, SystemExit) as error:
             self._replace(index, error, "in reset()" + (f" after an episode of {length} steps" if length else ""))
             return None
-        if not self._knows_agents:  # others may come in each episode
+        if not self._known[index]:  # others may come in each episode
             self._orders[index] = AgentOrder()
-        self._orders[index].meet(observations)
         return observations, infos
 
     def step(self, index: int, actions: dict[AgentID, Any]) -> AgentStep | None:
@@ -159,8 +157,6 @@ class MultiAgentStream:
             self._replace(index, error, where)
             return None
         self._failures[index] = 0
-        if not self._knows_agents:
-            self._orders[index].meet(observations)
         is_over = bool(terminateds[ALL] or truncateds[ALL])
         if not is_over:
             if checked.time >= self._limits[index]:
@@ -177,7 +173,7 @@ class MultiAgentStream:
         """
         checked = self._checked[index]
         if checked.ended and observations.keys() <= checked.ended.keys():
-            everybody = self._orders[index] if self._knows_agents else checked.seen
+            everybody = self._known[index] or checked.seen
             if all(agent in checked.ended for agent in everybody):
                 return True
         if observations:

@@ -30,7 +30,7 @@ class EpisodeEvents(Protocol):
         """It has been reset, with these results."""
 
     def stepped(self, episode: AgentEpisode, actions: Mapping, step: AgentStep) -> None:
-        """It has been stepped; the returns of agents contain the rewards of the step."""
+        """It has been stepped; agents that have appeared have their seats, and returns contain the step's rewards."""
 
     def ended(self, episode: AgentEpisode, result: Episode) -> None:
         """The episode is over; a reset, if there is one, follows this call."""
@@ -122,6 +122,7 @@ class EnvironmentSeats:
         """Seats the agents that are new, in the stream's order."""
         episode, position = self.episode, self._stream.order(self.index)
         new = [agent for agent in observations if agent not in episode.seats]
+        position.meet(new)
         for agent in position.sorted(new) if len(new) > 1 else new:
             policy_id = episode.policy_for(agent)
             free = self._free[policy_id]
@@ -152,13 +153,12 @@ class EnvironmentSeats:
         episode = self.episode
         episode.length += 1
         self._add_rewards(step.rewards)
+        ended = self._close_rows(step)
+        if not step.is_over:
+            self._go_on(step.observations, ended)
         if self._events is not None:
             self._events.stepped(episode, actions, step)
-        ended = self._close_rows(step)
-        if step.is_over:
-            return self._end()
-        self._go_on(step.observations, ended)
-        return None
+        return self._end() if step.is_over else None
 
     def _add_rewards(self, rewards: Mapping[AgentID, float]) -> None:
         seats, loose = self.episode.seats, self.episode.loose
@@ -174,7 +174,7 @@ class EnvironmentSeats:
     def _close_rows(self, step: AgentStep) -> list[Seat]:
         """Closes the rows that are complete after a step; returns the agents that have ended with it."""
         observations, _, terminateds, truncateds, _, is_over = step
-        if not is_over and len(terminateds) == len(truncateds) == 1:  # no flags but "__all__"
+        if not (is_over or any(terminateds.values()) or any(truncateds.values())):
             for seat in self.living:
                 if seat.is_open and seat.agent in observations:
                     self._close(seat)

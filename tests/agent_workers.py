@@ -141,7 +141,14 @@ def worker_of(
 
     worker_class = kind
     policies = {i: known.only_policy for i in agents.spaces if i not in agents.hand_written}
-    fields = {**vars(known), "policies": policies, "agents": agents, "fragment_length": num_steps, "num_envs": 1}
+    fields = {
+        **vars(known),
+        "policies": policies,
+        "agents": agents,
+        "fragment_length": num_steps,
+        "num_envs": 1,
+        "num_workers": 0,
+    }
     worker = kind(Settings(**{**fields, **more}), worker_index)
     for policy in worker.policies.values():
         policy.set_weights(algorithm.get_policy().weights)

@@ -215,10 +215,30 @@ class RecordingSlots(ActingSlots):
             self.fragment[name][0, self._open] = values
         for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
             self.fragment[name][:] = 0
+        self._flatten()
         self._rows[:], self._row = 0, 0
         self.oldest_version = min(self._kept_version, lane.policy_version)
         self._kept_version = lane.policy_version
         self.prepare(num_steps)
+
+    def _flatten(self) -> None:
+        """Makes views of the fragment's columns with one row for each (row, slot): one index is quicker than two."""
+        fragment = self.fragment
+        sources = {
+            sb.OBS: self.observations,
+            sb.STATE_IN: self.states,
+            sb.ACTIONS: self._actions,
+            sb.ACTION_DIST_INPUTS: self._dist_inputs,
+            sb.VF_PREDS: self._values,
+        }
+        flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in fragment.columns.items()}
+        # (column, its flat view, what is written of an action)
+        self._of_action = [
+            (fragment[name], flat[name], sources[name])
+            for name in self._of_open_rows
+            if name != sb.VF_PREDS or fragment.has_values
+        ]
+        self._flat_rewards = flat[sb.REWARDS]
 
     def prepare(self, num_steps: int, active: Sequence[bool] | None = None) -> None:
         """Draws the noise of the next steps; of the active slots alone, where some are not."""
@@ -235,6 +255,7 @@ class RecordingSlots(ActingSlots):
         longer.cuts = self.fragment.cuts
         longer.final_observations, longer.final_states = self.fragment.final_observations, self.fragment.final_states
         self.fragment = longer
+        self._flatten()
 
     def act(self, step: int) -> None:
         """Chooses the actions of the slots that act, and opens their rows.
@@ -242,26 +263,21 @@ class RecordingSlots(ActingSlots):
         Args:
             step: number of the step since `prepare`.
         """
-        lane, fragment, row = self.lane, self.fragment, self._row
+        lane, row = self.lane, self._row
         states = (self.states, self._next_states) if lane.remembers else (None, None)
-        values = self._values if fragment.has_values else None
-        lane.explorer.act(self.observations, self._noise[step], self._dist_inputs, self._actions, values, *states)
-        acting = self.acting
-        if row is not None and len(acting) == self.num_slots:
-            at: Any = row
-            seen = slice(None)
+        values_out = self._values if self.fragment.has_values else None
+        noise = self._noise[step]
+        lane.explorer.act(self.observations, noise, self._dist_inputs, self._actions, values_out, *states)
+        if row is not None and len(self.acting) == self.num_slots:
+            for column, _, values in self._of_action:
+                column[row] = values
+            self.states[:] = self._next_states
         else:
-            seen = np.array(acting)
-            at = self._rows[seen], seen
-        fragment.observations[at] = self.observations[seen]
-        fragment[sb.ACTIONS][at] = self._actions[seen]
-        if sb.ACTION_DIST_INPUTS in fragment.columns:
-            fragment[sb.ACTION_DIST_INPUTS][at] = self._dist_inputs[seen]
-        if values is not None:
-            fragment[sb.VF_PREDS][at] = values[seen]
-        if lane.remembers:
-            fragment[sb.STATE_IN][at] = self.states[seen]
-            self.states[seen] = self._next_states[seen]
+            acting = np.array(self.acting)
+            at = self._rows[acting] * self.num_slots + acting
+            for _, flat, values in self._of_action:
+                flat[at] = values[acting]
+            self.states[acting] = self._next_states[acting]
         self._map_actions()
 
     def close(self, slot: int, reward: float, terminated: bool, truncated: bool) -> None:
@@ -313,7 +329,7 @@ class RecordingSlots(ActingSlots):
             self._row = row + 1
             self._rows += 1
         else:
-            self.fragment[sb.REWARDS][self._rows[slots], slots] = self._rewards
+            self._flat_rewards[self._rows[slots] * self.num_slots + slots] = self._rewards
             self._row = None
             self._rows[slots] += 1
         if self._ends:

@@ -239,7 +239,8 @@ class MultiAgentWorker(Worker):
                 if policy_id not in self.settings.agents.trained:  # it was removed, and its episode is not over
                     continue
                 lane = self._recording[policy_id]
-                batches[policy_id] = lane.lane.to_batch(fragment, has_gaps=not fragment.is_in_lockstep(self.settings.fragment_length))
+                has_gaps = not fragment.is_in_lockstep(self.settings.fragment_length)
+                batches[policy_id] = lane.lane.to_batch(fragment, has_gaps)
                 batches[policy_id].policy_version = lane.oldest_version
         for policy_id, lane in self._recording.items():
             seen, returned = lane.lane.pop_deltas()

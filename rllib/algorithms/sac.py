@@ -117,7 +117,7 @@ class SAC(OffPolicyActorCritic):
     """Soft actor-critic.
 
     Attributes:
-        temperatures: policy id -> alpha, learned.
+        temperatures: id of a policy that learns -> alpha, learned.
     """
 
     config_class = SACConfig
@@ -125,7 +125,7 @@ class SAC(OffPolicyActorCritic):
 
     def setup(self) -> None:
         super().setup()
-        self.temperatures = {policy_id: self._make_temperature(policy_id) for policy_id in self.policies}
+        self.temperatures = {policy_id: self._make_temperature(policy_id) for policy_id in self.learners}
 
     @property
     def temperature(self) -> Temperature:

@@ -228,23 +228,24 @@ class OffPolicy(SamplingAhead):
     """Base of the algorithms that learn from a replay.
 
     Attributes:
-        replays: policy id -> its rows.
+        replays: id of a policy that learns -> its rows.
     """
 
+    trains_several = True
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
     stratified: ClassVar[bool] = False
 
     def setup(self) -> None:
         self._betas = {
             policy_id: Schedule(self.config_of(policy_id).replay_settings()["prioritized_replay_beta"])
-            for policy_id in self.policies
+            for policy_id in self.learners
         }
-        self._updates_owed = dict.fromkeys(self.policies, 0.0)
+        self._updates_owed = dict.fromkeys(self.learners, 0.0)
         # Environment steps of the run when the replay was empty.
-        self._empty_at = dict.fromkeys(self.policies, 0)
+        self._empty_at = dict.fromkeys(self.learners, 0)
         # Statistics of each policy's newest update.
-        self._stats: dict[str, dict[str, Any]] = {policy_id: {} for policy_id in self.policies}
-        self.replays = {policy_id: self.make_replay(policy_id) for policy_id in self.policies}
+        self._stats: dict[str, dict[str, Any]] = {policy_id: {} for policy_id in self.learners}
+        self.replays = {policy_id: self.make_replay(policy_id) for policy_id in self.learners}
 
     @property
     def replay(self):
@@ -264,6 +265,12 @@ class OffPolicy(SamplingAhead):
         rows = stored.shape, stored.dtype, config.gamma, config.n_step
         if not config.needs_goals:
             return Transitions(*rows)
+        if self.agents is not None:
+            raise ValueError(
+                f"replay_buffer_config: type={config.replay_settings()['type']!r} asks the environment for the rewards "
+                f"of other goals, and {self.agents.environment.name} has several agents. Use "
+                "{'type': 'ReplayBuffer'}."
+            )
         goals, settings = Goals.of(self.policies[policy_id].observation_space), config.replay_settings()
         return HindsightTransitions(
             *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]

@@ -132,7 +132,7 @@ class OffPolicyActorCritic(OffPolicy):
 
     def setup(self) -> None:
         super().setup()
-        self._critic_updates = dict.fromkeys(self.policies, 0)
+        self._critic_updates = dict.fromkeys(self.learners, 0)
 
     @abstractmethod
     def critic_loss(self, policy_id: str) -> LossOverModules:

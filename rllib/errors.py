@@ -35,6 +35,13 @@ class CheckpointError(RLlibError, ValueError):
     """A checkpoint is missing, truncated, modified, not of this library, or of a newer format than it reads."""
 
 
+class UnknownPolicyError(RLlibError, KeyError, ValueError):
+    """A policy is asked for that there is not. KeyError is what RLlib raises in this case."""
+
+    def __str__(self):
+        return str(self.args[0])  # a KeyError's own text is in quotation marks
+
+
 class DamagedFileError(RLlibError, ValueError):
     """A file has other content than the library writes, or is no file that lies where its name says."""
 

@@ -92,6 +92,7 @@ class RolloutSettings:
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
         make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
             of environments, before they are clipped; None leaves them as they are.
+        time_limit_ends_episode: truncated episodes count as terminated: what follows them is worth nothing.
         sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
         config: the algorithm's, for the hooks.
@@ -117,6 +118,7 @@ class RolloutSettings:
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
     make_return_scale: Callable[..., ReturnScale] | None = None
+    time_limit_ends_episode: bool = False
     sample_timeout_s: float = 60.0
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
     config: Any = None

@@ -227,6 +227,11 @@ class WorkerSet:
                 results.update(zip(shares[index], answer, strict=True))
         return [results[position] for position in range(len(items))]
 
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Lets the workers go on with other settings: those that are there, and those that will replace them."""
+        self.settings = settings
+        self.foreach_worker(_change_worker, settings)
+
     # ------------------------------------------------------------------ who is there
 
     def local_worker(self) -> RolloutWorker | None:
@@ -278,6 +283,10 @@ class WorkerSet:
         self.fleet.stop()
         if self._local is not None:
             self._local.close()
+
+
+def _change_worker(worker, settings: RolloutSettings) -> None:
+    worker.change_settings(replace(settings, fragment_length=worker.settings.fragment_length))
 
 
 def _restore_worker(worker, states: str, restores: int) -> None:

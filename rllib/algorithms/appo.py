@@ -59,8 +59,12 @@ class APPO(IMPALA):
     loss = APPO_LOSS
 
     def setup(self) -> None:
+        self._kl = AdaptiveKL({})
         super().setup()
-        self._kl = AdaptiveKL({policy_id: self.config_of(policy_id) for policy_id in self.learners})
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self._kl.add(policy_id, self.config_of(policy_id))
 
     def target_of(self, policy_id: str) -> Policy:
         """The target network of a policy."""

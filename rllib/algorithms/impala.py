@@ -158,11 +158,8 @@ class IMPALA(Algorithm):
         self._refuse_aggregation()
         self._check_memory()
         # Of each policy that learns: its fragments, its ring of train batches, and its newest update's statistics.
-        self._queues = {policy_id: self._make_queue(policy_id) for policy_id in self.learners}
-        self._rings: dict[str, BatchRing[TrainBatch]] = {
-            policy_id: BatchRing(config.minibatch_buffer_size, self.config_of(policy_id).num_sgd_iter)
-            for policy_id in self.learners
-        }
+        self._queues: dict[str, FragmentQueue] = {}
+        self._rings: dict[str, BatchRing[TrainBatch]] = {}
         self._stats: dict[str, dict[str, float]] = {}
         # This process has time for it while a GPU or others compute; batches of aggregators come when they do.
         has_workers = config.num_rollout_workers > 0 and not config.num_aggregation_workers
@@ -176,11 +173,24 @@ class IMPALA(Algorithm):
             self._aggregators = self._owns(
                 Aggregators(config.num_aggregation_workers, fault_tolerance(config), self._spans_directory)
             )
+        for policy_id in self.learners:
+            self.prepare_policy(policy_id)
 
-    def _make_queue(self, policy_id: str) -> FragmentQueue:
+    def prepare_policy(self, policy_id: str) -> None:
+        """Makes what a policy needs beside its learner."""
         config = self.config_of(policy_id)
         replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
-        return FragmentQueue(config.train_batch_size, replay)
+        self._queues[policy_id] = FragmentQueue(config.train_batch_size, replay)
+        self._rings[policy_id] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
+
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self.prepare_policy(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        for of_policies in (self._queues, self._rings, self._staged, self._stats):
+            of_policies.pop(policy_id, None)
 
     def _refuse_aggregation(self) -> None:
         """Raises a ValueError if processes are to join the fragments of several agents."""

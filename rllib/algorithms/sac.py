@@ -124,8 +124,16 @@ class SAC(OffPolicyActorCritic):
     reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
 
     def setup(self) -> None:
+        self.temperatures: dict[str, Temperature] = {}
         super().setup()
-        self.temperatures = {policy_id: self._make_temperature(policy_id) for policy_id in self.learners}
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self.temperatures[policy_id] = self._make_temperature(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        self.temperatures.pop(policy_id, None)
 
     @property
     def temperature(self) -> Temperature:

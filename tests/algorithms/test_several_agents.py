@@ -57,9 +57,9 @@ def test_every_policy_learns_from_its_own_rows(name, scenario):
             assert 0 < trained <= counts[policy_id]["num_steps_trained"]
         steps = result["num_env_steps_sampled"]
         assert steps == algo.timesteps >= 128
-        # An agent acts in each step, or in every second one; rows that are open are not among them.
-        acting = 1 if scenario == "in turn" else 2
-        assert sum(counts[policy_id]["num_steps_sampled"] for policy_id in ids) == acting * steps
+        # In turns an agent acts in every second step; of both environments a row may be open.
+        sampled = sum(counts[policy_id]["num_steps_sampled"] for policy_id in ids)
+        assert 0 <= (steps if scenario == "in turn" else 2 * steps) - sampled <= 2
         assert result["num_env_steps_trained"] == sum(counts[policy_id]["num_steps_trained"] for policy_id in ids)
 
 
@@ -136,10 +136,8 @@ def test_learning_starts_by_the_steps_that_are_counted(counted, first_update):
             algo.train()
         assert algo.metrics.counters["num_env_steps_sampled"] == first_update
         assert algo.timesteps == 50
-        epsilon = algo.config.exploration_config["epsilon_timesteps"]
-        expected = 1.0 - 0.98 * 50 / epsilon
         for policy_id in algo.policies:
-            assert algo._explored_by(policy_id)["epsilon"] == pytest.approx(expected)
+            assert algo._explored_by(policy_id)["epsilon"] == pytest.approx(1.0 - 0.98 * 50 / 10_000)
 
 
 def test_updates_keep_to_the_intensity_of_each_policy():
@@ -209,8 +207,16 @@ def test_rows_are_collected_until_the_train_batch_of_their_policy_is_full(name):
 
 @pytest.mark.parametrize("name", ["IMPALA", "APPO"])
 def test_each_policy_goes_round_its_own_ring(name):
-    config = of_agents(name).rollouts(rollout_fragment_length=16).training(
-        train_batch_size=32, num_sgd_iter=2, minibatch_buffer_size=2, replay_proportion=1.0, replay_buffer_num_slots=4
+    config = (
+        of_agents(name)
+        .rollouts(rollout_fragment_length=16)
+        .training(
+            train_batch_size=32,
+            num_sgd_iter=2,
+            minibatch_buffer_size=2,
+            replay_proportion=1.0,
+            replay_buffer_num_slots=4,
+        )
     )
     with config.build() as algo:
         for _ in range(9):
@@ -242,7 +248,9 @@ LEARNING = {
     "APPO": (16_000, {"lr": 1e-2, "entropy_coeff": 0.0}),
 }
 EXPLORATION = {
-    **dict.fromkeys(("DQN", "R2D2", "PQN"), {"epsilon_timesteps": 1000}),
+    "DQN": {"epsilon_timesteps": 1000},
+    "R2D2": {"epsilon_timesteps": 1000},
+    "PQN": {"epsilon_timesteps": 1000},
     "ApexDQN": {"type": "EpsilonGreedy", "epsilon_timesteps": 1000},
     "TD3": {"random_timesteps": 200},
 }
@@ -257,9 +265,13 @@ def test_both_agents_learn_what_their_own_observations_ask_for(name):
     with config.build() as algo:
         while algo.timesteps < steps:
             algo.train()
-        found = algo.evaluate(num_episodes=10)["policy_reward_mean"]
-    for agent in ("first", "second"):
-        assert found[agent] >= (7.2 if name == "TD3" else 7.9), found
+        env = NameTheSignal(algo.config.env_config)
+        for agent, policy in algo.policies.items():
+            signals = np.eye(env.sizes[agent], dtype=np.float32)
+            state = np.zeros((len(signals), policy.state_size), np.float32) if policy.state_size else None
+            actions = policy.choose(signals, explore=False, state=state)
+            rewards = [env.reward(agent, signal, action) for signal, action in enumerate(actions)]
+            assert min(rewards) >= 0.8, (agent, rewards)
 
 
 # ------------------------------------------------------------------ refused
@@ -278,12 +290,12 @@ def test_several_agents_are_refused_by_name(name):
 
 def test_hindsight_is_refused():
     config = of_agents("DQN").training(replay_buffer_config={"type": "HindsightReplayBuffer"})
-    with pytest.raises(ValueError, match="HindsightReplayBuffer.*several agents.*ReplayBuffer"):
+    with pytest.raises(ValueError, match=r"HindsightReplayBuffer.*several agents.*ReplayBuffer"):
         config.build()
 
 
 @pytest.mark.parametrize("name", ["IMPALA", "APPO"])
 def test_aggregation_workers_are_refused(name):
     config = of_agents(name).rollouts(num_rollout_workers=1).training(num_aggregation_workers=1)
-    with pytest.raises(ValueError, match="num_aggregation_workers=1.*several agents"):
+    with pytest.raises(ValueError, match=r"num_aggregation_workers=1.*several agents"):
         config.build()

@@ -135,11 +135,21 @@ class DistributedReplay(OffPolicy):
     stratified = True
 
     def setup(self) -> None:
-        super().setup()
         self._sent: dict[int, _Sent] = {}
         self._newest: tuple[int, Any] | None = None
         # Age of the fragments of each policy that arrived last, in its updates.
-        self._lags: dict[str, list[int]] = {policy_id: [0] for policy_id in self.learners}
+        self._lags: dict[str, list[int]] = {}
+        super().setup()
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self._lags[policy_id] = [0]
+
+    def end_training(self, policy_id: str) -> None:
+        if policy_id in self.replays:
+            self.replays[policy_id].stop()
+        super().end_training(policy_id)
+        self._lags.pop(policy_id, None)
 
     @abstractmethod
     def worker_errors(self, policy_id: str) -> TDErrors:
@@ -169,7 +179,7 @@ class DistributedReplay(OffPolicy):
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
             spans_directory=self._spans_directory,
-            first_stream=sorted(self.policies).index(policy_id) * shards,
+            first_stream=self.policy_number(policy_id) * shards,
         )
         return self._owns(replay)
 

@@ -236,16 +236,37 @@ class OffPolicy(SamplingAhead):
     stratified: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self._betas = {
-            policy_id: Schedule(self.config_of(policy_id).replay_settings()["prioritized_replay_beta"])
-            for policy_id in self.learners
-        }
-        self._updates_owed = dict.fromkeys(self.learners, 0.0)
-        # Environment steps of the run when the replay was empty.
-        self._empty_at = dict.fromkeys(self.learners, 0)
+        self._betas: dict[str, Schedule] = {}
+        self._updates_owed: dict[str, float] = {}
+        # The run's clock when the replay was empty.
+        self._empty_at: dict[str, int] = {}
         # Statistics of each policy's newest update.
-        self._stats: dict[str, dict[str, Any]] = {policy_id: {} for policy_id in self.learners}
-        self.replays = {policy_id: self.make_replay(policy_id) for policy_id in self.learners}
+        self._stats: dict[str, dict[str, Any]] = {}
+        self.replays: dict[str, Any] = {}
+        for policy_id in self.learners:
+            self.prepare_policy(policy_id)
+
+    def prepare_policy(self, policy_id: str) -> None:
+        """Makes what a policy needs beside its learner."""
+        beta = self.config_of(policy_id).replay_settings()["prioritized_replay_beta"]
+        self._betas[policy_id], self._updates_owed[policy_id] = Schedule(beta), 0.0
+        self._empty_at[policy_id], self._stats[policy_id] = self.timesteps, {}
+        self.replays[policy_id] = self.make_replay(policy_id)
+
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self.prepare_policy(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        for of_policies in (self._betas, self._updates_owed, self._empty_at, self._stats, self.replays):
+            of_policies.pop(policy_id, None)
+
+    def policy_number(self, policy_id: str) -> int:
+        """A number of the policy that no other has, to key its random streams."""
+        if self.agents is None:
+            return sorted(self.policies).index(policy_id)
+        return self.agents.settings.numbers[policy_id]
 
     @property
     def replay(self):

@@ -65,7 +65,7 @@ class EnvironmentDiedError(RLlibError):
 class NoBestTrialError(RLlibError, RuntimeError, ValueError):
     """No trial of an experiment can be called the best: none has the metric, or none has it as a finite number.
 
-    RuntimeError is what Ray's ResultGrid raises in this case.
+    It is a RuntimeError, since Ray's ResultGrid raises one in this case.
     """
 
 

@@ -250,7 +250,7 @@ def test_help_of_train_loads_nothing_that_it_does_not_use():
 
 
 def test_a_worker_loads_nothing_that_it_does_not_use():
-    code = "import sys, rllib.evaluation.worker_set, runtime.engines.zeromq.worker.process; print(*sys.modules)"
+    code = "import sys, rllib.evaluation.worker_set, runtime.engines.zeromq.worker.worker_process; print(*sys.modules)"
     loaded = set(subprocess.check_output([sys.executable, "-c", code], timeout=60, cwd=ROOT, text=True).split())
     assert not {name.partition(".")[0] for name in loaded} & LOADED_WHEN_USED
     assert not loaded & {"psutil", "email", "importlib.metadata"}, "of the driver"

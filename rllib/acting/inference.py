@@ -42,11 +42,11 @@ def under_plain_names(mixin: type[C]) -> type[C]:
 
 @dataclass(frozen=True)
 class ActingSettings:
-    """Conversions between an environment's observations and actions and those of a policy.
+    """Conversions of observations and actions between an environment and a policy.
 
     Attributes:
         normalize_actions, clip_actions: as for env.actions.ActionMapper.
-        adapters: change the environment's observations into those that the policy reads, innermost first.
+        adapters: change the environment's observations into the policy's inputs, innermost first.
         explore: whether actions are sampled, unless a call says otherwise.
     """
 
@@ -275,7 +275,7 @@ class Inference:
 
     Args:
         observation_space, action_space: of the environment.
-        settings: how observations become those of the policies, and their actions those of the space.
+        settings: conversions of observations and actions between environment and policies.
         rng: draws the actions that are sampled.
         distribution: of the policies' actions.
 

@@ -1,4 +1,4 @@
-"""A trained policy that acts in episodes, for deployment: it remembers what it needs between steps."""
+"""A trained policy that acts in episodes, for deployment: it keeps its state between steps."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

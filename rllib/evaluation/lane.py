@@ -98,7 +98,7 @@ class Lane:
         return kind(self.own.exploration, self.policy, self.rngs, slot)
 
     def _column_table(self, given: Sequence[Column]) -> tuple[Column, ...]:
-        """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
+        """The columns of a fragment: from the environments, the policy and the algorithm."""
         observed, *others = given
         if self.filters and not self.stores_raw:
             observed = Column(observed.name, observed.shape, "float32", observed.before_action)
@@ -204,7 +204,7 @@ class Lane:
         self.explorer.end()
 
     def filtered(self, raw: np.ndarray, out: np.ndarray, active: Sequence[bool] | None = None) -> None:
-        """Writes what is stored of raw observations; of the active slots alone, where some are not."""
+        """Writes raw observations as they are stored, filtered or not; with `active`, of active slots alone."""
         if not self.filters:
             out[:] = raw
         elif active is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Postprocess(Protocol):
     """A function that adds an algorithm's columns to a full fragment, in the worker.
 
-    One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone. One
+    One whose `every_final_observation` is True gets those of terminated episodes as well as truncated ones. One
     that has `make_rows` says how rows are made of the fragments of a worker (see Transitions). One that has
     `of_tensors` can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
     """
@@ -81,12 +81,12 @@ class RolloutSettings:
         num_envs: environments of one worker.
         fragment_length: steps of each environment per fragment.
         seed: the run's seed.
-        seeds_driver: whether the global generators of the driver's process are seeded where environments are stepped
-            there, as those of workers' processes always are: the user has given the seed.
+        seeds_driver: whether the driver's global generators are seeded where environments are stepped in its process:
+            the user has given the seed. Workers' processes are always seeded.
         acts_among_all: workers with few environments compute what they act by in the shape of all workers' environments
             together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
         num_workers: remote workers of the set this one belongs to.
-        complete_episodes: go on until every episode begun in the fragment is over.
+        complete_episodes: samples until every episode begun in the fragment is over.
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.

@@ -12,7 +12,7 @@ Values that JSON supports are written unchanged. Any other value is a dict with 
 | bytes                                | {"$bytes": "base64"}                                                        |
 | set, frozenset                       | {"$set": [...]}, {"$frozenset": [...]}                                      |
 | OrderedDict of a torch state         | {"$ordered": {"items": [[key, value], ...], "metadata": ...}}               |
-| array in a file of its own           | {"$tensor": {"name": "0"}}, with "device" for a torch tensor                |
+| array in a separate file             | {"$tensor": {"name": "0"}}, with "device" for a torch tensor                |
 | class or function that has a name    | {"$import": "module:qualname"}                                              |
 | anything else                        | {"$pickle": "place"}: the value itself is returned to be pickled            |
 """

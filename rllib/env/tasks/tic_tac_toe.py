@@ -13,7 +13,7 @@ class TicTacToe(MultiAgentEnv):
 
     The player whose turn it is observes `observation`, its own and the other's marks [3, 3, 2], and `action_mask`, the
     free squares [9], both int8. At the end both observe. An illegal move ends the game, and costs its player 1.
-    Observations, rewards and ends are those of PettingZoo's tictactoe_v3.
+    Observations, rewards and ends are as in PettingZoo's tictactoe_v3.
     """
 
     possible_agents = ("player_1", "player_2")

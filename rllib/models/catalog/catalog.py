@@ -319,7 +319,7 @@ def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) ->
         is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
         if not is_image or not isinstance(leaf.space, spaces.Box) or 0 in leaf.shape:
             continue
-        # The shortest axis is that of the channels.
+        # The shortest axis holds the channels.
         channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
         if filters := _filters(leaf, channels_first, setting):
             images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))

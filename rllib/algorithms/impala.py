@@ -166,6 +166,7 @@ class IMPALA(Algorithm):
         self._stages_ahead = (config.num_gpus > 0 or config.num_learners > 0) and has_workers
         self._staged: dict[str, TrainBatch] = {}
         self._request: Callable | None = None
+        self._asked_for: list[str] = []  # policies whose weights the request carries
         self._broadcast_at = 0
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
@@ -352,10 +353,10 @@ class IMPALA(Algorithm):
 
     def _ask(self) -> None:
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""
-        newest = max(map(self.metrics.num_updates, self.learners), default=0)
-        if self._request is None or newest >= self._broadcast_at:
+        if self._request is None or self.num_updates >= self._broadcast_at or self._asked_for != [*self.policies]:
             self._request = self.workers.request("sample", self.snapshots())
-            self._broadcast_at = newest + self.config.broadcast_interval
+            self._broadcast_at = self.num_updates + self.config.broadcast_interval
+            self._asked_for = [*self.policies]
         self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
 
     def extra_results(self) -> dict[str, Any]:

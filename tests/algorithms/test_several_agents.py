@@ -234,6 +234,26 @@ def test_a_function_may_say_that_no_policy_learns():
             assert algo.timesteps > 0 and not algo.num_updates
 
 
+@pytest.mark.parametrize("name", ["PPO", "PQN", "DQN", "R2D2", "SAC", "TD3", "IMPALA", "APPO", "ApexDQN"])
+def test_a_policy_may_end_its_training_and_begin_again(name):
+    """What its agents do meanwhile is dropped."""
+    with of_agents(name).build() as algo:
+        algo.train()
+        algo.end_training("first")
+        frozen = algo.get_weights()
+        for _ in range(2):
+            result = algo.train()
+        np.testing.assert_array_equal(algo.get_weights()["first"], frozen["first"])
+        assert not np.array_equal(algo.get_weights()["second"], frozen["second"])
+        assert set(algo.learners) == set(result["info"]["learner"]) == {"second"}
+        algo.begin_training("first")
+        assert name not in ("DQN", "SAC", "TD3", "R2D2") or not len(algo.replays["first"])
+        updates = algo.metrics.num_updates("first")
+        while algo.metrics.num_updates("first") == updates:
+            result = algo.train()
+        assert np.isfinite(losses(result, "first")).all()
+
+
 # ------------------------------------------------------------------ learning
 
 # gamma is 0, as an action decides nothing but its own reward.

@@ -136,6 +136,7 @@ class DistributedReplay(OffPolicy):
 
     def setup(self) -> None:
         self._sent: dict[int, _Sent] = {}
+        self._sent_policies: list[str] = []
         self._newest: tuple[int, Any] | None = None
         # Age of the fragments of each policy that arrived last, in its updates.
         self._lags: dict[str, list[int]] = {}
@@ -269,6 +270,9 @@ class DistributedReplay(OffPolicy):
 
     def _request(self, actor, index: int):
         """Asks for a fragment; the worker gets new weights after max_weight_sync_delay steps."""
+        if self._sent_policies != [*self.policies]:
+            self._forget_weights()
+            self._sent_policies = [*self.policies]
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
             if self._newest is None or self._newest[0] != self.num_updates:

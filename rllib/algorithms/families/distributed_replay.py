@@ -117,7 +117,7 @@ class _Sent:
 
 @dataclass
 class Fragment:
-    """What a worker has sampled.
+    """Samples of a worker, in rows by policy.
 
     Attributes:
         rows: policy id -> its rows.

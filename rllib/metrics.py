@@ -56,6 +56,11 @@ class Metrics:
 
     Args:
         smoothing_episodes: number of most recent episodes in the reward and length statistics.
+
+    Attributes:
+        keeps_episodes: whether all episodes of an iteration are kept, not only the most recent ones.
+        episodes_this_iteration: these episodes, in the order in which workers have reported them; empty unless they
+            are kept.
     """
 
     def __init__(self, smoothing_episodes: int = 100):
@@ -65,6 +70,7 @@ class Metrics:
         # Agent -> its steps so far; empty where there is one agent.
         self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
+        self.keeps_episodes = False
         self.episodes_total = 0
         self._has_warned = False
         self.iteration = 0
@@ -83,6 +89,7 @@ class Metrics:
         self._trained_before = {policy_id: each["num_steps_trained"] for policy_id, each in self.policies.items()}
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
+        self.episodes_this_iteration: list[Episode] = []
         self._episodes_before = self.episodes_total
         self._longest_running = 0
         self._num_faulty = 0
@@ -94,6 +101,8 @@ class Metrics:
     def add_sample(self, report) -> None:
         """Adds a worker's SampleReport."""
         self.episodes.extend(report.episodes[-self.episodes.maxlen :])  # no others are kept
+        if self.keeps_episodes:
+            self.episodes_this_iteration += report.episodes
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps

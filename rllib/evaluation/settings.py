@@ -153,20 +153,22 @@ class RolloutSettings:
         """
         imported_torch = "torch" in sys.modules
         self.seed_process(kind, worker_index, incarnation)
-        stream = make_stream(
-            self.env,
-            num_envs=len(indices),
-            seeds=self.seeds(kind, indices, incarnation),
-            worker_index=worker_index,
-            num_workers=self.num_workers,
-            env_config=self.env_config,
-            check=self.check_env,
-            replace_failed=self.replace_failed_envs,
-            in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
-            info_columns=self.info_columns,
-            tensors=tensors,
-            agents=self.agents is not None,
-        )
+        options: dict[str, Any] = {
+            "num_envs": len(indices),
+            "seeds": self.seeds(kind, indices, incarnation),
+            "worker_index": worker_index,
+            "num_workers": self.num_workers,
+            "env_config": self.env_config,
+            "check": self.check_env,
+            "replace_failed": self.replace_failed_envs,
+            "in_evaluation": kind == seeding.EVALUATION_ENVIRONMENTS,
+        }
+        if self.agents is None:
+            stream = make_stream(self.env, **options, info_columns=self.info_columns, tensors=tensors)
+        else:
+            from rllib.env.multi_agent.make import make_agents_stream
+
+            stream = make_agents_stream(self.env, **options)
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)
         return stream

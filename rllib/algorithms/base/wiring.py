@@ -11,7 +11,6 @@ from rllib.algorithms.base.tensor_rollouts import device_for
 from rllib.env.checkup.driver import Examined, examine_environment
 from rllib.env.factories.adapters import adapted, adapted_space, adapters_of
 from rllib.env.factories.atari import AtariFactory, is_atari
-from rllib.env.factories.augmented_agents import AugmentedAgentsFactory
 from rllib.env.factories.registry import EnvFactory, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
@@ -55,6 +54,8 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
         return None
     factory = adapted(_preprocessed(config), adapters_of(config))
     if config.agent_id_in_observation or config.centralized_critic:
+        from rllib.env.multi_agent.augmented_factory import AugmentedAgentsFactory
+
         critic = {True: "joint", "state": "state"}.get(config.centralized_critic)
         factory = AugmentedAgentsFactory(factory, config.agent_id_in_observation, critic)
     if config.gym_env_vectorize_mode == "async":

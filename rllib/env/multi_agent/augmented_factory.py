@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.registry import EnvContext, WrappingFactory
+from rllib.env.multi_agent.adapt import as_multi_agent
+from rllib.env.multi_agent.augmented import AugmentedEnv
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,4 @@ class AugmentedAgentsFactory(WrappingFactory):
         env = self.factory.make(context)
         if not is_multi_agent(env):
             return env  # what follows says that it has one agent
-        from rllib.env.multi_agent.adapt import as_multi_agent
-        from rllib.env.multi_agent.augmented import AugmentedEnv
-
         return AugmentedEnv(as_multi_agent(env), self.agent_ids, self.critic)

@@ -235,23 +235,26 @@ def test_a_function_may_say_that_no_policy_learns():
 
 
 @pytest.mark.parametrize("name", ["PPO", "PQN", "DQN", "R2D2", "SAC", "TD3", "IMPALA", "APPO", "ApexDQN"])
-def test_a_policy_may_end_its_training_and_begin_again(name):
-    """What its agents do meanwhile is dropped."""
-    with of_agents(name).build() as algo:
+def test_policies_are_frozen_added_and_removed_while_a_run_goes_on(name):
+    with of_agents(name, "in turn").build() as algo:
         algo.train()
-        algo.end_training("first")
-        frozen = algo.get_weights()
+        algo.set_policies_to_train(["first"])
+        frozen = algo.get_weights()["second"]
         for _ in range(2):
             result = algo.train()
-        np.testing.assert_array_equal(algo.get_weights()["first"], frozen["first"])
-        assert not np.array_equal(algo.get_weights()["second"], frozen["second"])
-        assert set(algo.learners) == set(result["info"]["learner"]) == {"second"}
-        algo.begin_training("first")
-        assert name not in ("DQN", "SAC", "TD3", "R2D2") or not len(algo.replays["first"])
+        np.testing.assert_array_equal(algo.get_weights()["second"], frozen)
+        assert set(algo.learners) == set(result["info"]["learner"]) == {"first"}
+        mapping = {"first": "first", "second": "third"}
+        algo.add_policy("third", policy_mapping_fn=mapping, policies_to_train=["first", "third"])
+        while not algo.metrics.num_updates("third"):
+            result = algo.train()
+        assert np.isfinite(losses(result, "third")).all()
+        assert set(algo.learners) == {"first", "third"}
+        algo.remove_policy("third", policy_mapping_fn={"first": "first", "second": "second"})
         updates = algo.metrics.num_updates("first")
         while algo.metrics.num_updates("first") == updates:
             result = algo.train()
-        assert np.isfinite(losses(result, "first")).all()
+        assert set(algo.learners) == set(result["info"]["learner"]) == {"first"}
 
 
 # ------------------------------------------------------------------ learning

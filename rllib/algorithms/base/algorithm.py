@@ -445,7 +445,8 @@ class Algorithm(Acting, Saving, ABC):
         if self.agents is None:
             return {DEFAULT_POLICY: batch}
         trains = self.agents.trains
-        return {policy_id: rows for policy_id, rows in batch.policy_batches.items() if trains(policy_id, rows)}
+        known = {policy_id: rows for policy_id, rows in batch.policy_batches.items() if policy_id in self.learners}
+        return {policy_id: rows for policy_id, rows in known.items() if trains(policy_id, rows)}
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
@@ -519,11 +520,14 @@ class Algorithm(Acting, Saving, ABC):
     def timesteps(self) -> int:
         """Number of environment steps sampled so far: the one clock of a run, of schedules, `learn` and evaluation.
 
+        With several agents and count_steps_by="agent_steps" it is that of their own steps.
+
         They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
         are not among them. Where samples come from no environment, as from files, each row that is handed over counts
         as one step. Rows that are drawn from a replay, or learned from again, do not move this clock.
         """
-        return self.metrics.counters["num_env_steps_sampled"]
+        counts_agents = self.agents is not None and self.agents.settings.counts_agent_steps
+        return self.metrics.counters["num_agent_steps_sampled" if counts_agents else "num_env_steps_sampled"]
 
     # ------------------------------------------------------------------ training
 

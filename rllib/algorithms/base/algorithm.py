@@ -23,7 +23,6 @@ from gymnasium import Space
 from rllib import spans
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference
-from rllib.acting.player import Player
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
@@ -405,12 +404,15 @@ class Algorithm(Acting, Saving, ABC):
 
     # ------------------------------------------------------------------ building blocks of a training step
 
-    def sample(self, num_steps: int) -> SampleBatch | MultiAgentBatch:
+    def sample(self, num_steps: int) -> Any:
         """At least `num_steps` steps of the environments, sampled with the newest weights.
 
         The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
         not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no
         transitions (of vector environments that reset in a step of their own) count here, and are not in the batch.
+
+        Returns:
+            a SampleBatch; where several agents act, a MultiAgentBatch.
         """
         rounds, steps = [], 0
         with self.metrics.timer("sample"):
@@ -752,7 +754,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def make_player(
         self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
-    ) -> Player | AgentPlayer:
+    ) -> Any:
         if self.agents is None or policy_id in self.policies:
             return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
         agents = self.agents

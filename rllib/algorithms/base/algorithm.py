@@ -117,7 +117,10 @@ class Algorithm(Acting, Saving, ABC):
         observation_space, action_space, self.rollout_device, examined = wiring.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.agents = wiring.agents_of(self, examined)
-        self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
+        counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
+        self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing, counts_agent_steps)
+        # Policy id -> steps of the environments in the batch that `train_batches` gave out for it.
+        self._env_steps_of_batches: dict[str, int] = {}
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
         self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
@@ -435,7 +438,10 @@ class Algorithm(Acting, Saving, ABC):
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
-        return self.by_policy(self.sample(self.config.min_train_batch))
+        batch = self.sample(self.config.min_train_batch)
+        batches = self.by_policy(batch)
+        self._env_steps_of_batches = dict.fromkeys(batches, batch.env_steps())
+        return batches
 
     def by_policy(self, batch: SampleBatch | MultiAgentBatch) -> dict[str, SampleBatch]:
         """A batch of the source by the policies that acted in it, of which those are left that learn from it."""
@@ -457,7 +463,10 @@ class Algorithm(Acting, Saving, ABC):
             extra_stats |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
-        self.metrics.add_update(policy_id, batch.env_steps(), int(stats.pop("num_minibatches", 1)))
+        # Agents share steps of their environments, so a policy may have more rows, or fewer.
+        env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
+        gradient_steps = int(stats.pop("num_minibatches", 1))
+        self.metrics.add_update(policy_id, env_steps, gradient_steps, agent_steps=batch.agent_steps())
         used = {
             name: settings[setting]
             for setting, name in _REPORTED_SETTINGS.items()
@@ -516,11 +525,13 @@ class Algorithm(Acting, Saving, ABC):
     def timesteps(self) -> int:
         """Number of environment steps sampled so far: the one clock of a run, of schedules, `learn` and evaluation.
 
+        With `.multi_agent(count_steps_by="agent_steps")` it counts the steps of all agents instead.
+
         They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
         are not among them. Where samples come from no environment, as from files, each row that is handed over counts
         as one step. Rows that are drawn from a replay, or learned from again, do not move this clock.
         """
-        return self.metrics.counters["num_env_steps_sampled"]
+        return self.metrics.timesteps
 
     # ------------------------------------------------------------------ training
 

@@ -255,6 +255,8 @@ class MultiAgentWorker(Worker):
             made += 1
         self._advance(made)
         report.env_steps = report.rows = made * settings.num_envs
+        if wanted is not None:
+            report.rows = counted.total()
         if is_complete:
             self._complete(report, clock)
         report.agent_steps = Counter()

@@ -30,6 +30,10 @@ class PolicySpec:
     action_space: Space | None = None
     config: Mapping[str, Any] | None = None
 
+    def as_tuple(self) -> tuple[Any, Space | None, Space | None, Mapping[str, Any] | None]:
+        """Ray's tuple (policy_class, observation_space, action_space, config), which checkpoints hold as data."""
+        return self.policy_class, self.observation_space, self.action_space, self.config
+
     @classmethod
     def of(cls, given: Any, policy_id: str) -> "PolicySpec":
         """The spec that a value of `policies` stands for.

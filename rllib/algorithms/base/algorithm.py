@@ -669,9 +669,14 @@ class Algorithm(Acting, Saving, ABC):
         """Policy id -> a copy of its flat parameter vector."""
         return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
 
-    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Sets the weights that `get_weights` returned; workers get them with their next request."""
-        for policy_id, policy in self.policies.items():
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets weights of some or all policies, by id; workers get them with their next request.
+
+        Raises:
+            ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
+        """
+        policies = {policy_id: self.get_policy(policy_id) for policy_id in weights}
+        for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
 
     # ------------------------------------------------------------------ the end

@@ -53,7 +53,8 @@ def test_a_run_comes_back_without_code(tmp_path, multi_agent):
             assert np.array_equal(vector, weights[policy_id])
         assert algo.metrics.get_state() == metrics
         assert set(algo.learners) == set(multi_agent.get("policies_to_train", weights))
-        assert {each for each in weights if (path / f"policies/{each}/learner.safetensors").exists()} == {*algo.learners}
+        with_learner = {file.parent.name for file in path.glob("policies/*/learner.safetensors")}
+        assert with_learner == set(algo.learners)
         assert algo.train()["num_agent_steps_sampled"] > 40
 
 

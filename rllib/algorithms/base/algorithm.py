@@ -31,6 +31,7 @@ from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.videos import EvaluationVideos
+from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvFactory
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
@@ -664,6 +665,11 @@ class Algorithm(Acting, Saving, ABC):
         """
         duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
         return self._evaluations.start(duration, explore)()
+
+    @property
+    def evaluation_episodes(self) -> list[Episode]:
+        """Episodes of the newest evaluation, with the returns of each agent where there are several; [] before one."""
+        return self._evaluations.episodes
 
     def get_weights(self) -> dict[str, np.ndarray]:
         """Policy id -> a copy of its flat parameter vector."""

@@ -6,6 +6,7 @@
 
 import fnmatch
 import inspect
+import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,9 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
+from runtime.unpicklable import find, picklable
+
+logger = logging.getLogger(__name__)
 
 # Episodes in which the mapping is asked who acts by which policy, before there are any.
 PROBED_EPISODES = 32
@@ -75,6 +79,8 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     """
     specs = _specs(config.policies, examined)
     mapping = make_mapping(config.policy_mapping_fn, specs, examined)
+    if config.num_rollout_workers or config.evaluation_num_workers:
+        _check_travels(mapping)
     found, num_slots = _probed(mapping, specs, examined)
     spaces = {policy_id: _spaces(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
     hand_written = {
@@ -113,6 +119,11 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
         given = [str(agent) for agent in examined.agents]
     elif isinstance(given, str):
         given = [given]
+    if not isinstance(given, Collection):
+        raise ValueError(
+            f"policies={given!r:.80} must be ids, such as ['p0', 'p1'], a dict of id -> PolicySpec, 'shared' for one "
+            "policy, or 'own' for one of each agent"
+        )
     items = given.items() if isinstance(given, Mapping) else [(policy_id, None) for policy_id in given]
     specs = {}
     for policy_id, spec in items:
@@ -184,7 +195,11 @@ def _own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmCon
     Raises:
         ValueError: for a setting of the run.
     """
-    own = type(config).overrides(**given)
+    try:
+        own = type(config).overrides(**given)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"These are settings of the policy {policy_id!r}.")
+        raise
     foreign = own.keys() - OWN_SETTINGS
     if foreign:
         raise ValueError(
@@ -203,6 +218,8 @@ def _trained(
     if callable(given):
         return learned.keys(), given
     names = [given] if isinstance(given, str) else list(given)
+    if not names:
+        logger.warning("policies_to_train is empty: nothing is trained")
     for name in names:
         if name not in specs:
             near = nearest(name, specs) if isinstance(name, str) else ()
@@ -341,6 +358,18 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
         if policy_id not in specs:
             raise unknown_policy(f"policy_mapping_fn names the policy {policy_id!r}", policy_id, specs)
     return PolicyMapping(TableMapping(given))
+
+
+def _check_travels(mapping: PolicyMapping) -> None:
+    """Raises ValueError for a mapping that cannot be sent to workers; it names the object to blame."""
+    if picklable(mapping):
+        return
+    path, culprit = find(mapping.function, "policy_mapping_fn")
+    raise ValueError(
+        f"{path} cannot be pickled, and so cannot be sent to the workers: it is a {type(culprit).__module__}."
+        f"{type(culprit).__qualname__}. Leave it out of the function, give a table such as {{'agent_*': 'p0'}}, or use "
+        ".rollouts(num_rollout_workers=0)."
+    )
 
 
 class UnknownPolicyError(KeyError, ValueError):

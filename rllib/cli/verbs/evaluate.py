@@ -36,8 +36,8 @@ def command(
     verbose: bool,
 ) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
-    checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act, the
-    return is the sum of theirs, and a table has those of each policy.
+    checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act,
+    the return is the sum of theirs, and a table has those of each policy.
     """
     with reported(verbose):
         overrides = {} if seed is None else {"seed": seed}

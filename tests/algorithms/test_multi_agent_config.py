@@ -148,7 +148,7 @@ def test_agents_with_different_spaces():
 def test_environments_with_one_agent_and_algorithms_for_one():
     with pytest.raises(ValueError, match=r"CartPole-v1 has one agent.*make_multi_agent\('CartPole-v1'\)"):
         build("CartPole-v1", policies=TWO)
-    with pytest.raises(ValueError, match=r"ES does not train policies of several agents, and two_poles has 2. PPO, A2C"):
+    with pytest.raises(ValueError, match=r"ES does not train policies of several agents, and two_poles has 2\."):
         build("two_poles", ESConfig)
 
 

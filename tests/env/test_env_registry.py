@@ -12,7 +12,6 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 import rllib
-from rllib import PPOConfig
 from rllib.env import EnvContext, register_env, resolve
 from rllib.env.factories import registry
 from rllib.env.factories.make import make_environment

@@ -40,9 +40,9 @@ def ours(env, env_config: dict, count: int):
     from rllib.env.factories.vectorized import AsyncFactory
 
     stream = make_stream(AsyncFactory(resolve(env)), num_envs=count, seeds=list(range(count)), env_config=env_config)
-    row = stream.new_row()
-    stream.reset(row)
-    return (lambda actions: stream.step(actions, row)), stream.close
+    buffers = stream.new_buffers()
+    stream.reset(buffers)
+    return (lambda actions: stream.step(actions, buffers)), stream.close
 
 
 def gymnasiums(env, env_config: dict, count: int):

@@ -35,6 +35,13 @@ class CheckpointError(RLlibError, ValueError):
     """A checkpoint is missing, truncated, modified, not of this library, or of a newer format than it reads."""
 
 
+class UnknownPolicyError(RLlibError, KeyError, ValueError):
+    """A policy is asked for that there is not. KeyError is what RLlib raises in this case."""
+
+    def __str__(self):
+        return str(self.args[0])  # a KeyError's own text is in quotation marks
+
+
 class DamagedFileError(RLlibError, ValueError):
     """A file has other content than the library writes, or is no file that lies where its name says."""
 
@@ -58,7 +65,7 @@ class EnvironmentDiedError(RLlibError):
 class NoBestTrialError(RLlibError, RuntimeError, ValueError):
     """No trial of an experiment can be called the best: none has the metric, or none has it as a finite number.
 
-    RuntimeError is what Ray's ResultGrid raises in this case.
+    It is a RuntimeError, since Ray's ResultGrid raises one in this case.
     """
 
 

@@ -60,6 +60,11 @@ class Metrics:
         smoothing_episodes: number of most recent episodes in the reward and length statistics.
         counts_agent_steps: whether the run is measured in steps of agents instead of steps of environments
             (`count_steps_by`): its clock, `timesteps_total`, and the minima of an iteration.
+
+    Attributes:
+        keeps_episodes: whether all episodes of an iteration are kept, not only the most recent ones.
+        episodes_this_iteration: these episodes, in the order in which workers have reported them; empty unless they
+            are kept.
     """
 
     def __init__(self, smoothing_episodes: int = 100, counts_agent_steps: bool = False):
@@ -70,6 +75,7 @@ class Metrics:
         # Agent -> its steps so far, of MOST_AGENTS and all others; empty where there is one agent.
         self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
+        self.keeps_episodes = False
         self.episodes_total = 0
         self._has_warned = False
         self.iteration = 0
@@ -91,6 +97,7 @@ class Metrics:
         self._env_steps_trained: Counter[str] = Counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
+        self.episodes_this_iteration: list[Episode] = []
         self._episodes_before = self.episodes_total
         self._longest_running = 0
         self._num_faulty = 0
@@ -102,6 +109,8 @@ class Metrics:
     def add_sample(self, report) -> None:
         """Adds a worker's SampleReport."""
         self.episodes.extend(report.episodes[-self.episodes.maxlen :])  # no others are kept
+        if self.keeps_episodes:
+            self.episodes_this_iteration += report.episodes
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps

@@ -95,7 +95,7 @@ class _EarlierNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module):
-        module.__spec__ = module.__spec__.loader_state  # the import system has replaced it by that of the earlier name
+        module.__spec__ = module.__spec__.loader_state  # the import system has set the earlier name's spec
 
 
 def install() -> None:

@@ -12,6 +12,10 @@ from typing import Any
 
 from gymnasium import Space
 
+from rllib.hand_written import HandWrittenPolicy, HeuristicPolicy, RandomPolicy
+
+__all__ = ["HandWrittenPolicy", "HeuristicPolicy", "PolicySpec", "RandomPolicy"]
+
 
 @dataclass(frozen=True)
 class PolicySpec:

@@ -129,7 +129,7 @@ class Policy:
 
         Args:
             checkpoint_path: the directory.
-            load_user_code: import or unpickle a PolicySpec of your own and what it holds. That runs code: only for
+            load_user_code: import or unpickle a PolicySpec of your own and its parts. That runs code: only for
                 checkpoints whose origin you trust.
 
         Raises:
@@ -221,7 +221,7 @@ class Policy:
         if given != {name: array.shape for name, array in own.items()}:
             expected = ", ".join(f"{name}{list(array.shape)}" for name, array in own.items())
             raise ValueError(
-                f"weights by name must be those of get_weights(), {expected}, but {given} were given; they must come "
+                f"weights by name must match get_weights(), {expected}, but {given} were given; they must come "
                 "from a policy with the same spaces and model settings"
             )
         for name, array in own.items():

@@ -67,8 +67,8 @@ class Registry:
 class Registered:
     """A registered class or function, pickled here and unpickled on first use.
 
-    Another process pays only for what it uses: it imports no module for an entry that is never used, and an entry that
-    cannot be pickled is an error only where it is used.
+    Another process pays only for entries that it uses: it imports no module for others, and an entry that cannot be
+    pickled is an error only where it is used.
 
     Args:
         registry: contains it, in every process that registers it.

@@ -111,7 +111,7 @@ class SampleBatch(dict[str, np.ndarray]):
     The rows of policies with a memory are grouped in sequences; such a batch has the columns PER_SEQUENCE as well.
 
     Args:
-        columns: mapping of name to array, all of the same length; those of PER_SEQUENCE have one row per sequence.
+        columns: mapping of name to array, all of the same length; columns in PER_SEQUENCE have one row per sequence.
         policy_version: the lowest version of the weights that acted in these rows; learners report the lag from it.
         num_steps: T where the rows are [T * N], step by step, of N environments in lockstep; None: in another order.
 
@@ -146,7 +146,7 @@ class SampleBatch(dict[str, np.ndarray]):
     def __getitem__(self, key: slice) -> "SampleBatch": ...
 
     def __getitem__(self, key):
-        """The column with this name; for a slice of rows, those of all columns, as `rows`."""
+        """The column with this name; for a slice, these rows of all columns, as `rows`."""
         return self.rows(key) if key.__class__ is slice else dict.__getitem__(self, key)
 
     def __len__(self):
@@ -158,14 +158,14 @@ class SampleBatch(dict[str, np.ndarray]):
         return next((len(column) for name, column in self.items() if name not in PER_SEQUENCE), 0)
 
     def env_steps(self) -> int:
-        """Number of rows that are steps of an environment; all but those that loss_mask leaves out."""
+        """Number of rows that are steps of an environment, by loss_mask."""
         return int(np.count_nonzero(self[LOSS_MASK])) if LOSS_MASK in self else self.count
 
     # RLlib's name: there is one agent.
     agent_steps = env_steps
 
     def as_multi_agent(self) -> "MultiAgentBatch":
-        """These rows as those of the policy DEFAULT_POLICY."""
+        """These rows as a batch of the policy DEFAULT_POLICY."""
         return MultiAgentBatch({DEFAULT_POLICY: self}, self.env_steps())
 
     def size_bytes(self) -> int:

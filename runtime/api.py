@@ -225,7 +225,7 @@ def empty(shape: int | Sequence[int], dtype="float32") -> np.ndarray:
 
     Values of at most 64 KiB are copied all the same: they travel in the message, which is faster.
 
-    It can be written until it (or a view of it) is put, returned or passed on. What is stored then does not change any
+    It can be written until it (or a view of it) is put, returned or passed on. The stored array does not change any
     more: the array becomes read-only, and writing through an earlier view, a tensor or a memoryview changes only what
     this process sees there.
 
@@ -278,8 +278,8 @@ def get_gpu_ids() -> list[int | str]:
 def timeline(filename: str | None = None) -> list[dict] | None:
     """Times of tasks, constructors and methods in each process, as the events of a Chrome trace.
 
-    They are written down by sessions that were started with the environment variable RUNTIME_TIMELINE=1; those of a
-    worker come out when it has nothing to do.
+    They are written down by sessions that were started with the environment variable RUNTIME_TIMELINE=1; a worker
+    writes its own when it is idle.
 
     Args:
         filename: where to write them as JSON; None: they are returned.

@@ -69,7 +69,7 @@ class ActorUnavailableError(ActorError):
 
 
 class GetTimeoutError(RuntimeFailure, TimeoutError):
-    """`get(..., timeout=s)` ran out of time; the task goes on and a later `get` can still succeed."""
+    """`get(..., timeout=s)` ran out of time; the task continues, and a later `get` can still succeed."""
 
 
 class ObjectLostError(RuntimeFailure):

@@ -125,7 +125,7 @@ class _ExceptionPickler(Pickler):
             raise TypeError(f"{obj!r} does not travel with an exception")
         if isinstance(obj, BaseException) and not isinstance(obj, TaskError):
             args, state = BaseException.args.__get__(obj), _state(obj)
-            chain = ("__cause__", "__context__", "__suppress_context__")  # what it was raised from, or during
+            chain = ("__cause__", "__context__", "__suppress_context__")  # exceptions that caused it
             state |= {name: value for name in chain if (value := getattr(obj, name))}
             if self.prune:
                 args = tuple(a if _picklable(a) else repr(a) for a in args)

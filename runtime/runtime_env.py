@@ -1,7 +1,7 @@
 """`runtime_env`: the environment variables and the working directory of tasks and actors.
 
 Engines pass on an *environment*, a string: the checked dict as JSON with sorted keys, so that equal ones are the same
-string. The empty string is the session's own. That of a driver that has joined the session has a "namespace" as well.
+string. The empty string is the session's own. A driver that has joined the session has a "namespace" in its own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _directory(name, value):
 
 
 def merged(outer: str, runtime_env: dict) -> str:
-    """The environment of what is called where `outer` holds: variables are added, a directory takes its place.
+    """The environment of calls made within `outer`: variables are added, a directory replaces the outer one.
 
     Args:
         outer: environment of the caller.

@@ -31,7 +31,7 @@ class PlacementGroup:
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """No group: what is placed in it runs anywhere, even if the caller's group captures its children."""
+        """No group: work placed in it runs anywhere, even if the caller's group captures its children."""
         return PlacementGroup(b"", [])
 
     @property
@@ -190,7 +190,7 @@ SchedulingStrategy = PlacementGroupSchedulingStrategy | NodeAffinitySchedulingSt
 
 
 def check_strategy(name: str, value) -> SchedulingStrategy:
-    """Refuses what is no scheduling strategy.
+    """Checks that a value is a scheduling strategy.
 
     Raises:
         TypeError, ValueError: otherwise.

@@ -25,7 +25,7 @@ ENGINES = {"local": "runtime.engines.local", "ray": "runtime.engines.ray", "zero
 SMALLEST_STORE_BYTES = 2**20
 MEMORY_USAGE_THRESHOLD = 0.95
 
-# Further arguments of Ray's init, of all its versions: those that change nothing here, and what to use for others.
+# Further arguments of Ray's init, of all its versions: the ones without effect here, and replacements for others.
 _WITHOUT_EFFECT = (
     *("configure_logging", "dashboard_host", "dashboard_port", "include_webui", "logging_config", "logging_format"),
     *("webui_host", "_enable_object_reconstruction", "_metrics_export_port"),
@@ -117,7 +117,7 @@ def init(
         resources: further resources of your own, name -> quantity.
         object_store_memory: bytes of shared memory that objects may take; default 30 % of the memory.
         object_spilling_directory: where objects go when that is full; default the first of $TMPDIR, /tmp and /var/tmp
-            that is on a disk. What is there has no name, and is gone with the session.
+            that is on a disk. Its files have no name, and vanish with the session.
         object_spilling_bytes: bytes of disk that objects may take; 0: none; default: all but 5 % of the disk.
         memory_usage_threshold: share of the machine's memory, or of what its control group may use, that may be in use.
             Beyond it tasks and actors are ended, those first that run again (OutOfMemoryError). 1: none is ended.
@@ -131,7 +131,7 @@ def init(
         address: "session" or, as in Ray, "auto": joins the session of this user that was started last, as a further
             driver; or the `session_dir` of the session to join. Its references and actors are its own and end with it;
             the session ends with the driver that has started it. None or "local": a new session.
-            With engine="ray" that of a cluster: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
+            With engine="ray", a cluster's: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
             (a new one here); without it RAY_ADDRESS decides, as in Ray.
         include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.
         namespace: of the names of actors (see `get_actor`); default one of the session's own.
@@ -267,7 +267,7 @@ def _check_joinable(engine_name, address, given) -> None:
 
 
 def _is_address(given) -> bool:
-    """Whether this is an address in the place of the engine: "auto", "session", a directory, or with a port."""
+    """Whether this is an address instead of an engine's name: "auto", "session", a directory, or with a port."""
     return isinstance(given, str) and (given in ("auto", "session") or os.sep in given or ":" in given)
 
 

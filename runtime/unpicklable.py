@@ -16,7 +16,7 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
 
     Args:
         value: what was to be pickled.
-        name: what it is called: "args[0]", "the result of f()".
+        name: of the value in messages: "args[0]", "the result of f()".
         error: what the pickler raised.
         dumps: the pickler; an engine's own also takes references and handles.
     """
@@ -93,7 +93,7 @@ def captured_sizes(target) -> list[tuple[str, int]]:
 
 
 def _parts(value):
-    """Pairs of (how it is written after the path, the part)."""
+    """Pairs of (suffix of the path, part)."""
     if isinstance(value, dict):
         for key, part in list(value.items()):
             yield f"[{key!r}]", part

@@ -216,6 +216,22 @@ def test_a_path_that_leads_nowhere_is_told():
         import_path("math:hippo")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "os:system",
+        "rllib.metrics:Metrics",
+        "rllib.__main__:Main",
+        "rllib.storage.encoding:encode",
+        "rllib:PPO",
+        "a.b:C",
+    ],
+)
+def test_objects_are_made_of_known_classes_alone(path):
+    with pytest.raises(ValueError, match="no class whose objects this version of rllib makes"):
+        decode({"$object": {"class": path, "arguments": {}}})
+
+
 def test_an_unknown_kind_of_value_is_refused():
     with pytest.raises(ValueError, match="a newer one has written it"):
         decode({"$quaternion": [1, 0, 0, 0]})

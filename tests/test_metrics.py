@@ -57,6 +57,20 @@ def test_all_keys_that_ray_checks_are_there():
     assert result["info"]["learner"]["default_policy"]["learner_stats"] == {"kl": 0.1}
 
 
+def test_all_episodes_of_an_iteration_are_kept_on_request():
+    metrics = Metrics(smoothing_episodes=2)
+    metrics.start_iteration()
+    metrics.add_sample(finished(1.0))
+    assert metrics.episodes_this_iteration == []
+    metrics.keeps_episodes = True
+    for returns in ([1.0, 2.0, 3.0], [4.0]):
+        metrics.start_iteration()
+        metrics.add_sample(finished(*returns))
+        metrics.add_sample(finished(5.0))
+        metrics.result({})
+        assert [episode.episode_return for episode in metrics.episodes_this_iteration] == [*returns, 5.0]
+
+
 def test_counts_of_this_iteration_start_again():
     metrics = Metrics()
     for expected_total in (40, 80):

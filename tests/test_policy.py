@@ -253,7 +253,7 @@ def test_weights_by_name_move_to_another_policy(model):
     np.testing.assert_array_equal(policy.weights, other.weights)
     weights[min(weights)][:] = 7
     np.testing.assert_array_equal(policy.weights, other.weights)
-    with pytest.raises(ValueError, match=r"weights by name must be those of get_weights\(\), .*, but \{\} were given"):
+    with pytest.raises(ValueError, match=r"weights by name must match get_weights\(\), .*, but \{\} were given"):
         policy.set_weights({})
 
 

@@ -1,6 +1,6 @@
 """Builds the documentation site: `python docs/site/build.py [OUTPUT]`, or `make docs`.
 
-The pages are those of docs/ as they are, README.md as the first page, and the reference that reference.py makes of the
+The pages are docs/ as it is, README.md as the first page, and the reference that reference.py makes of the
 code. They are put together in a directory of their own, where names of pages ("memory.md") become links.
 """
 

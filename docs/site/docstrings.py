@@ -38,7 +38,7 @@ def _section(title: str, body: str) -> str:
 
 
 def _entries(body: str) -> Iterator[str]:
-    """List items; lines that are indented go on with the item above."""
+    """List items; indented lines continue the item above."""
     items: list[str] = []
     for line in body.splitlines():
         if line.startswith(" ") and items:

@@ -49,7 +49,7 @@ def _settings() -> str:
     lines = [
         "# Settings that all algorithms have",
         "",
-        "Defaults are those of the base class; an algorithm's page lists where its own differ, and what it adds. "
+        "Defaults come from the base class; an algorithm's page lists where its own differ, and what it adds. "
         "`rllib config ALGO` prints the same in the terminal. A setting is given to the method of its section, "
         "`PPOConfig().training(lr=3e-4)`, as `lr=3e-4` on the command line, or as a key of a dict of settings.",
     ]
@@ -79,7 +79,7 @@ def _rllib_names() -> str:
     lines = [
         "# RLlib's names",
         "",
-        "Settings of any era of RLlib, beside those that have the same name here. from_rllib.md shows their use.",
+        "Settings of any era of RLlib, beside the ones with the same name here. from_rllib.md shows their use.",
         "",
         "## Other names",
         "",
@@ -168,7 +168,7 @@ def _commands() -> str:
 
 
 def _command(context: click.Context) -> Iterator[str]:
-    """A command's help, then that of its commands."""
+    """The help of a command, then of its subcommands."""
     command, path = context.command, context.command_path
     yield from ("", f"{'#' * (path.count(' ') + 2)} {path}", "", f"```text\n{command.get_help(context)}\n```")
     if isinstance(command, click.Group):
@@ -209,7 +209,7 @@ def _class(name: str, member: type) -> Iterator[str]:
 
 
 def _methods(member: type) -> Iterator[tuple[str, object]]:
-    """Public methods with a docstring, own ones and those that bases of this repository have; no section methods."""
+    """Public methods with a docstring, own or of bases in this repository; no section methods."""
     sections = getattr(member, "sections", {}).keys() | getattr(member, "section_aliases", {}).keys()
     for name, function in inspect.getmembers(member, callable):
         here = getattr(function, "__module__", None) or ""

@@ -2,13 +2,14 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from rllib.acting.agent_player import PlayedEpisode
 from rllib.acting.player import Player
 from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.factories.adapters import ADAPTERS
@@ -16,6 +17,7 @@ from rllib.env.factories.masks import ActionMask
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.observations import ArrayColumn, observation_column
 from rllib.env.spaces.supported import all_fit, mismatch
+from rllib.errors import UnknownPolicyError
 from rllib.models.distributions.standard import Distribution
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
@@ -40,11 +42,11 @@ def under_plain_names(mixin: type[C]) -> type[C]:
 
 @dataclass(frozen=True)
 class ActingSettings:
-    """Conversions between an environment's observations and actions and those of a policy.
+    """Conversions of observations and actions between an environment and a policy.
 
     Attributes:
         normalize_actions, clip_actions: as for env.actions.ActionMapper.
-        adapters: change the environment's observations into those that the policy reads, innermost first.
+        adapters: change the environment's observations into the policy's inputs, innermost first.
         explore: whether actions are sampled, unless a call says otherwise.
     """
 
@@ -92,7 +94,8 @@ class Acting:
         prev_reward: float | None = None,
         full_fetch: bool = False,
         action_mask=None,
-        policy_id: str = DEFAULT_POLICY,
+        policy_id: str | None = None,
+        agent_id: Hashable = None,
     ) -> Any:
         """The action for one observation, in the environment's own units.
 
@@ -105,7 +108,8 @@ class Acting:
             explore: sample it; False takes the most likely one. By default the config's `explore`.
             full_fetch: return the state and what the network computed as well.
             action_mask: of the legal actions, where the environment gives masks in the info or by a method.
-            policy_id: of the policy that acts.
+            policy_id: of the policy that acts; None: the only one, or that of the agent.
+            agent_id: the agent, where several act: the mapping says by which policy.
 
         Returns:
             the action; if a state is given or with `full_fetch`, (action, state, fetches): the state for the next
@@ -117,6 +121,8 @@ class Acting:
                 a state that does not fit the policy, or a mask that is missing or leaves no legal action.
         """
         states = None if state is None else [state]
+        policy_id = self._acting_policy(policy_id, agent_id)
+        observation = self._as_policies_see(agent_id, observation)
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
         inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
         how |= {name: None if value is None else [value] for name, value in inputs.items()}
@@ -168,9 +174,12 @@ class Acting:
         prev_reward: Sequence | Mapping | None = None,
         full_fetch: bool = False,
         action_masks: Sequence | Mapping | None = None,
-        policy_id: str = DEFAULT_POLICY,
+        policy_id: str | None = None,
     ) -> Any:
         """Actions for several observations; see `compute_single_action`.
+
+        Where several agents act, a dict of observations by agent without a policy_id is answered agent by agent, each
+        by the policy that the mapping names.
 
         Args:
             observations: a sequence of them, or a dict by agent.
@@ -183,6 +192,10 @@ class Acting:
             `full_fetch`, (actions, states, fetches): a state for each in the same form, and a dict of arrays with a row
             for each.
         """
+        if policy_id is None and isinstance(observations, Mapping) and self._mapping is not None:
+            inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_masks}
+            return self._actions_by_agent(observations, state, inputs, explore=explore, full_fetch=full_fetch)
+        policy_id = self._acting_policy(policy_id)
         policy = self.get_policy(policy_id)
         policy.exploration = self._explored_by(policy_id)
         agents = list(observations) if isinstance(observations, Mapping) else None
@@ -201,10 +214,47 @@ class Acting:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
         return actions if fetches is None else (actions, states, fetches)
 
+    @property
+    def _mapping(self) -> Callable[..., str] | None:
+        """Function (agent, episode, worker) -> policy id; None where there is one agent."""
+        return None
+
+    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
+        """An agent's observation with the further parts that its policy reads; the same where there are none."""
+        return observation
+
+    def _acting_policy(self, policy_id: str | None, agent_id: Hashable = None) -> str:
+        """The policy that a call means."""
+        if policy_id is not None:
+            return policy_id
+        if self._mapping is not None and agent_id is not None:
+            return self._mapping(agent_id, PlayedEpisode(0), None)
+        if DEFAULT_POLICY not in self.policies and len(self.policies) == 1:
+            return next(iter(self.policies))
+        return DEFAULT_POLICY
+
+    def _actions_by_agent(self, observations: Mapping, state: Mapping | None, inputs: Mapping, **how) -> Any:
+        """`compute_actions` of a dict by agent, each by the agent's policy."""
+        actions, states, fetches = {}, {}, {}
+        for agent, observation in observations.items():
+            given = {name: values and [values[agent]] for name, values in inputs.items()}
+            states_of = None if state is None else [state[agent]]
+            policy_id = self._acting_policy(None, agent)
+            seen = self._as_policies_see(agent, observation)
+            answer = self.compute_actions([seen], states_of, policy_id=policy_id, **given, **how)
+            if state is None and not how["full_fetch"]:
+                actions[agent] = answer[0]
+            else:
+                actions[agent], states[agent] = answer[0][0], answer[1][0]
+                fetches[agent] = {name: rows[0] for name, rows in answer[2].items()}
+        return actions if not states else (actions, states, fetches)
+
     def make_player(
         self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
-    ) -> Player:
+    ) -> Any:
         """Makes a Player, which acts in episodes and remembers states of a memory, previous actions and rewards.
+
+        Where several agents act, it is an AgentPlayer, which takes and gives dicts by agent.
 
         Args:
             num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
@@ -216,7 +266,7 @@ class Acting:
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy with this id."""
         if policy_id not in self.policies:
-            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
+            raise UnknownPolicyError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
         return self.policies[policy_id]
 
 
@@ -225,7 +275,7 @@ class Inference:
 
     Args:
         observation_space, action_space: of the environment.
-        settings: how observations become those of the policies, and their actions those of the space.
+        settings: conversions of observations and actions between environment and policies.
         rng: draws the actions that are sampled.
         distribution: of the policies' actions.
 

@@ -1,4 +1,4 @@
-"""A trained policy that acts in episodes, for deployment: it remembers what it needs between steps."""
+"""A trained policy that acts in episodes, for deployment: it keeps its state between steps."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -33,6 +33,9 @@ class Player:
         num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
         explore: sample the actions.
         policy_id: of the policy.
+
+    Attributes:
+        policy_id: the same.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Player:
     ):
         if num_episodes is not None and num_episodes < 1:
             raise ValueError(f"num_episodes={num_episodes} must be at least 1, or None for one episode alone")
-        self._algo, self._num_episodes = algo, num_episodes
+        self._algo, self._num_episodes, self.policy_id = algo, num_episodes, policy_id
         self._how = {"explore": explore, "policy_id": policy_id, "full_fetch": True}
         self._policy = algo.get_policy(policy_id)
         count = num_episodes or 1

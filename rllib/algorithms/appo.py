@@ -5,7 +5,7 @@ corrects from theirs to the target's, and the ratio that is clipped is that of t
 
 Departures from the paper: values are the learning network's own, only the policy's part of the target network is used;
 the defaults are Ray's, `tau=1` and `target_update_frequency=1`. With these, num_sgd_iter=1 and no ring of train batches
-the ratio is 1 and the loss is that of IMPALA, but for the scale of the advantages.
+the ratio is 1 and the loss is IMPALA's, but for the scale of the advantages.
 
 Departure from RLlib: advantages are standardised over each train batch. While the values are still too high, all
 advantages are negative; several steps on a batch would then make every action of it less probable, which a Gaussian

@@ -1,4 +1,4 @@
-"""CrossQ (Bhatt et al., arXiv:1902.05605): soft actor-critic with batch normalisation in the place of target networks.
+"""CrossQ (Bhatt et al., arXiv:1902.05605): soft actor-critic with batch normalisation instead of target networks.
 
 Three changes to SAC (sac.py), all of which the paper needs:
 

@@ -91,6 +91,10 @@ class PPO(IntrinsicallyRewarded):
                 "has a memory. Use .training(recompute_advantages=False)."
             )
 
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self._kl.add(policy_id, self.config_of(policy_id))
+
     @property
     def samples_sequences(self) -> bool:
         """Whether batches have the observations to bootstrap from."""

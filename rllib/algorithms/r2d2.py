@@ -2,9 +2,9 @@
 
 The replay keeps sequences of an episode's steps (evaluation/postprocess/sequences.py). An update unrolls the network
 over them; the memory begins with zeros, or with the state that the worker had there (`zero_init_states=False`), and may
-be brought up to date by the steps before, `replay_burn_in` of them, without a gradient. Priorities, where the replay
-has some, are 0.9 times the largest TD error of a sequence plus 0.1 times their mean. Values are those of returns
-rescaled by h (`use_h_function`).
+be brought up to date by the steps before, `replay_burn_in` of them, without a gradient. Priorities, if the replay
+uses them, are 0.9 times the largest TD error of a sequence plus 0.1 times their mean. The network's values are of
+returns rescaled by h (`use_h_function`).
 
 Departures from the paper:
 - Sequences follow one another, they do not overlap (the paper's do by half); their burn-in is the end of the one
@@ -170,7 +170,7 @@ class R2D2(DQN):
     def learned_steps(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
         """The steps behind the burn-in of sampled sequences, one sequence after the other, with their targets.
 
-        Nothing is padded, and the states are those that the present weights reach in the burn-in: a learner's gradient
+        Nothing is padded, and the present weights compute the states in the burn-in: a learner's gradient
         ends there.
         """
         config, learned = self.config_of(policy_id), self.policies[policy_id]

@@ -149,7 +149,7 @@ class RunDirectory:
     def save_if_best(self, algorithm, iteration: int, result: Mapping, every: int) -> None:
         """Saves if the return is the highest so far, and removes the earlier best checkpoint.
 
-        The return is that of the evaluation in an iteration that has one.
+        In an iteration with an evaluation, the return is the evaluation's.
 
         Args:
             algorithm, iteration, every: as for `save_if_due`; checkpoints of each `every` iterations are not removed.
@@ -181,7 +181,7 @@ class RunDirectory:
 def refuse_used_name(results: Path, spec: RunSpec) -> None:
     """Raises Mistake if there is a run of that name."""
     if spec.name and (path := results / _file_name(spec.name)).exists():
-        go_on = f", or go on with it: rllib train --resume {path}" if (path / SPEC).exists() else ""
+        go_on = f", or resume it: rllib train --resume {path}" if (path / SPEC).exists() else ""
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")
 
 

@@ -116,7 +116,7 @@ def merged_keys(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:
-    """Makes the specification of a run from a file's keys and those of the command line, which take precedence.
+    """Makes the specification of a run from the keys of a file and of the command line; the latter take precedence.
 
     Raises:
         ValueError: naming the key whose value is missing or of the wrong type.

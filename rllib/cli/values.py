@@ -56,7 +56,7 @@ def _count(value, known: dict[int, int]) -> int:
         return 1
     if id(value) in known:
         if known[id(value)] == 0:
-            raise ValueError("an alias stands within what it stands for")
+            raise ValueError("an alias refers to a value that contains it")
         return known[id(value)]
     known[id(value)] = 0
     number = 1 + sum(_count(item, known) for item in (value.values() if isinstance(value, dict) else value))
@@ -148,7 +148,7 @@ def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[
 
 
 def merged_stops(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two mappings of thresholds; one of `above` replaces that of `below` under any name of its key."""
+    """Merges mappings of thresholds: a key of `above` replaces the same metric in `below`, under any of its names."""
     replaced = {stored for key in above for stored in _stored(key)}
     return {**{key: value for key, value in below.items() if replaced.isdisjoint(_stored(key))}, **above}
 

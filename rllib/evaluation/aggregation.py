@@ -20,7 +20,7 @@ class Joiner:
 
     Args:
         index: its number.
-        spans_directory: where it records what it does when (spans.py); None: it does not.
+        spans_directory: directory of its recorded spans (spans.py); None: it records none.
     """
 
     def __init__(self, index: int, spans_directory: str | None):

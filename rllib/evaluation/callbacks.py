@@ -9,8 +9,11 @@
 Names and arguments are Ray 2.6's; all are keywords, and `**kwargs` takes those that may come later. The driver has one
 object of the class and every worker has its own: they communicate through an episode's
 `custom_metrics` and `hist_data`, which come back in the results.
+
+An object in the place of the class is a pattern: the driver and every worker begin with a copy of it.
 """
 
+import copy
 import difflib
 import inspect
 from collections.abc import Callable, Sequence
@@ -51,6 +54,13 @@ class DefaultCallbacks:
             worker_ids: their indices, from 1.
             is_evaluation: whether they evaluate.
         """
+
+    def get_state(self) -> dict:
+        """The state of the driver's object for a checkpoint, JSON-able; empty where there is none."""
+        return {}
+
+    def set_state(self, state: dict) -> None:
+        """Restores the state that `get_state` returned, after `on_algorithm_init`."""
 
     # ------------------------------------------------------------------ in the driver and in the workers
 
@@ -127,14 +137,18 @@ def tell_recreated_workers(algorithm, worker_set, is_evaluation: bool) -> None:
         )
 
 
-def make_multi_callbacks(callback_class_list: Sequence[Callable[[], DefaultCallbacks]]) -> type[DefaultCallbacks]:
+Made = Callable[[], DefaultCallbacks] | DefaultCallbacks
+
+
+def make_multi_callbacks(callback_class_list: Sequence[Made]) -> type[DefaultCallbacks]:
     """One class of callbacks from several: each hook calls those of its parts that define it, in the given order.
 
     Args:
-        callback_class_list: classes derived from DefaultCallbacks, or functions that return an object of one.
+        callback_class_list: classes derived from DefaultCallbacks, objects of one, or functions that return such an
+            object.
 
     Raises:
-        ValueError: if one of them is neither.
+        ValueError: if one of them is none of these.
     """
     parts = tuple(callback_class_list)
     for part in parts:
@@ -142,7 +156,16 @@ def make_multi_callbacks(callback_class_list: Sequence[Callable[[], DefaultCallb
             raise ValueError(problem)
 
     def init(self):
-        self._parts = [part() for part in parts]
+        self._parts = [_made(part) for part in parts]
+
+    def get_state(self):
+        states = {str(position): part.get_state() for position, part in enumerate(self._parts)}
+        return {position: state for position, state in states.items() if state}
+
+    def set_state(self, state):
+        for position, part in enumerate(self._parts):
+            if str(position) in state:
+                part.set_state(state[str(position)])
 
     def forward(hook):
         def call(self, **kwargs):
@@ -152,39 +175,49 @@ def make_multi_callbacks(callback_class_list: Sequence[Callable[[], DefaultCallb
         return call
 
     def is_heard(hook):
-        return any(getattr(part, hook, None) is not getattr(DefaultCallbacks, hook) for part in parts)
+        kinds = [type(part) if isinstance(part, DefaultCallbacks) else part for part in parts]
+        return any(getattr(kind, hook, None) is not getattr(DefaultCallbacks, hook) for kind in kinds)
 
+    methods = {"__init__": init, "get_state": get_state, "set_state": set_state}
     hooks = {hook: forward(hook) for hook in HOOKS if is_heard(hook)}
-    return type("MultiCallbacks", (DefaultCallbacks,), {"__init__": init, **hooks})
+    return type("MultiCallbacks", (DefaultCallbacks,), {**methods, **hooks})
 
 
 def make_callbacks(given) -> DefaultCallbacks:
     """The object whose hooks are called.
 
     Args:
-        given: None, a class derived from DefaultCallbacks, a function that returns an object of one, or a list of such.
+        given: None, a class derived from DefaultCallbacks, an object of one, a function that returns such an object,
+            or a list of these.
 
     Raises:
         ValueError: if it is none of these, or has a hook that cannot be called.
     """
     if isinstance(given, (list, tuple)):
         given = make_multi_callbacks(given)
-    made = (given or DefaultCallbacks)()
+    made = _made(DefaultCallbacks if given is None else given)
     if problem := callbacks_problem(type(made)):
         raise ValueError(problem)
     return made
+
+
+def _made(given: Made) -> DefaultCallbacks:
+    """A new object. A given one is copied, so that a second run with the same config does not go on with its state."""
+    return copy.deepcopy(given) if isinstance(given, DefaultCallbacks) else given()
 
 
 def callbacks_problem(given) -> str | None:
     """Sentence on the mistake in the setting `callbacks_class`; None if it is valid."""
     if isinstance(given, (list, tuple)):
         return next(filter(None, map(callbacks_problem, given)), None)
+    if isinstance(given, DefaultCallbacks):
+        return callbacks_problem(type(given))
     if given is None or (callable(given) and not isinstance(given, type)):
         return None
     if not isinstance(given, type) or not issubclass(given, DefaultCallbacks):
         return (
-            f"callbacks_class={given!r} must be a class derived from DefaultCallbacks, or a list of such classes. "
-            "Use .callbacks(MyCallbacks) with `from rllib import DefaultCallbacks`."
+            f"callbacks_class={given!r} must be a class derived from DefaultCallbacks, an object of one, or a list of "
+            "these. Use .callbacks(MyCallbacks) with `from rllib import DefaultCallbacks`."
         )
     for name in dir(given):
         if name.startswith("on_") and (problem := _hook_problem(given, name)):

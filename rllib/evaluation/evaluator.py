@@ -137,14 +137,14 @@ class EvaluationWorker(Worker):
     ) -> list[Episode]:
         settings, policy, stream = self.settings, self.policy, self.stream
         num_envs = stream.num_envs
-        row = stream.new_row()
-        observations, rewards = row.observations, row.rewards
+        buffers = stream.new_buffers()
+        observations, rewards = buffers.observations, buffers.rewards
         returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
         mapping = settings.normalize_actions, settings.clip_actions
         to_env = action_mapper(stream.action_space, policy.distribution, *mapping).to_env
         state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
         finished: list[Episode] = []
-        stream.reset(row)
+        stream.reset(buffers)
         steps = 0
         resets_next = np.zeros(num_envs, bool)  # whose next action is ignored
         while budget.playing.any():
@@ -155,7 +155,7 @@ class EvaluationWorker(Worker):
             if policy.is_masked:
                 self._check_masks(seen, ~resets_next, steps)
             actions = policy.choose(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
-            ended = stream.step(to_env(actions), row)
+            ended = stream.step(to_env(actions), buffers)
             returns += rewards
             lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
             resets_next[:] = False

@@ -98,7 +98,7 @@ class Lane:
         return kind(self.own.exploration, self.policy, self.rngs, slot)
 
     def _column_table(self, given: Sequence[Column]) -> tuple[Column, ...]:
-        """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
+        """The columns of a fragment: from the environments, the policy and the algorithm."""
         observed, *others = given
         if self.filters and not self.stores_raw:
             observed = Column(observed.name, observed.shape, "float32", observed.before_action)
@@ -204,7 +204,7 @@ class Lane:
         self.explorer.end()
 
     def filtered(self, raw: np.ndarray, out: np.ndarray, active: Sequence[bool] | None = None) -> None:
-        """Writes what is stored of raw observations; of the active slots alone, where some are not."""
+        """Writes raw observations as they are stored, filtered or not; with `active`, of active slots alone."""
         if not self.filters:
             out[:] = raw
         elif active is None:
@@ -234,6 +234,8 @@ class Lane:
         """Computes for the whole fragment at once: checks, scaled rewards, log-probabilities, the postprocess."""
         if self.policy.is_masked:
             self._check_masks(fragment)
+        if self.settings.time_limit_ends_episode:
+            self._end_at_time_limits(fragment)
         fragment.cut_at_failures()
         rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
         if self._return_scale:
@@ -251,6 +253,21 @@ class Lane:
                 dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
             )
         self.own.postprocess(fragment, self.policy)
+
+    def _end_at_time_limits(self, fragment: Fragment) -> None:
+        """Turns truncated episodes into terminated ones, but for those that were cut because nothing followed."""
+        truncated = fragment[sb.TRUNCATEDS]
+        terminated = fragment[sb.TERMINATEDS]
+        terminated |= truncated
+        truncated[:] = False
+        for t, i in fragment.cuts:
+            terminated[t, i], truncated[t, i] = False, True
+        if self.every_final_observation or not fragment.final_observations:
+            return
+        finals, states = fragment.final_observations, fragment.final_states or [None] * len(fragment.final_observations)
+        left = [(final, state) for final, state in zip(finals, states, strict=True) if truncated[final[0], final[1]]]
+        fragment.final_observations = [final for final, _ in left]
+        fragment.final_states = [state for _, state in left if state is not None]
 
     def to_batch(self, fragment: Fragment, has_gaps: bool) -> SampleBatch:
         """The rows of a finished fragment.

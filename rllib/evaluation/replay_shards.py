@@ -34,7 +34,7 @@ class ReplayActor:
     Args:
         make_replay: makes its ring.
         seed, index, incarnation: determine its random stream.
-        spans_directory: where it records what it does when (spans.py); None: it does not.
+        spans_directory: directory of its recorded spans (spans.py); None: it records none.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode, EpisodeTracker
-from rllib.env.streams.base import Row
+from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.episode_ids import EpisodeIds
@@ -34,15 +34,15 @@ class SampleReport:
     """Statistics that a worker sends with its batch, in the same message.
 
     Attributes:
-        episodes: those that ended in this fragment.
+        episodes: the ones that ended in this fragment.
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
         env_steps: transitions of the fragment, which move the run's clock; rows where there is no environment.
-        rows: steps of the fragment that was asked for, with those that are no transitions.
+        rows: steps of the requested fragment, including steps that are no transitions.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
         filter_deltas: policy id -> observation statistics since the last report, to be merged by the driver; empty
             without a filter.
-        return_deltas: those of discounted returns; empty where rewards are not scaled by them.
+        return_deltas: the same for discounted returns; empty where rewards are not scaled by them.
         agent_steps: policy id -> steps of its agents; empty where there is one agent.
         agent_steps_by_agent: agent -> its steps; empty where there is one.
     """
@@ -127,11 +127,11 @@ class RolloutWorker(Worker):
             by_slot=is_alike,
         )
         # Where resets are written, and observations before they are filtered.
-        self._row = self.stream.new_row()
+        self._buffers = self.stream.new_buffers()
 
     @classmethod
     def from_config(cls, config, env: Any = None, *, worker_index: int = 0, num_workers: int = 0) -> Self:
-        """A worker for a training loop of your own: it samples as those of the config's algorithm do.
+        """A worker for a training loop of your own: it samples like the workers of the config's algorithm.
 
         Its batches have the column eps_id as well. The weights are new ones, drawn by the config's seed.
 
@@ -183,7 +183,7 @@ class RolloutWorker(Worker):
         """Drops the running episodes; the next sample starts new ones.
 
         Args:
-            incarnation: seeds the environments and the process's global generators anew; by default they go on.
+            incarnation: seeds the environments and the process's global generators anew; by default they continue.
         """
         self.episodes.reset()
         self._hooks.start_over()
@@ -253,13 +253,13 @@ class RolloutWorker(Worker):
 
     def _reset(self, fragment: Fragment) -> None:
         """Starts an episode in every environment, and writes the inputs of its first action."""
-        self.stream.reset(self._row)
-        self.lane.filtered(self._row.observations, fragment.observations[0])
+        self.stream.reset(self._buffers)
+        self.lane.filtered(self._buffers.observations, fragment.observations[0])
         if self.lane.stores_raw:
-            fragment.observations[0] = self._row.observations
+            fragment.observations[0] = self._buffers.observations
         for column in self.stream.info_columns:
             if column.before_action:
-                fragment[column.name][0] = self._row.infos[column.name]
+                fragment[column.name][0] = self._buffers.infos[column.name]
         if self.lane.remembers:
             fragment[sb.STATE_IN][0] = 0
 
@@ -271,27 +271,27 @@ class RolloutWorker(Worker):
         env_time = inference_time = 0.0
         stored = list(fragment.observations)
         observations = lane.seen_apart(fragment) if stores_raw else stored
-        received = itertools.repeat(self._row.observations) if filtering and not stores_raw else stored[1:]
+        received = itertools.repeat(self._buffers.observations) if filtering and not stores_raw else stored[1:]
         steps = zip(
             range(fragment.num_steps),
             observations,
             observations[1:],
             lane.acting_columns(fragment, active),
-            Row.of_steps(received, fragment.columns, stream.info_columns),
+            StepBuffers.of_steps(received, fragment.columns, stream.info_columns),
         )
-        for t, observation, following, written, row in steps:
+        for t, observation, following, written, buffers in steps:
             begun = clock()
             act(observation, *written)
             acted = clock()
             if active is not None:
                 following[:] = observation
                 if stores_raw:
-                    row[0][:] = stored[t]
-            ended = step(to_env(written[2]), row, active)
+                    buffers[0][:] = stored[t]
+            ended = step(to_env(written[2]), buffers, active)
             inference_time += acted - begun
             env_time += clock() - acted
             if filtering:
-                lane.filtered(row[0], following, active)
+                lane.filtered(buffers[0], following, active)
             if ended:
                 fragment.lives_lost += [(t, i) for i in stream.lives_lost]
                 lane.note_ends(fragment, t, ended)
@@ -305,7 +305,7 @@ class RolloutWorker(Worker):
         return env_time, inference_time
 
     def _complete(self, fragment: Fragment, report: SampleReport) -> Fragment:
-        """Goes on until the episode that each environment was in at the end of the fragment is over."""
+        """Samples further fragments until every episode that was running at the end of this one has ended."""
         parts = [fragment]
         ended = fragment[sb.TERMINATEDS][-1] | fragment[sb.TRUNCATEDS][-1]
         patience = Patience(self.settings.sample_timeout_s, "batch_mode='complete_episodes'")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Postprocess(Protocol):
     """A function that adds an algorithm's columns to a full fragment, in the worker.
 
-    One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone. One
+    One whose `every_final_observation` is True gets those of terminated episodes as well as truncated ones. One
     that has `make_rows` says how rows are made of the fragments of a worker (see Transitions). One that has
     `of_tensors` can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
     """
@@ -81,17 +81,18 @@ class RolloutSettings:
         num_envs: environments of one worker.
         fragment_length: steps of each environment per fragment.
         seed: the run's seed.
-        seeds_driver: whether the global generators of the driver's process are seeded where environments are stepped
-            there, as those of workers' processes always are: the user has given the seed.
+        seeds_driver: whether the driver's global generators are seeded where environments are stepped in its process:
+            the user has given the seed. Workers' processes are always seeded.
         acts_among_all: workers with few environments compute what they act by in the shape of all workers' environments
             together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
         num_workers: remote workers of the set this one belongs to.
-        complete_episodes: go on until every episode begun in the fragment is over.
+        complete_episodes: samples until every episode begun in the fragment is over.
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
         make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
             of environments, before they are clipped; None leaves them as they are.
+        time_limit_ends_episode: truncated episodes count as terminated: what follows them is worth nothing.
         sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
         config: the algorithm's, for the hooks.
@@ -117,6 +118,7 @@ class RolloutSettings:
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
     make_return_scale: Callable[..., ReturnScale] | None = None
+    time_limit_ends_episode: bool = False
     sample_timeout_s: float = 60.0
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
     config: Any = None
@@ -151,20 +153,22 @@ class RolloutSettings:
         """
         imported_torch = "torch" in sys.modules
         self.seed_process(kind, worker_index, incarnation)
-        stream = make_stream(
-            self.env,
-            num_envs=len(indices),
-            seeds=self.seeds(kind, indices, incarnation),
-            worker_index=worker_index,
-            num_workers=self.num_workers,
-            env_config=self.env_config,
-            check=self.check_env,
-            replace_failed=self.replace_failed_envs,
-            in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
-            info_columns=self.info_columns,
-            tensors=tensors,
-            agents=self.agents is not None,
-        )
+        options: dict[str, Any] = {
+            "num_envs": len(indices),
+            "seeds": self.seeds(kind, indices, incarnation),
+            "worker_index": worker_index,
+            "num_workers": self.num_workers,
+            "env_config": self.env_config,
+            "check": self.check_env,
+            "replace_failed": self.replace_failed_envs,
+            "in_evaluation": kind == seeding.EVALUATION_ENVIRONMENTS,
+        }
+        if self.agents is None:
+            stream = make_stream(self.env, **options, info_columns=self.info_columns, tensors=tensors)
+        else:
+            from rllib.env.multi_agent.make import make_agents_stream
+
+            stream = make_agents_stream(self.env, **options)
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)
         return stream

@@ -27,7 +27,7 @@ class Worker:
         policies: policy id -> policy.
         acts_elsewhere: whether the policy computes on another device (`Policy.act_on`).
         stream: the environments; None where there are none between evaluations.
-        kind: what it is called in messages, followed by its index.
+        kind: its name in messages, before its index.
         if_silent: possible reasons for a missing answer, for messages.
     """
 
@@ -119,7 +119,7 @@ class Worker:
         """Uses this policy from now on, where the worker has one."""
         self.policy.load_snapshot(snapshot)
 
-    # ------------------------------------------------------------------ where nothing goes on from one call to the next
+    # ------------------------------------------------------------------ calls without a state between them
 
     def get_state(self) -> list[dict]:
         """The state of the random streams of each environment, JSON-able."""

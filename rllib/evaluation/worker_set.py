@@ -74,7 +74,7 @@ class WorkerSet:
         actor_options: resources of a worker, as for `runtime.remote`.
         fault_tolerance: what happens to remote workers that fail.
         fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
-        worker_class: called with the arguments of RolloutWorker, then those of `shared`; its `kind` and `if_silent` are
+        worker_class: called with the arguments of RolloutWorker, then `shared`; its `kind` and `if_silent` are
             for messages.
         shared: arrays that all workers read; there is one copy of each, however many workers there are. A worker in
             this process may be given anything.
@@ -203,7 +203,7 @@ class WorkerSet:
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
         """One result per item, in order: items are distributed, and each worker calls function(worker, share, *args).
 
-        The share of a worker that dies is given to the one that replaces it, or to those that are left.
+        If a worker dies, its replacement takes over its share, or else the remaining workers.
 
         Args:
             function: returns a list, one result for each item of the share.
@@ -226,6 +226,11 @@ class WorkerSet:
             for index, answer in self.fleet.ask_all(request, list(shares)).items():
                 results.update(zip(shares[index], answer, strict=True))
         return [results[position] for position in range(len(items))]
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Lets the workers go on with other settings: those that are there, and those that will replace them."""
+        self.settings = settings
+        self.foreach_worker(_change_worker, settings)
 
     # ------------------------------------------------------------------ who is there
 
@@ -263,7 +268,7 @@ class WorkerSet:
         return self.foreach_worker(operator.methodcaller("get_state"))
 
     def set_state(self, state: list[list[dict]], restores: int) -> None:
-        """Lets the workers go on from `get_state`, with new episodes on seeds that the run has not used.
+        """Restores a state of `get_state`; new episodes begin on seeds that the run has not used.
 
         Args:
             state: of a set of any size; it is taken over by a set with as many workers and environments.
@@ -271,13 +276,17 @@ class WorkerSet:
         """
         self.restores = restores
         self.foreach_worker(_restore_worker, json.dumps(state), restores)
-        self.fleet.forget()  # what is under way was asked for by other weights
+        self.fleet.forget()  # requests under way use other weights
 
     def stop(self) -> None:
         """Ends the workers' processes and closes the local environments."""
         self.fleet.stop()
         if self._local is not None:
             self._local.close()
+
+
+def _change_worker(worker, settings: RolloutSettings) -> None:
+    worker.change_settings(replace(settings, fragment_length=worker.settings.fragment_length))
 
 
 def _restore_worker(worker, states: str, restores: int) -> None:

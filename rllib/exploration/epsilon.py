@@ -66,7 +66,7 @@ class SoftQ(Exploration):
 
 
 class RandomValues(Exploration):
-    """Takes uniformly random actions among those that have values."""
+    """Takes uniformly random actions, among the legal ones."""
 
     def numbers(self, timesteps) -> dict[str, Any]:
         return {"epsilon": 1.0}

@@ -100,14 +100,14 @@ class ParameterNoiseExplorer(Explorer):
 
     Each environment acts by separate weights: the policy's plus scale * a normal direction, drawn for every episode. It
     takes a random action with probability epsilon as well. The scale adapts to the change of behaviour: let D be
-    KL(plain || perturbed) of softmax(Q), averaged over the episode, and D' that of epsilon-greedy actions,
+    KL(plain || perturbed) of softmax(Q), averaged over the episode, and D' the KL of epsilon-greedy actions,
     -log(1 - epsilon + epsilon / actions). The scale shrinks by the factor 1.01 if D exceeds D', else it grows.
 
     Departures from the paper: the scale adapts after each episode rather than every 50 steps, and each environment has
     a separate scale, so that a run does not depend on how environments are distributed among workers.
     """
 
-    # Values of the perturbed weights are not those of the policy.
+    # The perturbed weights compute other values than the policy.
     gives_values = False
 
     def __init__(self, exploration, policy, rngs, slot):

@@ -316,7 +316,7 @@ def _name_rows(error: NotFiniteError, batch: SampleBatch, columns: Mapping, inpu
 
 
 def _rows_to_look_at(columns: Mapping[str, np.ndarray], indices: np.ndarray | None) -> str:
-    """Describes rows [B, ...] with NaN or infinity, or else the largest numbers; `indices` are those of the replay."""
+    """Describes rows [B, ...] with NaN or infinity, or else the largest numbers; `indices`: rows of the replay."""
     largest = np.stack([np.abs(column).max(1).astype(np.float64) for column in columns.values()])  # NaN stays NaN
     is_bad = ~np.isfinite(largest)
     if is_bad.any():

@@ -18,9 +18,9 @@ class AuxiliaryLoss:
     Attributes:
         name: prefix of its statistics, NAME_loss and NAME_STAT, and of its weight in the loss's settings, NAME_weight.
         function: (minibatch, outputs, model) -> a scalar tensor, or that and a dict of scalar tensors. `minibatch` maps
-            the names of columns to tensors [B, ...]; its "obs" is what the network reads. `model` is its module.
+            the names of columns to tensors [B, ...]; its "obs" is the network's input. `model` is its module.
         schedule: schedule of its weight over environment steps.
-        columns: names of the columns that it reads, beside those of the algorithm's loss.
+        columns: names of the columns that it reads, in addition to the columns of the algorithm's loss.
         stats: names of the scalars in its dict.
     """
 
@@ -52,7 +52,7 @@ class AuxiliaryLoss:
             names = f" and a dict of scalar tensors with the keys {list(self.stats)}" if self.stats else ""
             raise ValueError(
                 f"auxiliary_losses[{self.name!r}] must return a scalar tensor{names}, but returned {found!r:.200}. "
-                "Take means over the rows, and name what it reports: {'loss': ..., 'stats': [...]}."
+                "Take means over the rows, and name its statistics: {'loss': ..., 'stats': [...]}."
             )
         return loss, (loss.detach(), *(stats[name].detach() for name in self.stats))
 

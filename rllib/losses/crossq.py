@@ -57,5 +57,5 @@ def _actor_in_numpy(distribution, modules, minibatch, *, alpha):
 
 
 CRITIC_LOSS = LossOverModules((*READ_BY_CRITICS, NEXT_NOISE), CRITIC_STATS, _critic, ("td_error",), _critic_in_numpy)
-# Of an actor with batch renormalisation; without it, the actor's loss is that of soft actor-critic.
+# Of an actor with batch renormalisation; without it, the actor's loss is soft actor-critic's.
 ACTOR_LOSS = LossOverModules(SAC_ACTOR_LOSS.columns, SAC_ACTOR_LOSS.stats, _actor, (), _actor_in_numpy)

@@ -51,7 +51,7 @@ class Loss(Protocol):
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """A number that is near zero while the weights are those that acted; None if the loss has no such number.
+        """A number near zero while the learner's weights are the acting ones; None if the loss has no such number.
 
         `at` evaluates the distribution, for arrays or tensors. Written with operations that these share; the learner
         checks it on the first minibatch.
@@ -109,7 +109,7 @@ class ActorCriticLoss:
         return self.autograd(distribution, *outputs, minibatch, **settings)
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
-        """Mean of |log ratio|, 0 to rounding while the weights are those that acted; None if they may differ."""
+        """Mean of |log ratio|: 0 to rounding if the learner's weights acted; None if others may have."""
         if not self.by_newest_weights:
             return None
         return abs(at(outputs[0]).log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).mean()

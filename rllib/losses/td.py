@@ -34,7 +34,7 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=No
         judged: values of the later observations [B], by the network that judges.
         choosing_q: [B, A] whose best action is judged.
         rewards, discounts: [B] as for td_targets.
-        rescaling: epsilon of `rescaled`, where the network's values are those of rescaled returns (without atoms);
+        rescaling: epsilon of `rescaled`, where the network predicts rescaled returns (without atoms);
             None: they are returns.
 
     Returns:

@@ -8,7 +8,7 @@ target copies are sorted together, and the K = C (M - dropped) smallest ones mak
     J(pi) = mean (alpha log p(a | s) - mean over c and m of theta_cm(s, a)),     a ~ pi(. | s)
 
 huber(x) is x^2 / 2 within -1 ... 1 and |x| - 1/2 beyond. The critics' losses are added up. Rows, noise, importance
-weights w and alpha are as in losses/sac.py. The TD error of a row is that of the means over quantiles.
+weights w and alpha are as in losses/sac.py. The TD error of a row is computed from means over quantiles.
 """
 
 import numpy as np
@@ -103,7 +103,7 @@ def fit_quantiles_in_numpy(quantiles: np.ndarray, targets: np.ndarray, minibatch
         below *= error
         halves += slope
         halves_below += below
-    # |tau - 1[x < 0]| f(x), summed over targets, is tau times the sum plus 1 - 2 tau times that of the negative x.
+    # |tau - 1[x < 0]| f(x), summed over targets, is tau times the sum, plus 1 - 2 tau times the sum over negative x.
     count = theta.shape[1]
     levels = ((np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(count))[:, None]
     for_below, rows = 1 - 2 * levels, len(targets)

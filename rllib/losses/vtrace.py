@@ -70,7 +70,7 @@ def clipped_ratio(log_rho, bar):
 def vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_rho=1.0, lambda_=1.0):
     """V-trace of rows [R] in sequences: each sequence ends with a row whose observation alone counts (loss_mask False).
 
-    The value of what follows a row is therefore always that of the next row. Results in rows with loss_mask False mean
+    The next value of a row is therefore always the value of the next row. Results in rows with loss_mask False mean
     nothing.
 
     Args:

@@ -178,7 +178,7 @@ def _check_sizes_and_noise(settings: dict) -> None:
     if settings["custom_model"] is not None and without_effect:
         raise ValueError(
             f"model={{'custom_model': ...}} has its own layers and outputs, so {without_effect[0]!r} has no effect on "
-            "it. Leave it out, and do in the model what it asks for."
+            "it. Leave it out, and implement it in the model."
         )
     has_memory = bool(memories(settings))
     vf_hiddens, gains = settings["vf_hiddens"], settings["orthogonal_gains"]

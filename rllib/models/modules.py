@@ -11,7 +11,7 @@ A module is described without torch, by an object with
 `CustomModule` (models/user/module.py) makes one from any torch.nn.Module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,25 @@ from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.dense.layout import LayersLayout, Layout
+
+
+def input_widths(reads: Sequence[str], widths: Mapping[str, int]) -> list[int]:
+    """Lengths of the inputs that a module reads, in their order.
+
+    Args:
+        reads: names of inputs.
+        widths: each input that the policy can give -> its length.
+
+    Raises:
+        ValueError: if there are none, or one is not an input of this policy.
+    """
+    unknown = [name for name in reads if name not in widths]
+    if unknown or not reads:
+        problem = f"{unknown[0]!r} is not one of them" if unknown else "a module needs at least one"
+        raise ValueError(
+            f"a module can read {', '.join(widths)} of this policy, but reads={tuple(reads)} was given: {problem}"
+        )
+    return [widths[name] for name in reads]
 
 
 @dataclass(frozen=True)
@@ -50,10 +69,7 @@ class FullyConnected:
 
     def layout(self, widths: Mapping[str, int]) -> LayersLayout:
         """Layout of the parameters; `widths` maps each possible input to its length."""
-        unknown = [name for name in self.reads if name not in widths]
-        if unknown or not self.reads:
-            raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
-        num_inputs = sum(widths[name] for name in self.reads)
+        num_inputs = sum(input_widths(self.reads, widths))
         if self.copies is None:
             heads, shared = {"": self.num_outputs or 1}, ""
         else:

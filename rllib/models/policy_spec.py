@@ -63,6 +63,7 @@ class PolicySpec:
         head_bias: whether the policy's head and the value's have a bias.
         batch_renorm: inputs of hidden layers and head are normalised (batch_renorm.py); for fully connected networks
             without layer_norm.
+        policy_inputs: number of first inputs that the policy reads, where the value reads more; None: it reads all.
     """
 
     encoder: Encoder
@@ -87,6 +88,7 @@ class PolicySpec:
     noise_trains_features: bool = False
     head_bias: bool = True
     batch_renorm: BatchRenorm | None = None
+    policy_inputs: int | None = None
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -144,7 +146,14 @@ class PolicySpec:
         if self.vf_hiddens is not None:
             both = {"layer_norm": self.layer_norm, "head_bias": self.head_bias}
             plain = SeparateLayout(
-                LayersLayout(num_inputs, self.hiddens, {"policy": heads["policy"]}, "policy", num_log_std, **both),
+                LayersLayout(
+                    self.policy_inputs or num_inputs,
+                    self.hiddens,
+                    {"policy": heads["policy"]},
+                    "policy",
+                    num_log_std,
+                    **both,
+                ),
                 LayersLayout(num_inputs, self.vf_hiddens, {"value": 1}, "value", **both),
             )
         if self.state_dependent_noise:

@@ -1,9 +1,9 @@
 """Stacks of the last k frames, each frame stored once.
 
-An observation of k stacked frames shares k - 1 of them with the observation before it, and what followed a step is what
-a later row begins with. So frames go into a ring, and a stack is the positions of its frames. A frame is found again by
-its bytes, among those that were written last: nothing is assumed about the order of rows, the environments that they
-come from, episodes or padding. What comes out is what went in, to the bit.
+An observation of k stacked frames shares k - 1 of them with the observation before it, and the next observation
+of one row is the observation of a later one. So frames go into a ring, and a stack is the positions of its frames. A
+frame is found by its bytes among the last ones written: nothing is assumed about the order of rows, their environments,
+episodes or padding. Stacks are read as they were written, to the bit.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class FrameStacks:
     Args:
         shape: of a stack.
         dtype: of a frame.
-        axis: that of the frames in a stack, the oldest first; 0 or -1.
+        axis: of the frames in a stack, the oldest first; 0 or -1.
         num_rows: rows, of two stacks each, that there is to be room for.
         zeros: `zeros(shape, dtype)` makes the ring. Where that is no array in this process's memory but a GpuArray,
             frames are distinguished by a digest alone (BLAKE2, 128 bits: no two frames have the same one).
@@ -68,7 +68,7 @@ class FrameStacks:
         return max(self.written - self._reach, 0)
 
     def append(self, stack: np.ndarray) -> list[int]:
-        """The positions [k] of the frames of a stack [*shape]; writes those that are new."""
+        """The positions [k] of the frames of a stack [*shape]; writes new frames."""
         return [self._position_of(frame) for frame in np.ascontiguousarray(np.moveaxis(stack, self._axis, 0))]
 
     def _position_of(self, frame: np.ndarray) -> int:
@@ -98,7 +98,7 @@ class FrameStacks:
         self._positions[key] = position
 
     def take(self, positions: np.ndarray) -> np.ndarray:
-        """The stacks [B, *shape] whose frames lie at these positions [B, k]; tensors of those of a tensor."""
+        """The stacks [B, *shape] whose frames lie at these positions [B, k]; a tensor where frames are kept in one."""
         frames = self._frames[positions % len(self._frames)]
         axis = 1 if self._axis == 0 else -1
         return np.moveaxis(frames, 1, axis) if isinstance(frames, np.ndarray) else frames.movedim(1, axis)

@@ -15,12 +15,12 @@ DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float3
 
 
 class GpuArray:
-    """Rows on the GPU, zeros at first. Sampled rows are tensors; what is written and read otherwise are numpy's arrays.
+    """Rows on the GPU, zeros at first. Sampled rows are tensors; other reads and all writes are numpy arrays.
 
     It has those parts of an array's interface that replays use.
 
     Args:
-        shape: the first dimension is that of the rows.
+        shape: [rows, ...].
         dtype: one of DTYPES.
 
     Attributes:

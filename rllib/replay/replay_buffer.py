@@ -1,8 +1,8 @@
 """Rings of independent rows in contiguous columns, sampled uniformly or by priority.
 
 A row holds all that learning needs of it, n-step returns included, so rows may come from any worker, in any order:
-there is no seam to cross. Rows are numbered from the first one ever added, so that priorities for a row that was
-overwritten meanwhile can be told from those for the row that lies there now.
+there is no seam to cross. Rows are numbered from the first one ever added, so that a late priority of an
+overwritten row is not taken for one of the row that replaced it.
 """
 
 import math
@@ -161,7 +161,7 @@ class ReplayBuffer:
         return range(self._added - given, self._added)
 
     def _with_positions(self, rows: list[np.ndarray], start: int) -> list[np.ndarray]:
-        """The columns with the positions of frames [B, k] in the place of stacks; writes the frames that are new."""
+        """The columns with positions of frames [B, k] instead of stacks; writes new frames."""
         stacks, names = self._stacks, list(self._columns)
         observations, following = (names.index(name) for name in STACKS)
         count = len(rows[0])
@@ -252,7 +252,7 @@ class ReplayBuffer:
         return drawn if not self._oldest or rows == self.capacity else (drawn + self._oldest) % self.capacity
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
-        """Takes the new TD errors [B] of the rows with these numbers [B]; those of rows that are gone are left out.
+        """Sets new TD errors [B] of the rows with these numbers [B]; rows that were overwritten are left out.
 
         They make no difference where there are no priorities.
 

@@ -187,7 +187,7 @@ class Profile:
     def _advise_on_messages(self) -> str:
         return "Longer fragments need fewer messages: .rollouts(rollout_fragment_length=...)."
 
-    # ------------------------------------------------------------------ what is written
+    # ------------------------------------------------------------------ output files
 
     def __str__(self) -> str:
         lines = [f"{self.seconds:.1f} s of training, {len(self.lanes)} processes"]
@@ -203,7 +203,7 @@ class Profile:
         Path(path).write_text(json.dumps({"traceEvents": list(self._events()), "displayTimeUnit": "ms"}))
 
     def _events(self) -> Iterable[dict]:
-        # Processes of a machine share a clock; those of several machines have the time of day in common.
+        # Processes of one machine share a clock; several machines share only the time of day.
         epochs = {lane.host: lane.epoch for lane in reversed(self.lanes)}
         shifts = {host: epoch - epochs[self.lanes[0].host] for host, epoch in epochs.items()}
         first = min((shifts[lane.host] + begin for lane in self.lanes for _, begin, _ in lane.spans), default=0.0)

@@ -16,7 +16,7 @@ def numbered(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Adds the file's name to an OSError raised inside: that of a failed write has none."""
+    """Adds the file's name to an OSError raised inside: a failed write does not name it."""
     try:
         yield
     except OSError as error:

@@ -25,6 +25,7 @@ from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
 from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.models.observations.flat_spaces import values_of_leaves
 from rllib.models.observations.masks import parts_of_mask
 from rllib.policy import WEIGHTS, Policy
 from rllib.runs.safe_files import write_whole
@@ -38,7 +39,6 @@ from rllib.serving.exported_policy import (
     ExportedPolicy,
     ExportError,
     Port,
-    leaves_of,
 )
 from rllib.storage.tensor_file import TensorFile
 
@@ -274,7 +274,7 @@ def _compared(
     rng, is_recurrent = np.random.default_rng(0), module.inputs[-1].name == STATE_IN
     largest, num_rows, num_ties = dict.fromkeys(outputs, 0.0), 0, 0
     for observations in _batches(algorithm, policy, module.space, rng, is_recurrent):
-        rows = [list(leaves_of(module.space, each)) for each in observations[0]]
+        rows = [list(values_of_leaves(module.space, each)) for each in observations[0]]
         states, own = [policy.get_initial_state() for _ in rows], None
         if is_recurrent:
             own = np.zeros((len(rows), policy.state_size), np.float32)
@@ -389,7 +389,7 @@ def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any],
 
 def _arrays(module: ExportedPolicy, space: spaces.Space, observations: list) -> list[np.ndarray]:
     """The observations as the program's inputs."""
-    by_leaf: list[tuple[Any, ...]] = list(zip(*(leaves_of(space, each) for each in observations)))
+    by_leaf: list[tuple[Any, ...]] = list(zip(*(values_of_leaves(space, each) for each in observations)))
     return [
         np.stack([np.asarray(value) for value in values]).astype(port.dtype)
         for values, port in zip(by_leaf, module.inputs)

@@ -120,7 +120,10 @@ class ExportedPolicy(nn.Module):
 
 
 def input_ports(space: spaces.Space, name: str = OBSERVATION) -> Iterator[Port]:
-    """Yields the inputs of an observation: "obs", or "obs.KEY" for each part of a Dict or Tuple."""
+    """Yields the inputs of an observation: "obs", or "obs.KEY" for each part of a Dict or Tuple.
+
+    They have the order of `flat_spaces.values_of_leaves`.
+    """
     inner = parts(space)
     if inner is None:
         choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
@@ -128,15 +131,6 @@ def input_ports(space: spaces.Space, name: str = OBSERVATION) -> Iterator[Port]:
         yield Port(name, tuple(space.shape), dtype)
     for key, part in inner or ():
         yield from input_ports(part, f"{name}.{key}")
-
-
-def leaves_of(space: spaces.Space, observation) -> Iterator:
-    """Yields the parts of an observation in the order of `input_ports`."""
-    inner = parts(space)
-    if inner is None:
-        yield observation
-    for key, part in inner or ():
-        yield from leaves_of(part, observation[key])
 
 
 def _structured(space: spaces.Space, leaves: Iterator[Tensor]):

@@ -251,7 +251,7 @@ def content_kind(content_type: bytes) -> str:
     """Reads JSON, MSGPACK or RAW from the header Content-Type.
 
     Raises:
-        BadRequest: for other types, among which are those that a page may send without a preflight request (CORS).
+        BadRequest: for other types, which include all types that a page may send without a preflight request (CORS).
     """
     kind = _KINDS.get(content_type.partition(b";")[0].strip().lower())
     if kind is None:

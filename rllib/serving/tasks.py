@@ -16,7 +16,7 @@ class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
         policy_id: of the policy, where a checkpoint holds several; None: the default one.
         load_user_code: as for load_policy.
         max_batch: largest number of observations in one forward pass.
-        max_wait_us: microseconds that an observation waits for others; 0: those that have arrived are taken together.
+        max_wait_us: microseconds that an observation waits for others; 0: a batch is whatever has arrived.
         max_queue: largest number of waiting observations; further requests are answered with 503 at once.
         token: that requests have to carry; None: requests need no token.
         watch: take up newer checkpoints of the run as they appear.

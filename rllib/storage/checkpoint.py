@@ -330,7 +330,7 @@ def naming_damage(path: str | os.PathLike) -> Iterator[None]:
     """Context manager: turns errors from content of a wrong form into a CheckpointError with the path."""
     try:
         yield
-    except ValueError:  # says what is wrong
+    except ValueError:  # has a message already
         raise
     except (*WRONG_FORM, MemoryError) as error:
         raise CheckpointError(_damaged(Path(path), "its content", _described(error))) from error

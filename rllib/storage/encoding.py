@@ -12,7 +12,8 @@ Values that JSON supports are written unchanged. Any other value is a dict with 
 | bytes                                | {"$bytes": "base64"}                                                        |
 | set, frozenset                       | {"$set": [...]}, {"$frozenset": [...]}                                      |
 | OrderedDict of a torch state         | {"$ordered": {"items": [[key, value], ...], "metadata": ...}}               |
-| array in a file of its own           | {"$tensor": {"name": "0"}}, with "device" for a torch tensor                |
+| array in a separate file             | {"$tensor": {"name": "0"}}, with "device" for a torch tensor                |
+| ByArguments of the library           | {"$object": {"class": "module:qualname", "arguments": {...}}}               |
 | class or function that has a name    | {"$import": "module:qualname"}                                              |
 | anything else                        | {"$pickle": "place"}: the value itself is returned to be pickled            |
 """
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from rllib.storage.by_arguments import ByArguments, is_library_path
 from rllib.storage.tensor_file import DTYPES
 
 # Of the spaces in one file, all together: a bound that all numbers share is written once, however many they are.
@@ -112,6 +114,8 @@ class _Encoder:
             raise TypeError(f"{place} is {value}, which has not been loaded, so it cannot be written again")
         if _is_space(value):
             return {"$space": space_to_json(value)}
+        if isinstance(value, ByArguments) and is_library_path(kind := importable_path(type(value)) or ""):
+            return {"$object": {"class": kind, "arguments": self.value(value.arguments(), place)}}
         path = importable_path(value)
         if path is not None:
             return {"$import": path}
@@ -187,6 +191,8 @@ class _Decoder:
                 return self._ordered(**content)
             case "$tensor":
                 return self._tensor(**content)
+            case "$object":
+                return self._object(content["class"], self.value(content["arguments"]))
             case "$array":
                 return self._array(**content)
             case "$space":
@@ -195,6 +201,14 @@ class _Decoder:
                     raise ValueError(f"its spaces have more than {MOST_NUMBERS:,} numbers")
                 return space_from_json(content)
         raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
+
+    def _object(self, path: str, arguments: dict):
+        made = import_path(path) if is_library_path(path) else None
+        if not isinstance(made, type) or not issubclass(made, ByArguments):
+            raise ValueError(f"{path!r:.80} is no class whose objects this version of rllib makes from a file")
+        # With an argument that has not been loaded the object has not been loaded either.
+        unloaded = [value for value in arguments.values() if isinstance(value, UserCode)]
+        return unloaded[0] if unloaded else made(**arguments)
 
     def _ordered(self, items: list, metadata) -> OrderedDict:
         made = OrderedDict((self.value(key), self.value(item)) for key, item in items)

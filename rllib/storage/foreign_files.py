@@ -67,7 +67,7 @@ def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
         os.close(descriptor)
         if error.errno == errno.ELOOP:
             raise DamagedFileError(
-                f"{name!r} in {directory} is a symbolic link, which is not followed. Copy what it points to: cp -rL"
+                f"{name!r} in {directory} is a symbolic link, which is not followed. Copy its target: cp -rL"
             ) from None
         raise
     except BaseException:
@@ -111,7 +111,7 @@ def refuse_links(directory: Path) -> None:
         if not (entry.is_dir() or entry.is_file(follow_symlinks=False)):
             raise DamagedFileError(
                 f"{entry.path!r} is a link or no regular file, and writing to it would change something else. "
-                "Remove it, or copy what it points to: cp -rL"
+                "Remove it, or copy its target: cp -rL"
             )
 
 

@@ -43,12 +43,12 @@ class TaskOptions(msgspec.Struct, frozen=True):
             it is yielded. "dynamic": one reference, to a DynamicObjectRefGenerator with all of them.
         max_retries: how often it is started again when its process dies; -1: always.
         retry_exceptions: retry on exceptions of the user's code too: True, or a tuple of exception classes.
-        max_calls: number of calls after which a worker process that runs the function ends, so that what it leaks is
-            freed; 0: any number. Without effect in the engine "local".
+        max_calls: number of calls after which a worker process that runs the function ends, which frees what
+            it leaks; 0: any number. Without effect in the engine "local".
         name: for messages; default the function's name.
         _generator_backpressure_num_objects: how many values a streaming generator may be ahead of its caller, before it
             waits; -1: any number.
-        runtime_env: {"env_vars": {...}, "working_dir": path}: environment variables, added to those of the caller, and
+        runtime_env: {"env_vars": {...}, "working_dir": path}: environment variables, added to the caller's, and
             the directory in which it runs and from which it imports. Tasks of other environments get other processes.
         scheduling_strategy: "DEFAULT", "SPREAD" (the same on one machine), or one of util.scheduling_strategies. None:
             the caller's placement group if it captures its children, else "DEFAULT".
@@ -92,16 +92,16 @@ class ActorOptions(msgspec.Struct, frozen=True):
         get_if_exists: `.remote()` gives the actor that has the name, if there is one, instead of raising ValueError.
         lifetime: None or "non_detached": it ends with its last handle, or with the process that created it.
             "detached": it lives until it is killed or the session ends.
-        label: what messages and the output of its process call it; default its name, or that of its class.
+        label: its name in messages and in the output of its process; default its name, or its class's.
         max_restarts: how often it is started again, by its constructor, when its process dies; -1: always.
         max_task_retries: how often a call that the actor's death has interrupted is made again after the restart; -1:
             always. With 0 such a call raises ActorUnavailableError; it may have run.
         max_concurrency: number of calls that run at a time, in threads or as coroutines; None: 1, or 1000 if a method
             is a coroutine function.
-        concurrency_groups: group -> number of calls of its methods that run at a time, beside those of all others.
+        concurrency_groups: group -> number of calls of its methods that run at a time, in addition to other groups.
         max_pending_calls: largest number of calls of one process that wait for it; -1: no limit.
         oversubscribe: start it even when too few CPUs are free (or exist); the other resources are still needed.
-        env_vars: environment variables of its process, in short for those of runtime_env.
+        env_vars: environment variables of its process, short for runtime_env={"env_vars": ...}.
         runtime_env: as for tasks.
         scheduling_strategy: as for tasks.
     """
@@ -143,7 +143,7 @@ class ActorOptions(msgspec.Struct, frozen=True):
         return _request(cpus, self.num_gpus, self.memory, self.resources)
 
     def held(self) -> dict[str, float]:
-        """Resources that it occupies as long as it lives; CPUs may exceed the request, and then what is free."""
+        """Resources that it occupies as long as it lives; with oversubscribe, its CPUs may exceed the free ones."""
         return _request(self.num_cpus or 0, self.num_gpus, self.memory, self.resources)
 
 
@@ -155,7 +155,7 @@ class MethodOptions(msgspec.Struct, frozen=True):
         max_task_retries: as for the class; None: what the class has. Generators are not called again.
         retry_exceptions: make the call again, as often as max_task_retries says, on exceptions of the user's code too:
             True, or a tuple of exception classes; None: False.
-        concurrency_group: in which its calls run; None: in that of all methods without a group.
+        concurrency_group: in which its calls run; None: the group of all methods without one.
         name: for programs written for Ray; without effect, since messages name the method.
         _generator_backpressure_num_objects: as for tasks.
     """

@@ -8,7 +8,7 @@ The contract in words:
 - A failing call does not raise in `submit` or `call`: its references raise in `get`. Raised at once are only an
   argument that cannot be pickled (TypeError, see `unpicklable.explain`), resources that can never fit
   (`options.check_feasible`), and use after `stop()` (SessionClosedError) or in a forked child (ForkedProcessError).
-- With num_returns == 1 the value is what the function returned; with n > 1 it must return an iterable of n values
+- With num_returns == 1 the value is the function's; with n > 1 it must return an iterable of n values
   (else every reference gets a ValueError as a TaskError); with 0 there is no reference, and errors of such a call are
   only logged.
 - Exceptions of user code become `failures.RemoteFailure` where they are raised and `.error()` where they are got.
@@ -100,7 +100,7 @@ _REFUSALS = {
         "this process was forked from one that has a session (by os.fork, or by multiprocessing's 'fork'), and the "
         "session belongs to the parent. Use the runtime in the parent alone, or start the child by multiprocessing's "
         "'spawn'. A child of the driver may also call runtime.shutdown(), and then runtime.init() for a session of its "
-        "own, or init(address=session_dir) to join that of its parent"
+        "own, or init(address=session_dir) to join its parent's"
     ),
 }
 
@@ -178,7 +178,7 @@ class Engine(Protocol):
     def create_actor(self, cls: ClassDefinition, args: tuple, kwargs: dict, options: ActorOptions) -> bytes:
         """Starts an actor and returns its id at once; errors of its constructor come with the first call.
 
-        With `options.name` the name is taken from now on, in `options.namespace` or else in that of the session; it is
+        With `options.name` the name is taken from now on, in `options.namespace` or else in the session's; it is
         free again when the actor has ended. If a living actor has it, of which other processes may know: with
         `get_if_exists` the id of that actor is returned, and nothing is started.
 
@@ -213,7 +213,7 @@ class Engine(Protocol):
         That holds for actors that run one call at a time; of others, only the calls start in order.
 
         Args:
-            num_returns: see `submit`, also for what is returned.
+            num_returns: see `submit`, also for the result.
             options: None for a plain call: made once, in the default group. A plain call of an actor that is being
                 restarted, and one that its death interrupts, has ActorUnavailableError as its result; after the last
                 death it is ActorDiedError. Calls with `max_task_retries` are made again, in their order and before
@@ -290,7 +290,7 @@ class Engine(Protocol):
         """Removes a group with all that runs in it; harmless if it has gone."""
 
     def placement_groups(self) -> list[GroupInfo]:
-        """All groups, with some of those that were removed."""
+        """All groups, and some removed ones."""
 
     def placement_group_ready(self, group: PlacementGroup) -> ObjectRef:
         """A reference to the group itself, done when it is booked; TaskPlacementGroupRemoved if it never will be."""

@@ -123,7 +123,7 @@ class CallOptions(NamedTuple):
         """With the options of a method, or with further ones; None if they ask for a plain call.
 
         Args:
-            given: what is at its default changes nothing.
+            given: options; one at its default changes nothing.
             label: "Counter.add", for messages.
 
         Raises:

@@ -37,7 +37,7 @@ class Group:
     Attributes:
         bundles: request of each.
         owner: with which it ends; 0 for none.
-        pools: of each bundle, once they are booked: what is free in it.
+        pools: free resources of each bundle, once they are booked.
     """
 
     id: bytes

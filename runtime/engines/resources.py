@@ -21,7 +21,7 @@ def quantities(request) -> dict[str, float]:
 
 
 class Resources:
-    """The resources of a session: what there is and what is free.
+    """The resources of a session, total and free.
 
     Free CPUs may go below zero: blocked tasks lend theirs and take them back when they wake, and actors may be started
     while all CPUs are busy. Nothing that needs a CPU starts until enough are free again.
@@ -74,7 +74,7 @@ class Resources:
         return all(amount == self.total.get(name, 0) for name, amount in self.free.items())
 
     def split(self, bundles: list[Request]) -> list[Resources] | None:
-        """Books bundles: for each what is free in it from now on. None, and nothing is booked, if they do not fit."""
+        """Books bundles. Returns the free resources of each, or None, and books nothing, if they do not fit."""
         pools = []
         for request in bundles:
             if not self.fits(request):

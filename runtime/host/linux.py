@@ -15,7 +15,7 @@ from typing import NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 KILL_S = 5.0
-ENDED_FIRST = 500  # of at most 1000; 0 is what other processes have
+ENDED_FIRST = 500  # of at most 1000; other processes have 0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,10 +50,10 @@ def adopt_orphans() -> None:
 
 
 def kill_children(but: int = 0) -> None:
-    """Kills and reaps the children of this process, then those that it adopts from them, until there are none.
+    """Kills and reaps the children of this process, then the ones that it adopts from them, until there are none.
 
-    Left alone are those that it may not kill (a program with set-uid) and, after KILL_S, those that have not ended: a
-    process in the middle of a system call may take any time.
+    Skips processes that it may not kill (a program with set-uid) and, after KILL_S, ones that have not ended: a process
+    in the middle of a system call may take any time.
 
     Args:
         but: pid of a child that is spared.
@@ -68,7 +68,7 @@ def reap_adopted() -> None:
     """Reaps daemons that this process has adopted and that have ended.
 
     They are recognised by their session. A child that this process has started itself, for which user code may wait, is
-    in the session of this process or leads its own; a daemon (of a double fork) is in that of a process in between.
+    in the session of this process or leads its own; a daemon (of a double fork) is in the session of its dead parent.
     """
     own = os.getsid(0)
     for pid in _children():
@@ -123,7 +123,7 @@ def readable(descriptor: int, seconds: float) -> bool:
 
 
 def end_process(code: int) -> NoReturn:
-    """Ends this process at once: threads of user code must not keep it. What it has printed is written out."""
+    """Ends this process at once: threads of user code must not keep it. Its output is flushed."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)

@@ -57,7 +57,7 @@ def ip_address() -> str:
 
 
 def node_ip_address() -> str:
-    """Address of this machine for others of the session; without a session that of the default route."""
+    """Address of this machine for others of the session; without a session the address of the default route."""
     engine = current_engine()
     return ip_address() if engine is None else engine.address_info()["node_ip_address"]
 
@@ -103,7 +103,7 @@ class MemoryLimit(NamedTuple):
 
 
 def memory_limits() -> list[MemoryLimit]:
-    """The memory of the machine, and what limits that of this process further."""
+    """Memory of the machine, and further limits on this process."""
     machine = MemoryLimit("the machine's memory", _machine(b"MemTotal:"))
     limits = [machine]
     for directory, limit, usage, cache in _groups():

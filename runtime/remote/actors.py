@@ -84,7 +84,7 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     """The names of the living actors that were created with one.
 
     Args:
-        all_namespaces: not only those of the session's namespace.
+        all_namespaces: of all namespaces instead of the session's alone.
 
     Returns:
         The names; with all_namespaces a dict {"namespace": ..., "name": ...} for each.
@@ -109,7 +109,7 @@ class RemoteClass(Remote):
 
     def __init__(self, cls: type, options: ActorOptions):
         super().__init__(cls, options)
-        _ = self._definition.methods  # raises here what is wrong with them
+        _ = self._definition.methods  # raises here if one is invalid
 
     def remote(self, *args, **kwargs) -> ActorHandle:
         """Starts an actor: an instance in another process, made with these arguments.

@@ -52,7 +52,7 @@ class Remote:
 class RemoteFunction(Remote, Generic[Refs]):
     """A function that runs as a task, in another process.
 
-    `Refs` is what `.remote()` returns: a reference to the result, or what `num_returns` says.
+    `Refs` is the type that `.remote()` returns: a reference to the result, or as `num_returns` says.
     """
 
     def __init__(self, function, options: TaskOptions):

@@ -76,13 +76,13 @@ class ActorPool:
 
         Args:
             timeout: seconds to wait at most; None: as long as it takes.
-            ignore_if_timedout: a submission whose result is not there in time is dropped; its call goes on.
+            ignore_if_timedout: a submission whose result is late is dropped; its call continues.
 
         Raises:
             GetTimeoutError: not there in time; unless it is dropped, it can be fetched later.
             StopIteration: nothing is left to fetch.
             RuntimeError: the pool has no actor.
-            Whatever the call raised; the actor goes on with the next one.
+            Any exception of the call; the actor continues with the next one.
         """
         number = self._oldest()
         if not self._progress(lambda: number in self._finished, timeout):

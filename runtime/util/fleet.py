@@ -54,8 +54,8 @@ class FaultTolerance:
     | else    | True   | left out      | left out                             |
 
     Args:
-        restart: start a new actor in the place of one that failed; see the table.
-        ignore: go on with the actors that are left; see the table.
+        restart: replace an actor that has failed; see the table.
+        ignore: continue with the remaining actors; see the table.
         max_restarts: number of restarts of all actors together, over the whole life of the fleet.
         delay_s: pause before an actor that failed twice in a row is replaced (seconds).
         max_consecutive_failures: tolerated failures of one actor and its successors without a useful answer in between.
@@ -148,8 +148,8 @@ class Fleet:
         tolerance: what happens to actors that fail.
         hint: ends the messages about an actor that does not answer: what may be the reason.
         ready: handle -> reference; a request to each actor at the start, whose answer is waited for without a limit.
-        about: index -> what is said of an actor beside its index in messages about its silence; "": nothing.
-        explained: (index, failure) -> the failure to act on and to raise, which may say more than that of the runtime.
+        about: index -> description of an actor, after its index, in messages about its silence; "": none.
+        explained: (index, failure) -> the failure to handle and raise, which may say more than the runtime's.
         on_lost: called with (index, member) when a failed actor is replaced or left out; the requests that it had
             pending are lost.
 
@@ -212,9 +212,9 @@ class Fleet:
 
         Args:
             request: (actor, index) -> reference of the answer; called again for the successor of one that fails.
-            indices: which actors; by default all, also those that are about to be replaced.
-            is_work: whether this is what the actors are for. If not, an answer does not show that they can do their
-                work, and an exception is raised whatever the tolerance says.
+            indices: which actors; by default all, including ones about to be replaced.
+            is_work: whether this is the actors' actual work. If not, an answer does not show that they can
+                do it, and an exception is raised whatever the tolerance says.
             patience: instead of the tolerance's.
 
         Returns:
@@ -351,7 +351,7 @@ class Fleet:
         return None
 
     def _lose(self, index: int, failure: Exception) -> None:
-        """Ends an actor that has failed, and replaces it, later or at once, if that is what follows."""
+        """Ends an actor that has failed, and replaces it, at once or later, if the tolerance allows."""
         member = self.members.pop(index)
         kill(member.handle)
         is_replaced = self._is_replaced_after(index, self._explained(index, failure))

@@ -346,7 +346,7 @@ class Pool:
         return result
 
     def _guarded(self, callback):
-        """The callback, one at a time with all others; what it raises is logged."""
+        """The callback, one at a time with all others; its exceptions are logged."""
         if callback is None:
             return None
 

@@ -77,7 +77,7 @@ def _dumps(value):
 def inspect_serializability(
     base_obj: Any, name: str | None = None, depth: int = 3, print_file: TextIO | None = None
 ) -> tuple[bool, set[FailureTuple]]:
-    """Looks for the parts of a value that keep it from being sent to another process, and prints what it finds.
+    """Finds the parts of a value that keep it from being sent to another process, and prints them.
 
     Args:
         base_obj: the value, function or class.

@@ -1,5 +1,6 @@
 """The user's hooks: called in the driver and in the workers, heard in the results."""
 
+import json
 import os
 import signal
 from functools import partial
@@ -229,6 +230,51 @@ def test_parts_define_what_a_list_hears():
     assert hears(make_multi_callbacks([Print, Journal])(), "on_episode_step")
 
 
+class Greeting(DefaultCallbacks):
+    """Callbacks with an argument and a state."""
+
+    def __init__(self, words):
+        self.words, self.results = words, 0
+
+    def on_train_result(self, *, result, **kwargs):
+        self.results += 1
+        result[self.words] = self.results
+
+    def get_state(self):
+        return {"results": self.results}
+
+    def set_state(self, state):
+        self.results = state["results"]
+
+
+@pytest.mark.parametrize("wrap", [lambda made: made, lambda made: [Print, made]], ids=["object", "list"])
+def test_an_object_is_a_pattern_that_each_run_copies(wrap):
+    given = Greeting("hello")
+    pattern = config().callbacks(wrap(given))
+    for _ in range(2):
+        with pattern.copy(copy_frozen=False).build() as algo:
+            assert algo.train()["hello"] == 1
+            assert algo.train()["hello"] == 2
+    assert given.results == 0
+
+
+def test_an_object_is_heard_where_its_class_is():
+    assert not hears(make_multi_callbacks([Print, Greeting("hello")])(), "on_episode_step")
+    assert hears(make_multi_callbacks([Greeting("hello")])(), "on_train_result")
+
+
+def test_the_state_of_several_callbacks_is_that_of_each():
+    make = make_multi_callbacks([Print, Greeting("a"), partial(Greeting, "b")])
+    first, second = make(), make()
+    first.on_train_result(algorithm=None, result={})
+    state = json.loads(json.dumps(first.get_state()))
+    second.set_state(state)
+    result = {}
+    second.on_train_result(algorithm=None, result=result)
+    assert (result["a"], result["b"]) == (2, 2)
+    assert Print().get_state() == make_multi_callbacks([Print])().get_state() == {}
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         "wrap", [lambda c: c, lambda c: [Print, c], lambda c: partial(c)], ids=["", "list", "made"]
@@ -240,6 +286,14 @@ class TestRefusals:
 
         with pytest.raises(ValueError, match=r"Misspelt has on_trane_result, which .*mean on_train_result"):
             config().callbacks(wrap(Misspelt)).build()
+
+    def test_an_object_is_checked_as_its_class(self):
+        class Misspelt(DefaultCallbacks):
+            def on_trane_result(self, **kwargs):
+                raise AssertionError("never called")
+
+        with pytest.raises(ValueError, match=r"Misspelt has on_trane_result"):
+            config().callbacks([Misspelt()]).validate()
 
     def test_a_hook_that_cannot_take_its_arguments_is_refused(self):
         class Old(DefaultCallbacks):

@@ -310,7 +310,7 @@ class TestBadMasks:
 
     def test_no_mask_in_the_info(self):
         with pytest.raises(
-            ValueError, match=r"a mask in every info, but that of reset\(\) has \[\] and no 'action_mask'"
+            ValueError, match=r"a mask in every info, but the info of reset\(\) has \[\] and no 'action_mask'"
         ):
             build(PPOConfig(), env_config={"mask": "method"}, action_mask_from="info")
 

@@ -52,7 +52,7 @@ def test_a_failure_after_which_a_run_can_go_on_names_the_command(error, rllib_co
     behaviour[3] = fail
     result = rllib_command(*TRAIN, "--checkpoint-freq", 2, "--stop", "iterations=9")
     assert result.exit_code == 1
-    assert f"{error.__name__}: all 2 have ended.\nGo on from there: rllib train --resume results/run" in result.stderr
+    assert f"{error.__name__}: all 2 have ended.\nResume from there: rllib train --resume results/run" in result.stderr
     behaviour[1] = fail
     result = rllib_command(*TRAIN[:-1], "other", "--checkpoint-freq", 2, "--stop", "iterations=9")
     assert result.exit_code == 1 and "--resume" not in result.stderr, "there is no checkpoint"

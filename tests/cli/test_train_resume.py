@@ -100,9 +100,9 @@ def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):
 def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ctrl_c):
     behaviour[2] = press_ctrl_c
     result = rllib_command(*TRAIN)
-    assert "go on       rllib train --resume results/run" in result.output
+    assert "resume      rllib train --resume results/run" in result.output
     again = rllib_command(*TRAIN)
-    assert "or go on with it: rllib train --resume results/run" in again.output
+    assert "or resume it: rllib train --resume results/run" in again.output
 
 
 @pytest.mark.parametrize(

@@ -240,10 +240,10 @@ def test_transitions_are_those_of_a_loop_bit_by_bit(env):
         config = {"max_episode_steps": 9} if env == "CartPole-v1" else None
         with make_stream(factory, num_envs=3, seeds=[5, 6, 7], env_config=config) as stream:
             transitions, _ = collect(stream, 40)
-            row = stream.new_row()
-            stream.step(constant_actions(stream), row, active=np.array([True, False, True]))
-            stream.restart(1, 9, row.observations)
-            return transitions, [np.copy(column) for column in row[:4]]
+            buffers = stream.new_buffers()
+            stream.step(constant_actions(stream), buffers, active=np.array([True, False, True]))
+            stream.restart(1, 9, buffers.observations)
+            return transitions, [np.copy(column) for column in buffers[:4]]
 
     alone, together = recorded(resolve(env)), recorded(AsyncFactory(resolve(env)))
     assert alone[0] == together[0]
@@ -340,9 +340,9 @@ def test_the_answer_to_a_step_that_was_given_up_is_not_that_to_the_next_call():
         tape.reset()
         with pytest.raises(ProbeFailure):
             tape.step(np.array([1, 0]))  # the other environment's answer is not awaited
-        row = stream.new_row()
-        stream.reset(row)
-        np.testing.assert_array_equal(row.observations, [[0], [0]])
+        buffers = stream.new_buffers()
+        stream.reset(buffers)
+        np.testing.assert_array_equal(buffers.observations, [[0], [0]])
 
 
 def test_the_answer_to_a_step_that_ctrl_c_has_interrupted_is_dropped(tmp_path):
@@ -448,10 +448,10 @@ from rllib.env import make_stream, resolve
 from rllib.env.vectorized import AsyncFactory
 from tests.env.test_environment_processes import HangsInStep
 stream = make_stream(AsyncFactory(resolve(HangsInStep)), num_envs=2, seeds=[0, 1])
-row = stream.new_row()
-stream.reset(row)
+buffers = stream.new_buffers()
+stream.reset(buffers)
 print(*(env.pid for env in stream.environments), flush=True)
-stream.step(np.zeros(2, int), row)
+stream.step(np.zeros(2, int), buffers)
 """
 
 

@@ -16,22 +16,22 @@ def test_without_envpool_its_extra_is_named(monkeypatch):
 
 
 def steps_of(stream, count):
-    row = stream.new_row()
-    stream.reset(row)
+    buffers = stream.new_buffers()
+    stream.reset(buffers)
     for _ in range(count):
-        before = row.observations.copy()
-        ended = stream.step(np.ones(len(SEEDS), np.int64), row)
-        yield before, row, ended
+        before = buffers.observations.copy()
+        ended = stream.step(np.ones(len(SEEDS), np.int64), buffers)
+        yield before, buffers, ended
 
 
 @pytest.mark.extras("envpool")
 def test_rows_are_transitions_and_final_observations_are_true():
     with make_stream(resolve("envpool:CartPole-v1"), num_envs=3, seeds=SEEDS, env_config={"num_threads": 1}) as stream:
         ends = []
-        for _, row, ended in steps_of(stream, 40):
+        for _, buffers, ended in steps_of(stream, 40):
             made = np.ones(3, bool) if stream.reset_rows is None else ~stream.reset_rows
-            assert (row.rewards[made] == 1).all() and (row.rewards[~made] == 0).all()
-            assert (np.abs(row.observations[~made]) <= 0.05).all()  # a first observation
+            assert (buffers.rewards[made] == 1).all() and (buffers.rewards[~made] == 0).all()
+            assert (np.abs(buffers.observations[~made]) <= 0.05).all()  # a first observation
             ends += ended
         # Pushed to one side, the pole falls in 8 to 10 steps; the final observation is beyond the limit.
         assert len(ends) >= 9 and all(abs(final[2]) > 12 * 2 * np.pi / 360 for _, final in ends)

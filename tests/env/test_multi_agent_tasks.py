@@ -6,6 +6,7 @@ import pytest
 
 from rllib.env import EnvContext, resolve
 from rllib.env.multi_agent import as_multi_agent
+from rllib.env.tasks.connect_four import ConnectFour
 from rllib.env.tasks.guess_the_number import GuessTheNumber
 from rllib.env.tasks.rock_paper_scissors import PAPER, ROCK, RockPaperScissors
 from rllib.env.tasks.tic_tac_toe import TicTacToe
@@ -25,17 +26,23 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize("legal", [True, False])
-def test_tic_tac_toe_is_pettingzoos(legal):
+@pytest.mark.parametrize(
+    ("ours", "name"),
+    [(TicTacToe(), "pettingzoo:classic.tictactoe_v3"), (ConnectFour(), "pettingzoo:classic.connect_four_v3")],
+    ids=["tic-tac-toe", "connect-four"],
+)
+def test_board_games_are_pettingzoos(ours, name, legal):
     rng = np.random.default_rng(0)
-    ours, theirs = TicTacToe(), made("pettingzoo:classic.tictactoe_v3")
+    theirs = made(name)
     for _ in range(200):
         observations, _ = ours.reset()
         same(observations, theirs.reset()[0])
         is_over = False
         while not is_over:
             ((agent, seen),) = observations.items()
-            squares = np.flatnonzero(seen["action_mask"]) if legal else np.arange(9)
-            actions = {agent: rng.choice(squares)}
+            assert ours.observation_space.contains(seen)
+            moves = np.flatnonzero(seen["action_mask"]) if legal else np.arange(ours.action_space.n)
+            actions = {agent: rng.choice(moves)}
             observations, rewards, terminateds, _, _ = ours.step(actions)
             theirs_step = theirs.step(actions)
             assert rewards == theirs_step[1]
@@ -43,6 +50,22 @@ def test_tic_tac_toe_is_pettingzoos(legal):
             is_over = terminateds["__all__"]
             if not is_over or legal:
                 same(observations, theirs_step[0])
+
+
+def test_a_full_board_of_connect_four_is_a_draw():
+    env = ConnectFour()
+    observations, _ = env.reset()
+    # Pairs of columns in blocks of two marks each: no line of four arises.
+    block = [0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1]
+    columns = [2 * pair + column for pair in range(3) for column in block]
+    for column in [*columns, *[6] * 6]:
+        ((agent, seen),) = observations.items()
+        assert seen["action_mask"][column]
+        observations, rewards, terminateds, _, _ = env.step({agent: column})
+    assert terminateds["__all__"]
+    assert set(rewards.values()) == {0.0}
+    assert observations.keys() == set(env.possible_agents)
+    assert not any(seen["action_mask"].any() for seen in observations.values())
 
 
 @pytest.mark.parametrize("num_agents", [1, 3, 5])

@@ -42,13 +42,14 @@ def test_rows_of_any_stream(mode):
     stream = make_stream(BOTH.wrap(made), num_envs=2, seeds=[1, 2])
     at = {key: leaf.start for key, leaf in zip(stream.observation_space, flat_leaves(stream.observation_space))}
     order = [at["observations"], at["prev_actions"], at["prev_actions"] + 1, at["prev_rewards"]]
-    row = stream.new_row()
-    stream.reset(row)
-    np.testing.assert_array_equal(row.observations[:, order], [[0, 0, 0, 0]] * 2)
+    buffers = stream.new_buffers()
+    stream.reset(buffers)
+    np.testing.assert_array_equal(buffers.observations[:, order], [[0, 0, 0, 0]] * 2)
     seen, finals = [], []
     for action in (1, 0, 1, 0, 1):
-        finals += [np.asarray(final)[order].tolist() for _, final in stream.step(np.array([action, 1 - action]), row)]
-        seen.append(row.observations[0, order].tolist())
+        ended = stream.step(np.array([action, 1 - action]), buffers)
+        finals += [np.asarray(final)[order].tolist() for _, final in ended]
+        seen.append(buffers.observations[0, order].tolist())
     stream.close()
     end = [3, 0, 1, 13]
     assert finals == [end, [3, 1, 0, 3]]

@@ -267,9 +267,9 @@ def test_images_and_columns_of_any_layout(contiguous):
         column = np.zeros((3, 5, 4, 3, 2), np.uint8)
         rows = np.zeros((3, 4, 3, 2), np.uint8) if contiguous else column[:, 2]
         assert rows.flags.c_contiguous == contiguous
-        row = stream.new_row()._replace(observations=rows)
-        stream.reset(row)
-        stream.step(np.zeros(3, int), row)
+        buffers = stream.new_buffers()._replace(observations=rows)
+        stream.reset(buffers)
+        stream.step(np.zeros(3, int), buffers)
         assert [(row.min(), row.max()) for row in rows] == [(1, 1), (11, 11), (21, 21)]
 
 
@@ -343,12 +343,12 @@ class Exiting(CountingEnv):
 def test_an_exit_in_an_environment_ends_the_program_with_a_word(method, step, replace_failed, caplog):
     """Python itself says nothing about SystemExit, and no traceback shows which line has ended the user's program."""
     stream = open_stream(Exiting, config={"lengths": [3]}, replace_failed=replace_failed)
-    row = stream.new_row()
-    stream.reset(row)
+    buffers = stream.new_buffers()
+    stream.reset(buffers)
     stream.environments[1].unwrapped.armed = method
     with pytest.raises(SystemExit):
         for _ in range(step):
-            stream.step(np.zeros(2, int), row)
+            stream.step(np.zeros(2, int), buffers)
     assert f"environment 1 of rollout worker 0 (Exiting) called sys.exit(3) in {method}()" in caplog.text
     assert "sys.exit(3)\n" in caplog.text, "the traceback shows the user's line"
 
@@ -358,7 +358,7 @@ def test_an_exit_in_a_vector_environment_is_told(caplog):
     vector.envs[0].armed = "reset"
     stream = make_stream(resolve(lambda config: vector), num_envs=1, seeds=[0])
     with pytest.raises(SystemExit):
-        stream.reset(stream.new_row())
+        stream.reset(stream.new_buffers())
     assert "of rollout worker 0 called sys.exit(3) in reset() at its step 0" in caplog.text
 
 
@@ -381,14 +381,14 @@ def test_restarted_episodes_depend_on_their_seed_alone():
     """Ended environments wait; a restart plays what a fresh environment plays on that seed."""
 
     def episode(stream, index, seed):
-        row = stream.new_row()
-        observations = row.observations
+        buffers = stream.new_buffers()
+        observations = buffers.observations
         observations.fill(-7)
         stream.restart(index, seed, observations)
         rows, active = [observations[index].tolist()], [i == index for i in range(2)]
         ended = []
         while not ended:
-            ended = stream.step(np.zeros(2, int), row, active)
+            ended = stream.step(np.zeros(2, int), buffers, active)
             rows.append(observations[index].tolist())
         assert observations[1 - index] == -7.0, "the other environment is left as it is"
         assert ended[0][1].tolist() == rows[-1], "what is left there is the final observation"
@@ -406,11 +406,11 @@ def test_restarted_episodes_depend_on_their_seed_alone():
 def test_the_time_limit_of_a_restarted_episode_starts_anew():
     with open_stream("CartPole-v1", 1, {"max_episode_steps": 3}) as stream:
         stream.resets_ended = False
-        row = stream.new_row()
+        buffers = stream.new_buffers()
         for _ in range(2):
-            stream.restart(0, 5, row.observations)
-            ends = [bool(stream.step(np.zeros(1, int), row)) for _ in range(3)]
-            assert ends == [False, False, True] and row.truncated[0]
+            stream.restart(0, 5, buffers.observations)
+            ends = [bool(stream.step(np.zeros(1, int), buffers)) for _ in range(3)]
+            assert ends == [False, False, True] and buffers.truncated[0]
 
 
 def test_environments_that_reset_together_refuse_to_restart_one():

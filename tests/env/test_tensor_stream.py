@@ -15,7 +15,7 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.env.spaces.observations import observation_column
 from rllib.env.streams.tensors_as_arrays import warn_of_lost_finals
 from rllib.env.tensors.spaces import TensorColumn, tensor_action_mapper
-from rllib.env.tensors.stream import TensorRow
+from rllib.env.tensors.stream import TensorStepBuffers
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.distributions.squashed import SquashedGaussian
 from tests.envs import CountingEnv, StructuredProbe, in_vector
@@ -46,14 +46,15 @@ def tensor_stream(creator, seeds=SEEDS):
     return make_stream(resolve(creator), num_envs=len(seeds), seeds=seeds, tensors=True)
 
 
-def new_row(stream, before=None) -> TensorRow:
+def new_buffers(stream, before=None) -> TensorStepBuffers:
     shape, dtype = stream.columns[0].shape, getattr(torch, stream.columns[0].dtype)
     count = stream.num_envs
     empty, observations, finals = (torch.full((count, *shape), 77, dtype=dtype) for _ in range(3))
     flags = (torch.zeros(count, dtype=torch.bool) for _ in range(2))
     valid = torch.zeros(count, dtype=torch.bool) if stream.has_gaps else None
     before = empty if before is None else before
-    return TensorRow(before, observations, torch.zeros(count), *flags, valid, finals if stream.gives_finals else None)
+    finals = finals if stream.gives_finals else None
+    return TensorStepBuffers(before, observations, torch.zeros(count), *flags, valid, finals)
 
 
 def transitions(stream, steps):
@@ -62,33 +63,35 @@ def transitions(stream, steps):
     before = stream.reset()
     actions = torch.zeros(stream.num_envs, dtype=torch.int64)
     for _ in range(steps):
-        row = new_row(stream, before)
-        stream.step(actions, row)
+        buffers = new_buffers(stream, before)
+        stream.step(actions, buffers)
         for index in range(stream.num_envs):
-            if row.valid is not None and not row.valid[index]:
-                assert row.rewards[index] == 0 and not row.terminated[index] and not row.truncated[index]
+            if buffers.valid is not None and not buffers.valid[index]:
+                assert buffers.rewards[index] == 0 and not buffers.terminated[index] and not buffers.truncated[index]
                 continue
-            ended = bool(row.terminated[index] | row.truncated[index])
-            following = row.finals if ended and row.finals is not None else row.observations
-            flags = bool(row.terminated[index]), bool(row.truncated[index])
-            found[index].append((before[index].tolist(), float(row.rewards[index]), *flags, following[index].tolist()))
-        before = row.observations
+            ended = bool(buffers.terminated[index] | buffers.truncated[index])
+            following = buffers.finals if ended and buffers.finals is not None else buffers.observations
+            flags = bool(buffers.terminated[index]), bool(buffers.truncated[index])
+            reward = float(buffers.rewards[index])
+            found[index].append((before[index].tolist(), reward, *flags, following[index].tolist()))
+        before = buffers.observations
     return found
 
 
 def transitions_of_arrays(creator, steps):
     with make_stream(resolve(creator), num_envs=len(SEEDS), seeds=SEEDS) as stream:
         found = [[] for _ in SEEDS]
-        row = stream.new_row()
-        stream.reset(row)
+        buffers = stream.new_buffers()
+        stream.reset(buffers)
         for _ in range(steps):
-            before = row.observations.copy()
-            finals = dict(stream.step(np.zeros(len(SEEDS), np.int64), row))
+            before = buffers.observations.copy()
+            finals = dict(stream.step(np.zeros(len(SEEDS), np.int64), buffers))
             for index in range(len(SEEDS)):
                 if stream.reset_rows is None or not stream.reset_rows[index]:
-                    following = finals.get(index, row.observations[index])
-                    flags = bool(row.terminated[index]), bool(row.truncated[index])
-                    found[index].append((before[index].tolist(), float(row.rewards[index]), *flags, following.tolist()))
+                    following = finals.get(index, buffers.observations[index])
+                    flags = bool(buffers.terminated[index]), bool(buffers.truncated[index])
+                    reward = float(buffers.rewards[index])
+                    found[index].append((before[index].tolist(), reward, *flags, following.tolist()))
         return found
 
 
@@ -124,10 +127,10 @@ def test_no_memory_of_a_fragment_is_kept(mode):
     stream = tensor_stream(as_tensors(DifferentLengths, mode))
     stream.reset()
     array = np.zeros((len(SEEDS), 1), np.float32)
-    row = new_row(stream)._replace(observations=torch.from_numpy(array))
-    stream.step(torch.zeros(len(SEEDS), dtype=torch.int64), row)
+    buffers = new_buffers(stream)._replace(observations=torch.from_numpy(array))
+    stream.step(torch.zeros(len(SEEDS), dtype=torch.int64), buffers)
     kept = weakref.ref(array)  # for as long as there are tensors in this memory
-    del array, row
+    del array, buffers
     assert kept() is None
     stream.close()
 
@@ -175,7 +178,7 @@ def test_a_wrong_shape_is_an_error():
     stream = tensor_stream(lambda context: Column(in_vector(CountingEnv, AutoresetMode.SAME_STEP)(context)))
     stream.reset()
     with pytest.raises(ValueError, match=r"rewards as a tensor of shape \[3\], but gave \[3, 1\]"):
-        stream.step(torch.zeros(3, dtype=torch.int64), new_row(stream))
+        stream.step(torch.zeros(3, dtype=torch.int64), new_buffers(stream))
     stream.close()
 
 
@@ -214,7 +217,7 @@ def test_the_form_of_a_first_step_is_checked(place, change, message):
     stream = tensor_stream(lambda context: Gives(make(context), place, change))
     stream.reset()
     with pytest.raises((TypeError, ValueError), match=message):
-        stream.step(torch.zeros(3, dtype=torch.int64), new_row(stream))
+        stream.step(torch.zeros(3, dtype=torch.int64), new_buffers(stream))
     stream.close()
 
 
@@ -226,7 +229,7 @@ def test_a_step_of_another_number_of_values_is_an_error():
     stream = tensor_stream(lambda context: Four(in_vector(CountingEnv, AutoresetMode.SAME_STEP)(context)))
     stream.reset()
     with pytest.raises(TypeError, match=r"step\(\) must return .*, but gave 4 values"):
-        stream.step(torch.zeros(3, dtype=torch.int64), new_row(stream))
+        stream.step(torch.zeros(3, dtype=torch.int64), new_buffers(stream))
     stream.close()
 
 

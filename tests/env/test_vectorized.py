@@ -52,10 +52,10 @@ def test_the_entry_point_is_the_registered_vector_version():
 
 def test_async_environments_run_in_a_process_each_and_know_their_position():
     with make_stream(learned_environment(config("async", TellsItsProcess)), num_envs=3, seeds=[0, 1, 2]) as stream:
-        row = stream.new_row()
-        stream.reset(row)
-    assert len({os.getpid(), *row.observations[:, 0]}) == 4
-    assert row.observations[:, 1].tolist() == [0, 1, 2]
+        buffers = stream.new_buffers()
+        stream.reset(buffers)
+    assert len({os.getpid(), *buffers.observations[:, 0]}) == 4
+    assert buffers.observations[:, 1].tolist() == [0, 1, 2]
 
 
 def test_evaluation_plays_in_single_environments_of_the_registered_id():

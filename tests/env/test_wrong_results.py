@@ -35,11 +35,11 @@ class Wrong(gym.Env):
 def after_five_steps(in_evaluation=False, active=None, **config):
     options = {"env_config": config, "worker_index": 4, "check": CHECKED, "in_evaluation": in_evaluation}
     with make_stream(resolve(Wrong), num_envs=2, seeds=[0, 1], **options) as stream:
-        row = stream.new_row()
-        stream.reset(row)
+        buffers = stream.new_buffers()
+        stream.reset(buffers)
         for _ in range(5):
-            stream.step(np.zeros(2, int), row, active)
-        return row
+            stream.step(np.zeros(2, int), buffers, active)
+        return buffers
 
 
 @pytest.mark.parametrize("active", [None, [True, True]])
@@ -67,8 +67,8 @@ def test_a_wrong_result_is_told_with_rule_and_place(wrong, error, rule, active):
 
 @pytest.mark.parametrize("flag", [True, np.True_, 1, np.array([True])])
 def test_what_stands_for_a_bool_is_taken(flag):
-    row = after_five_steps(step=(OK, 1.0, flag, np.False_, {}))
-    assert row.terminated.tolist() == [True, True] and not row.truncated.any()
+    buffers = after_five_steps(step=(OK, 1.0, flag, np.False_, {}))
+    assert buffers.terminated.tolist() == [True, True] and not buffers.truncated.any()
 
 
 def test_the_faults_of_an_evaluation_are_those_of_its_worker():
@@ -111,9 +111,9 @@ class WrongVector(gym.vector.VectorEnv):
 def test_a_wrong_result_of_a_vector_is_told_with_rule_and_place(result, rule):
     options = {"env_config": {"step": result}, "worker_index": 4, "in_evaluation": True}
     with make_stream(resolve(WrongVector), num_envs=2, seeds=[0, 1], **options) as stream:
-        row = stream.new_row()
-        stream.reset(row)
+        buffers = stream.new_buffers()
+        stream.reset(buffers)
         with pytest.raises(TypeError) as raised:
-            stream.step(np.zeros(2, int), row)
+            stream.step(np.zeros(2, int), buffers)
     told = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
     assert rule in told and "vector environment WrongVector of evaluation worker 4" in told

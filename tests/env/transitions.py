@@ -6,23 +6,23 @@ from rllib.env import EnvironmentStream
 
 
 class Tape:
-    """The row that a step of a stream is written to, filled with values that no environment here produces."""
+    """Buffers of a stream's steps, filled with values that no environment here produces."""
 
     def __init__(self, stream: EnvironmentStream):
         self.stream = stream
-        self.row = stream.new_row()
-        self.observations, self.rewards, self.terminated, self.truncated, self.infos = self.row
+        self.buffers = stream.new_buffers()
+        self.observations, self.rewards, self.terminated, self.truncated, self.infos = self.buffers
         self.observations.fill(99)
         self.rewards.fill(np.nan)
         self.terminated.fill(True)
         self.truncated.fill(True)
 
     def reset(self) -> np.ndarray:
-        self.stream.reset(self.row)
+        self.stream.reset(self.buffers)
         return self.observations.copy()
 
     def step(self, actions, active=None) -> list:
-        return self.stream.step(np.asarray(actions), self.row, active)
+        return self.stream.step(np.asarray(actions), self.buffers, active)
 
 
 def constant_actions(stream: EnvironmentStream, value=0) -> np.ndarray:

@@ -364,7 +364,10 @@ def test_names_that_are_not_there():
         make_learner(make_policy(), Objective(LOSSES["critics"], ("q3",)))
     with pytest.raises(ValueError, match=r"no objectives \['critic'\]; there are critics, actor, temperature"):
         make().update(make_batch(4), rng=np.random.default_rng(0), lr=1e-3, critic={})
-    with pytest.raises(ValueError, match="can read observation, action of this policy"):
-        make_learner(make_policy(), [], modules={"q": FullyConnected(("state",))})
+    for module in (FullyConnected(("action", "state")), CustomModule(torch.nn.Linear, ("action", "state"))):
+        with pytest.raises(ValueError, match=r"can read observation, action of this policy.*'state' is not one of"):
+            make_learner(make_policy(), [], modules={"q": module})
+    with pytest.raises(ValueError, match=r"reads=\(\) was given: a module needs at least one"):
+        make_learner(make_policy(), [], modules={"q": CustomModule(torch.nn.Linear, ())})
     with pytest.raises(ValueError, match="this one has critics, actor, temperature for policy, q1, q2, log_alpha"):
         make().compute_gradient(make_batch(4))

@@ -620,7 +620,7 @@ def test_background_processes_of_an_actor_outlive_other_actors(fresh):
 
 def start_and_forget():
     """Pid of a daemon that ends soon; a child that ends soon stays to be waited for."""
-    from runtime.engines.zeromq.worker import process as worker
+    from runtime.engines.zeromq.worker import worker_process as worker
 
     worker.REAP_S = 0.0
     sys.own_children = [subprocess.Popen(["sh", "-c", "exit 3"], start_new_session=detached) for detached in (0, 1)]

@@ -15,8 +15,9 @@ from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
 from rllib.evaluation import seeding
+from rllib.models.observations.flat_spaces import values_of_leaves
 from rllib.serving.export import export_policy, export_weights
-from rllib.serving.exported_policy import ExportedPolicy, ExportError, leaves_of
+from rllib.serving.exported_policy import ExportedPolicy, ExportError
 from tests.envs import MaskedProbe, MatchParts, MatchPicture, SampledEnv, StructuredProbe
 
 torch.set_num_threads(1)
@@ -172,7 +173,7 @@ def episode(act, export, env, space, seed):
     ports = list(export.inputs)
     state = [np.zeros((1, *ports.pop().shape), np.float32)] if ports[-1].name == "state_in" else []
     while not over:
-        leaves = leaves_of(space, observation)
+        leaves = values_of_leaves(space, observation)
         inputs = [np.asarray(leaf, port.dtype)[None] for leaf, port in zip(leaves, ports, strict=True)]
         action, *outputs = act([*inputs, *state])
         state = outputs[-1:] if state else []

@@ -29,6 +29,8 @@ class AlgorithmConfig(ConfigObject):
     def needs_goals(self) -> bool: ...
     @property
     def min_train_batch(self) -> int: ...
+    @property
+    def is_multi_agent(self) -> bool: ...
     def get_info_columns(self) -> tuple[Column, ...]: ...
     def get_schedule(self, name: str) -> Schedule | None: ...
     def evaluation_changes(self) -> dict[str, Any]: ...
@@ -50,6 +52,7 @@ class AlgorithmConfig(ConfigObject):
     clip_rewards: bool | float | None
     normalize_returns: bool
     normalized_reward_clip: float | None
+    time_limit_ends_episode: bool
     info_columns: Mapping[str, Any]
     disable_env_checking: bool
     render_env: bool
@@ -98,6 +101,12 @@ class AlgorithmConfig(ConfigObject):
     evaluation_duration_unit: Literal["episodes", "timesteps"]
     evaluation_parallel_to_training: bool
     evaluation_videos: int
+    policies: Any
+    policy_mapping_fn: Any
+    policies_to_train: Any
+    count_steps_by: Literal["env_steps", "agent_steps"]
+    agent_id_in_observation: bool
+    centralized_critic: Literal[false, true, "state"]
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
@@ -126,8 +135,8 @@ class AlgorithmConfig(ConfigObject):
         Any=None, ignore_observation_keys: Sequence[str]=..., action_space: Any=None, action_mask_key: str |
         None="action_mask", action_mask_from: Literal["observation", "info", "method"]="observation", clip_actions:
         bool=False, normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns:
-        bool=False, normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=...,
-        disable_env_checking: bool=False, render_env: bool=False, horizon: Any=...
+        bool=False, normalized_reward_clip: float | None=10.0, time_limit_ends_episode: bool=False, info_columns:
+        Mapping[str, Any]=..., disable_env_checking: bool=False, render_env: bool=False, horizon: Any=...
     ) -> C: ...
     def framework(
         self: C, framework: str="torch", *, torch_autocast: Literal["bfloat16"] | None=None, torch_matmul_precision:
@@ -177,6 +186,11 @@ class AlgorithmConfig(ConfigObject):
         Mapping[str, Any] | None=None, evaluation_duration: int | Literal["auto"]=10, evaluation_duration_unit:
         Literal["episodes", "timesteps"]="episodes", evaluation_parallel_to_training: bool=False, evaluation_videos:
         int=0, enable_async_evaluation: bool=..., evaluation_num_env_runners: int=...
+    ) -> C: ...
+    def multi_agent(
+        self: C, *, policies: Any=None, policy_mapping_fn: Any=None, policies_to_train: Any=None, count_steps_by:
+        Literal["env_steps", "agent_steps"]="env_steps", agent_id_in_observation: bool=False, centralized_critic:
+        Literal[false, true, "state"]=False
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

@@ -9,7 +9,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.did_you_mean import nearest
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.examine import ExaminedAgents
+from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
@@ -56,17 +57,21 @@ class Agents:
 
     Attributes:
         environment: its agents and their spaces.
+        specs: policy id -> its description.
         spaces: policy id -> observation space and action space, of policies that are networks.
         overrides: policy id -> settings in which it differs from the run's.
         mapping: (agent, episode, worker) -> policy id.
+        to_train: policies_to_train as it was given.
         settings: of the workers.
         trains: policy id, batch -> whether the policy learns from the batch.
     """
 
     environment: ExaminedAgents
+    specs: Mapping[str, PolicySpec]
     spaces: Mapping[str, tuple[Space, Space]]
     overrides: Mapping[str, Mapping[str, Any]]
     mapping: "PolicyMapping"
+    to_train: Any
     settings: AgentSettings
     trains: Callable[[str, Any], bool]
 
@@ -81,17 +86,17 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     mapping = make_mapping(config.policy_mapping_fn, specs, examined)
     if config.num_rollout_workers or config.evaluation_num_workers:
         _check_travels(mapping)
-    found, num_slots = _probed(mapping, specs, examined)
-    spaces = {policy_id: _spaces(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
-    hand_written = {
-        policy_id: _hand_written(spec, *spaces[policy_id])
+    found, num_slots = probed(mapping, specs, examined)
+    spaces = {policy_id: spaces_of(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
+    by_hand = {
+        policy_id: hand_written(spec, *spaces[policy_id])
         for policy_id, spec in specs.items()
         if spec.policy_class is not None
     }
-    learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in hand_written}
-    names, trains = _trained(config.policies_to_train, specs, learned)
+    learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
+    names, trains = trained(config.policies_to_train, specs, learned)
     overrides = {
-        policy_id: _own_settings(policy_id, spec.config, config)
+        policy_id: own_settings(policy_id, spec.config, config)
         for policy_id, spec in specs.items()
         if spec.config and policy_id in learned
     }
@@ -100,10 +105,11 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         spaces=spaces,
         num_slots=num_slots if examined.are_known else {},
         trained=frozenset(names),
-        hand_written=hand_written,
+        hand_written=by_hand,
+        numbers={policy_id: number for number, policy_id in enumerate(spaces)},
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
-    return Agents(examined, learned, overrides, mapping, settings, trains)
+    return Agents(examined, specs, learned, overrides, mapping, config.policies_to_train, settings, trains)
 
 
 # ------------------------------------------------------------------ policies
@@ -147,7 +153,7 @@ def check_policy_id(policy_id: Any) -> None:
         )
 
 
-def _spaces(
+def spaces_of(
     policy_id: str, spec: PolicySpec, found: Mapping[str, Sequence[AgentID]], examined: ExaminedAgents
 ) -> tuple[Space, Space]:
     """Spaces of a policy: its own, else those of its agents, which have to be equal."""
@@ -177,7 +183,7 @@ def _spaces(
     return tuple(first[1][i] if given[i] is None else given[i] for i in (0, 1))
 
 
-def _hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
+def hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
     """A factory of the object that acts."""
     acts = spec.policy_class
     if inspect.isclass(acts):
@@ -189,7 +195,7 @@ def _itself(chooser: Any) -> Any:
     return chooser
 
 
-def _own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
+def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
     """Settings of a policy under their canonical names.
 
     Raises:
@@ -209,7 +215,7 @@ def _own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmCon
     return own
 
 
-def _trained(
+def trained(
     given: Any, specs: Mapping[str, PolicySpec], learned: Mapping[str, Any]
 ) -> tuple[Collection[str], Callable[[str, Any], bool]]:
     """Ids of the policies that learn, and the function that says whether one learns from a batch."""
@@ -334,6 +340,8 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
     Raises:
         ValueError: if it names a policy that is not there, or nothing is given and the names do not fit.
     """
+    if isinstance(given, TableMapping):
+        given = given.table
     if callable(given):
         return PolicyMapping(given)
     if isinstance(given, str):
@@ -372,13 +380,6 @@ def _check_travels(mapping: PolicyMapping) -> None:
     )
 
 
-class UnknownPolicyError(KeyError, ValueError):
-    """There is no policy with this id."""
-
-    def __str__(self):
-        return str(self.args[0])
-
-
 def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> UnknownPolicyError:
     """The error for an id that no policy has."""
     near = nearest(policy_id, known) if isinstance(policy_id, str) else ()
@@ -389,7 +390,7 @@ def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> Unknown
     )
 
 
-def _probed(
+def probed(
     mapping: PolicyMapping, specs: Mapping[str, PolicySpec], examined: ExaminedAgents
 ) -> tuple[dict[str, list[AgentID]], dict[str, int]]:
     """Policy id -> agents that are mapped to it in some episode; and the most of them in one episode."""
@@ -419,7 +420,3 @@ def _probed(
             most[policy_id] = max(most.get(policy_id, 0), count)
     return found, {policy_id: max(most.get(policy_id, 1), 1) for policy_id in specs}
 
-
-def with_policy_of(settings: AgentSettings, mapping: PolicyMapping) -> AgentSettings:
-    """The settings with another mapping."""
-    return replace(settings, policy_of=mapping)

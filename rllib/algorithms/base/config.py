@@ -124,6 +124,9 @@ class AlgorithmConfig(ConfigObject):
         normalized_reward_clip: Annotated[
             float | None, "with normalize_returns: clip the divided rewards to +- it; None: leave them", above(0)
         ] = 10.0,
+        time_limit_ends_episode: Annotated[
+            bool, "learn from truncated episodes as from terminated ones, without the value of what would have followed"
+        ] = False,
         info_columns: Annotated[
             dict, "keys of the environment's info that batches get as columns: name -> {shape, dtype, before_action}"
         ] = _EMPTY,
@@ -308,6 +311,13 @@ class AlgorithmConfig(ConfigObject):
         count_steps_by: Annotated[
             Literal["env_steps", "agent_steps"], "what train_batch_size and rollout_fragment_length count"
         ] = "env_steps",
+        agent_id_in_observation: Annotated[
+            bool, "add a one-hot of the agent's position in possible_agents to flat observations"
+        ] = False,
+        centralized_critic: Annotated[
+            Literal[False, True, "state"],
+            'the value reads the observations of all agents, or the environment\'s state ("state"); the policy its own',
+        ] = False,
     ) -> Self:
         """Policies of environments with several agents: which there are, who acts by which, and which learn."""
 

@@ -1,7 +1,9 @@
 """The evaluations of a run: by this process, or by workers that do nothing else."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -12,6 +14,9 @@ from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import episode_statistics
 from rllib.result import Result
+
+if TYPE_CHECKING:
+    from rllib.evaluation.multi_agent.settings import AgentSettings
 
 
 class Evaluations:
@@ -84,6 +89,13 @@ class Evaluations:
             seed=algorithm.seed if config.seed is None else config.seed,
             agents=agents and agents.settings,
         )
+
+    def change_agents(self, policies: Mapping[str, PolicySettings], agents: "AgentSettings") -> None:
+        """Evaluates with these policies of several agents from now on, by the mapping of training."""
+        self._settings = replace(self._settings, policies=policies, agents=agents)
+        self.__dict__.pop("_local", None)
+        if self.workers is not None:
+            self.workers.change_settings(self._settings)
 
     def is_due(self, iteration: int) -> bool:
         """Whether this iteration, counted from 1, ends with an evaluation."""

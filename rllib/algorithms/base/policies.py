@@ -43,6 +43,7 @@ def make_policies(
     config_of: Callable[[str], AlgorithmConfig],
     make_spec: Callable[[Space, Space, AlgorithmConfig], PolicySpec],
     seed: int,
+    first: int = 0,
 ) -> dict[str, Policy]:
     """Makes policies with new weights, each drawn from a random stream that does not depend on the other networks.
 
@@ -51,12 +52,13 @@ def make_policies(
         config_of: settings of a policy, by its id.
         make_spec: describes the network for these spaces by these settings.
         seed: of the run.
+        first: number of policies that were made before, whose streams are taken.
 
     Raises:
         ValueError: if a network cannot be built.
     """
     policies = {}
-    for index, (policy_id, (observation_space, action_space)) in enumerate(sorted(spaces.items())):
+    for index, (policy_id, (observation_space, action_space)) in enumerate(sorted(spaces.items()), first):
         config = config_of(policy_id)
         spec = make_spec(observation_space, action_space, config)
         policy = Policy(spec, rng=seeding.generator(seed, seeding.INITIAL_WEIGHTS, index))

@@ -58,6 +58,9 @@ class Source(Protocol):
     def pop_replaced(self) -> list[int]:
         """Indices of the workers that were replaced since the last call, for the hook on_workers_recreated."""
 
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Goes on with other policies of several agents, or another mapping."""
+
     def get_state(self) -> list:
         """JSON-able state of everything random in it, for checkpoints."""
 
@@ -107,6 +110,9 @@ class NoWorkers:
     def pop_replaced(self) -> list[int]:
         """No index, as there is no worker."""
         return []
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Does nothing: there is nothing that samples."""
 
     def get_state(self) -> list:
         """Nothing: nothing here is random."""

@@ -87,6 +87,8 @@ def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
         yield f'batch_mode="{config.batch_mode}": all environments are stepped at once. Use "truncate_episodes".'
     if config.normalize_returns:
         yield "normalize_returns=True is for arrays. Let the environment scale its rewards."
+    if config.time_limit_ends_episode:
+        yield "time_limit_ends_episode=True is for arrays. Let the environment terminate its episodes at the limit."
     if config.info_columns:
         yield f"info_columns={list(config.info_columns)} are for arrays. Put the values into a Dict observation."
     if config.restart_failed_sub_environments:

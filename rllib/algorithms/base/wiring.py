@@ -53,6 +53,11 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     if config.env is None:
         return None
     factory = adapted(_preprocessed(config), adapters_of(config))
+    if config.agent_id_in_observation or config.centralized_critic:
+        from rllib.env.multi_agent.augmented_factory import AugmentedAgentsFactory
+
+        critic = {True: "joint", "state": "state"}.get(config.centralized_critic)
+        factory = AugmentedAgentsFactory(factory, config.agent_id_in_observation, critic)
     if config.gym_env_vectorize_mode == "async":
         factory = AsyncFactory(factory, config.sub_environment_timeout_s)
     return factory
@@ -162,10 +167,10 @@ def agents_of(
     """
     config = config or algorithm.config
     if examined is None:
-        if config.is_multi_agent or config.policy_mapping_fn is not None:
+        if config.is_multi_agent or config.policy_mapping_fn is not None or config.centralized_critic:
             name = environment_name(config)
             raise ValueError(
-                f"{name} has one agent, so .multi_agent(policies=...) has no agents to act. "
+                f"{name} has one agent, but .multi_agent() is for environments with several. "
                 f"rllib.env.make_multi_agent({name!r}) makes an environment of several copies of it."
             )
         return None
@@ -173,6 +178,11 @@ def agents_of(
         raise ValueError(
             f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
             f"{len(examined.agents)}. PPO, A2C, PG, IMPALA, APPO, DQN, SAC, TD3 and DDPG do."
+        )
+    if config.centralized_critic and not config.get("use_critic", False):
+        raise ValueError(
+            f"centralized_critic={config.centralized_critic!r} is for algorithms with a value beside the policy, such "
+            f"as PPO and A2C, but {type(algorithm).__name__} has none. Leave it out."
         )
     from rllib.algorithms.base.agents import make_agents
 
@@ -211,6 +221,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         make_return_scale=partial(ReturnScale, config.gamma, config.normalized_reward_clip)
         if config.normalize_returns
         else None,
+        time_limit_ends_episode=config.time_limit_ends_episode,
         callbacks=partial(make_callbacks, config.callbacks_class),
         config=config if config.callbacks_class else None,
         sample_timeout_s=config.sample_timeout_s,

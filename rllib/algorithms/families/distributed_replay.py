@@ -49,7 +49,7 @@ MOST_UPDATES_OWED = 8
 
 
 class DistributedReplayConfig(OffPolicyConfig):
-    """Settings of workers, shards, and what is on the way between them."""
+    """Settings of workers, replay shards and the queues between them."""
 
     replay_defaults: ClassVar[dict] = SHARDED_REPLAY
     not_on_gpu: ClassVar[str] = "replays in other processes"

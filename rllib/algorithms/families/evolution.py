@@ -117,7 +117,7 @@ class DirectionLearner:
             decay: coefficient of the L2 penalty decay / 2 * |weights|^2.
 
         Returns:
-            weights_norm, grad_norm (penalty included) and update_ratio (length of the step by that of the weights).
+            weights_norm, grad_norm (penalty included) and update_ratio (norm of the step / norm of the weights).
 
         Raises:
             LearnerError: if the gradient is not finite; the weights are left as they were.

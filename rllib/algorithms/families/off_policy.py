@@ -170,8 +170,8 @@ class OffPolicyConfig(SamplingAheadConfig):
         for name in ("clip_rewards", "normalize_returns") if self.needs_goals else ():
             if self[name]:
                 return (
-                    f"{name}={self[name]!r} changes the rewards of steps, but those of the further goals of hindsight "
-                    f"replay come from the environment's compute_reward. Leave it out, or let compute_reward do it."
+                    f"{name}={self[name]!r} changes the rewards of steps, but rewards of hindsight's further goals "
+                    f"come from the environment's compute_reward. Leave it out, or let compute_reward do it."
                 )
 
     @relation("replay_buffer_config", "num_gpus", "num_learners")
@@ -292,8 +292,8 @@ class OffPolicy(SamplingAhead):
         settings = self.config_of(policy_id).replay_settings()
         if settings["storage"] == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
             raise ValueError(
-                "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but those of this "
-                "run are not: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
+                "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but this run "
+                "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
                 ".training(replay_buffer_config={'storage': 'memory'})."
             )
         return self.ring(settings["capacity"], policy_id)()
@@ -306,7 +306,7 @@ class OffPolicy(SamplingAhead):
         if axis is not None and len(stored.shape) < 2:
             raise ValueError(
                 f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
-                f"those of {self.config.env!r} have the shape {stored.shape}. Leave it at None."
+                f"observations of {self.config.env!r} have the shape {stored.shape}. Leave it at None."
             )
         alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
         place = self.replay_columns(policy_id), capacity, axis, alpha, settings["storage"]

@@ -56,7 +56,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
             dict, "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm", Merged
         ] = {},  # noqa: B006
         twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one"] = True,
-        n_critics: Annotated[int | None, "number of critics, in the place of twin_q", at_least(1)] = None,
+        n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1)] = None,
         policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1)] = 1,
         tau=5e-3,
         target_network_update_freq: Annotated[

@@ -79,6 +79,13 @@ class AdaptiveKL:
         }
         self.coefficients = {policy_id: schedule(0) for policy_id, schedule in self._schedules.items()}
 
+    def add(self, policy_id: str, config: AlgorithmConfig) -> None:
+        """Begins with a further policy."""
+        fresh = AdaptiveKL({policy_id: config})
+        self._configs = {**self._configs, policy_id: config}
+        self._schedules |= fresh._schedules
+        self.coefficients |= fresh.coefficients
+
     def settings(self, policy_id: str) -> dict[str, Any]:
         """Settings of the policy's next update: its coefficient, and the KL that ends the epochs."""
         target_kl = self._configs[policy_id].target_kl

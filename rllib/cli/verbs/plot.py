@@ -12,7 +12,7 @@ from rllib.tune.reporting.plots import KINDS, plot, read_objective, read_runs
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), multiple=True, help="A .html or .png file; may repeat.")
 @click.option("--metric", help="Result key or a/b path  [default: the experiment's own, else episode_reward_mean].")
-@click.option("--mode", type=click.Choice(["max", "min"]), help="What is best  [default: as the experiment, else max].")
+@click.option("--mode", type=click.Choice(["max", "min"]), help="Best value  [default: as the experiment, else max].")
 @click.option("--x", default="timesteps_total", show_default=True, help="Result key of the horizontal axis.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="What to draw  [default: what applies].")
 def command(directories, out, metric, mode, x, kinds) -> None:

@@ -31,7 +31,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(checkpoint, host, port, workers, token, verbose, **settings) -> None:
     """Answer POST /act with the actions of CHECKPOINT: a checkpoint directory, or the directory of a run, whose newest
-    checkpoint is taken. GET /spec says what it takes. An address that other machines reach needs a token.
+    checkpoint is taken. GET /spec describes the inputs. An address that other machines reach needs a token.
 
     \b
     rllib serve results/PPO_CartPole-v1_... --watch

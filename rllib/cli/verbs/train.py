@@ -124,7 +124,7 @@ def command(
             experiment()
 
 
-# ---------------------------------------------------------------------- what is to run
+# ---------------------------------------------------------------------- the specification
 
 
 def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool):
@@ -218,7 +218,7 @@ def _run(
     Args:
         spec, results_dir, flags: from the command line.
         run: the earlier run to continue; None starts a new one.
-        changed: settings that differ from those of the earlier run.
+        changed: settings that differ from the earlier run.
     """
     if spec.config.get("profile"):
         flags = replace(flags, profile=True)
@@ -335,7 +335,7 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
         if isinstance(error, NotFiniteError):
             keep_failing_batch(run.path, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
-            error.add_note(f"Go on from there: rllib train --resume {run.path}{outcome.flag}")
+            error.add_note(f"Resume from there: rllib train --resume {run.path}{outcome.flag}")
         with suppress(OSError):  # the full disk has ended the run
             (run.path / "error.txt").write_text(traceback.format_exc())
         raise
@@ -371,4 +371,4 @@ def _show(outcome: _Outcome) -> None:
         click.echo(f"best        {run.best}")
     click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
     if outcome.signal:
-        click.echo(f"go on       rllib train --resume {run.path}{outcome.flag}")
+        click.echo(f"resume      rllib train --resume {run.path}{outcome.flag}")

@@ -129,7 +129,7 @@ def _hint_at_search(config: Mapping[str, Any]) -> Iterator[None]:
 def _settings(
     words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool = False
 ) -> dict[str, Any]:
-    """Keys of an experiment: those of the file, if there is one, and of the command line, which takes precedence."""
+    """Keys of an experiment, from its file, if there is one, and the command line, which takes precedence."""
     names = [word for word in words if "=" not in word]
     if len(names) not in (0, 2) or not (names or below is not None):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
@@ -219,8 +219,8 @@ def _show(analysis: ExperimentAnalysis, flag: str) -> None:
     unfinished = sum(not trial.is_finished for trial in analysis.trials)
     if unfinished:
         name = shlex.quote(Path(analysis.experiment_path).name)
-        click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; the same command with "
-                   f"--name {name} --resume{flag} goes on")  # fmt: skip
+        click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; to resume, repeat the "
+                   f"command with --name {name} --resume{flag}")  # fmt: skip
     try:
         best = analysis.best_trial
     except ValueError as error:

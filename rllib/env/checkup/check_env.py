@@ -1,6 +1,6 @@
 """Checks of an environment: observation, rule and remedy of each finding. `rllib check-env`, `rllib.check_env`.
 
-Each check is a generator of findings over a `Subject`. Those that compare episodes or look for speed are left out
+Each check is a generator of findings over a `Subject`. Checks that compare episodes or measure speed are left out
 where the environment cannot be made, reset or stepped at all.
 """
 

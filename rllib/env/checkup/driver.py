@@ -19,7 +19,7 @@ from rllib.env.factories.wrapped import wrapper_chain
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.spaces.goals import Goals, check_computed, require_goals
 from rllib.env.spaces.supported import mismatch
-from rllib.env.streams.base import EnvironmentStream, Row
+from rllib.env.streams.base import EnvironmentStream, StepBuffers
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
 from rllib.sample_batch import Column
@@ -97,27 +97,28 @@ def examine_environment(
 
 
 def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | None, goals: Goals | None) -> None:
-    row = stream.new_row()
-    stream.reset(row)
+    buffers = stream.new_buffers()
+    stream.reset(buffers)
     draw = _legal_actions(stream, name, action_mask_key) or _any_actions(stream.action_space, stream.num_envs)
     ended: list = []
     for _ in range(CHECKED_STEPS):
-        drawn = draw(row.observations, [index for index, _ in ended] if stream.has_gaps else [])
-        ended = stream.step(drawn, row)
+        drawn = draw(buffers.observations, [index for index, _ in ended] if stream.has_gaps else [])
+        ended = stream.step(drawn, buffers)
         if goals is not None:
-            _check_goals(stream, row, ended, goals)
+            _check_goals(stream, buffers, ended, goals)
 
 
-def _check_goals(stream: EnvironmentStream, row: Row, ended: list, goals: Goals) -> None:
-    """Compares the rewards of a step of all environments with those that they compute."""
-    following = row.observations.copy()
+def _check_goals(stream: EnvironmentStream, buffers: StepBuffers, ended: list, goals: Goals) -> None:
+    """Compares the rewards of one step with the results of compute_reward, for all environments."""
+    following = buffers.observations.copy()
     for index, final in ended:
         following[index] = final
     made = np.ones(stream.num_envs, bool) if stream.reset_rows is None else ~stream.reset_rows
     names = [column.name for column in stream.info_columns if not column.before_action]
-    infos = [{name: row.infos[name][i] for name in names} for i in np.flatnonzero(made)]
+    infos = [{name: buffers.infos[name][i] for name in names} for i in np.flatnonzero(made)]
     if infos:
-        check_computed(goals, stream.environments[0], following[made], row.rewards[made], row.terminated[made], infos)
+        rewards, terminated = buffers.rewards[made], buffers.terminated[made]
+        check_computed(goals, stream.environments[0], following[made], rewards, terminated, infos)
 
 
 def _any_actions(space, count: int) -> Callable:

@@ -55,7 +55,7 @@ def episodes_check(subject: Subject) -> Iterator[Found]:
             "note",
             "every episode has one step",
             "With one step an episode, nothing is learned about consequences (a contextual bandit).",
-            "Nothing, if that is what is meant; else look at when terminated is set.",
+            "Nothing, if this is intended; else check when terminated is set.",
         )
     if walk.rewards_seen and not any(walk.rewards_seen):
         yield (

@@ -180,7 +180,7 @@ def _drawn(subject: Subject, mode: str) -> Iterator[Found]:
             "note",
             f"render_mode={mode!r} fails: {error_line(error)}",
             f"What metadata['render_modes'] names can be drawn: {mode} by render().",
-            "Install what is missing, or take render_mode as an argument and correct render().",
+            "Install the missing package, or take render_mode as an argument and correct render().",
         )
         return
     if mode == "rgb_array":
@@ -212,7 +212,7 @@ def closing_check(subject: Subject) -> Iterator[Found]:
 
 
 def gymnasium_check(subject: Subject) -> Iterator[Found]:
-    """gymnasium's own checker; what it asserts is a warning, since our own checks have the errors."""
+    """Gymnasium's own checker. Its assertions count as warnings, since our checks cover the errors."""
     bare = getattr(subject.env, "unwrapped", subject.env)
     if not isinstance(bare, gymnasium.Env) or isinstance(subject.env, LegacyEnvironment):
         return

@@ -28,8 +28,8 @@ class Finding:
     """One finding.
 
     Attributes:
-        severity: error: it cannot be learned in, or what is learned is wrong; warning: it costs speed, repeatability
-            or is likely a mistake; note: good to know.
+        severity: error: training fails or learns something wrong; warning: costs speed or repeatability, or is likely
+            a mistake; note: good to know.
         check: short name of the check that found it.
         seen: the observed behaviour.
         rule: the expected behaviour.

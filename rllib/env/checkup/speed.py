@@ -98,12 +98,12 @@ def vector_check(subject: Subject) -> Iterator[Found]:
         "autoreset_mode": autoreset_mode(env).name,
     }
     with stream_over(lambda _: env, list(range(env.num_envs)), checked_steps=subject.steps) as stream:
-        row, draw = stream.new_row(), _random_actions(stream)
-        stream.reset(row)
+        buffers, draw = stream.new_buffers(), _random_actions(stream)
+        stream.reset(buffers)
         started, ended = time.perf_counter(), 0
         rounds = -(-subject.steps // env.num_envs)
         for _ in range(rounds):
-            ended += len(stream.step(draw(row.observations), row))
+            ended += len(stream.step(draw(buffers.observations), buffers))
         elapsed = time.perf_counter() - started
     subject.measured |= {"episodes": ended, "steps_per_second": rounds * env.num_envs / elapsed}
     if not ended:
@@ -123,12 +123,12 @@ def _rate_together(subject: Subject, factory: EnvFactory) -> float:
         return factory.make(EnvContext(subject.env_config, vector_index=index, num_envs=count))
 
     with stream_over(make, list(range(count))) as stream:
-        row, draw = stream.new_row(), _random_actions(stream)
-        stream.reset(row)
+        buffers, draw = stream.new_buffers(), _random_actions(stream)
+        stream.reset(buffers)
         steps, elapsed = 0, 0.0
         while elapsed < TOGETHER_S:
-            actions, started = draw(row.observations), time.perf_counter()
-            stream.step(actions, row)
+            actions, started = draw(buffers.observations), time.perf_counter()
+            stream.step(actions, buffers)
             elapsed += time.perf_counter() - started
             steps += 1
     return steps * count / elapsed

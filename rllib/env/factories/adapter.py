@@ -1,4 +1,4 @@
-"""Interface of the adapters between an environment's observations and those that a policy reads."""
+"""Interface of adapters, which change an environment's observations for the policy."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class StepInputs:
 
 
 class Adapter(ABC):
-    """Changes the observations of an environment into those that a policy reads.
+    """Changes an environment's observations into the form that a policy reads.
 
     Environments are wrapped in adapters, by `wrap`; outside of training, `row` does to one observation what the wrapper
     does. A policy has a tuple of adapters, innermost first. They are in its checkpoints: subclasses are frozen

@@ -1,7 +1,7 @@
 """From a factory to a running stream of environments."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gymnasium.vector import VectorEnv
 
@@ -16,7 +16,6 @@ from rllib.errors import EnvironmentPackageError
 from rllib.sample_batch import Column
 
 if TYPE_CHECKING:
-    from rllib.env.multi_agent.stream import MultiAgentStream
     from rllib.env.tensors.stream import TensorStream
 
 
@@ -33,8 +32,7 @@ def make_stream(
     replace_failed: bool = False,
     info_columns: Sequence[Column] = (),
     tensors: bool = False,
-    agents: bool = False,
-) -> Any:
+) -> "EnvironmentStream | TensorStream":
     """Makes the environments of one worker.
 
     Args:
@@ -48,10 +46,6 @@ def make_stream(
         replace_failed: an environment that raises in step() or reset() is replaced by a new one.
         info_columns: keys of the info dicts that are written as columns.
         tensors: make a TensorStream over one VectorEnv that hands over tensors; it checks and replaces nothing.
-        agents: make a MultiAgentStream.
-
-    Returns:
-        an EnvironmentStream, a TensorStream or a MultiAgentStream.
 
     Raises:
         ValueError: if the number of seeds differs from num_envs, the spaces are not supported, or a VectorEnv has
@@ -65,16 +59,6 @@ def make_stream(
         context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
         return make_environment(factory, context)
 
-    if agents:
-        return _agents_stream(
-            make,
-            seeds,
-            worker=worker_name(worker_index, in_evaluation),
-            warns=worker_index == 0,
-            checked_steps=int(check),
-            remake=make if replace_failed else None,
-        )
-
     if tensors:
         return _tensor_stream(make(0), seeds, worker_index)
     remake = make if replace_failed else None
@@ -87,18 +71,6 @@ def make_stream(
         remake=remake,
         info_columns=info_columns,
     )
-
-
-def _agents_stream(make: Callable, seeds: list[int], **options) -> "MultiAgentStream":
-    from rllib.env.multi_agent.stream import MultiAgentStream
-
-    made: list = []
-    try:
-        made.extend(map(make, range(len(seeds))))
-        return MultiAgentStream(made, seeds, **options)
-    except BaseException:
-        close_all(made)
-        raise
 
 
 def _tensor_stream(env, seeds: list[int], worker_index: int) -> "TensorStream":

@@ -90,7 +90,7 @@ class ActionMask(Adapter):
     def no_mask(self, where: str, info: Mapping) -> ValueError:
         """The error for an info without a mask."""
         return ValueError(
-            f"action_mask_from='info' needs a mask in every info, but that of {where} has {sorted(info)} and no "
+            f"action_mask_from='info' needs a mask in every info, but the info of {where} has {sorted(info)} and no "
             f"{self.mask_key!r}. Use .environment(action_mask_key=...) for a mask of another name."
         )
 

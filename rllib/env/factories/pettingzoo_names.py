@@ -76,7 +76,7 @@ def _module(name: str) -> ModuleType:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
                 raise EnvironmentPackageError(
                     f"environment 'pettingzoo:{name}' needs a package that is not installed ({error}). PettingZoo's "
-                    f"extras bring those of its environments: pip install 'pettingzoo[all]'."
+                    f"extras bring the packages of its environments: pip install 'pettingzoo[all]'."
                 ) from error
         except ImportError as error:  # pettingzoo.mpe says where it has gone
             raise EnvironmentPackageError(f"environment 'pettingzoo:{name}' cannot be imported: {error}") from error

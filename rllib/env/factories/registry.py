@@ -51,7 +51,7 @@ class EnvContext(dict):
     Args:
         env_config: the user's dict; the context is a dict with the same items.
         worker_index: 0 for the driver, 1.. for the rollout workers.
-        vector_index: position of this environment among those of its worker; 0 for a VectorEnv.
+        vector_index: index of this environment in its worker; 0 for a VectorEnv.
         num_workers: number of rollout workers of the run.
         num_envs: environments per worker; a VectorEnv must have this many.
         remote: always False, since environments live in their worker's process.
@@ -364,7 +364,7 @@ def is_registered(name: str) -> bool:
 def register_typed_function(name: str) -> None:
     """Registers the function that "module:function" names, since the user has typed this name on a command line.
 
-    Does nothing for any other name; `resolve` reports what is wrong with it.
+    Does nothing for any other name; `resolve` reports its error.
     """
     module_name, _, function_name = name.rpartition(":")
     if not function_name.isidentifier() or not module_name or name in ENVIRONMENTS:
@@ -376,7 +376,7 @@ def register_typed_function(name: str) -> None:
 
 
 def _only_raises(spec: EnvSpec) -> bool:
-    """Whether an id is registered for its error message alone, as those of MuJoCo's first bindings are."""
+    """Whether an id is registered for its error message alone, like the ids of MuJoCo's first bindings."""
     return getattr(spec.entry_point, "__module__", None) == "gymnasium.envs" and callable(spec.entry_point)
 
 

@@ -76,7 +76,7 @@ class CheckedAgents:
         self.time = 0
         self.ended: dict[AgentID, int] = {}
         self._possible = set(getattr(env, "possible_agents", ()))
-        self._steps_left, self._examines, self._warns = num_steps, num_steps > 0, warns
+        self._steps_left, self._warns = num_steps, warns
         self._name = environment or env_name(env)
         self.seen: set[AgentID] = set()
         self._has_reset = self._is_told = False
@@ -100,7 +100,7 @@ class CheckedAgents:
         self._check_dict(infos, "infos", "reset()", RESET_RULE)
         if not self._has_reset:
             self.spaces, self._has_reset = AgentSpaces(self.env, observations), True
-        if self._examines:
+        if self._steps_left > 0:
             self._check_agents(observations, "observations")
             self._check_observations(observations)
         self.seen = set(observations)

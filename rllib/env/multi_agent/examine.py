@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import Space
 
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents
+from rllib.env.multi_agent.augmented import Augmentation
 from rllib.env.multi_agent.stream import EXAMINED_STEPS, MultiAgentStream
 from rllib.env.spaces.supported import check_spaces
 
@@ -23,12 +24,14 @@ class ExaminedAgents:
         agents: in the environment's order; those that appeared, where it does not say which there are.
         are_known: whether the environment says which agents may ever appear.
         spaces: agent -> observation space and action space.
+        augmentation: further parts of the observations, where they have some.
     """
 
     name: str
     agents: tuple[AgentID, ...]
     are_known: bool
     spaces: Mapping[AgentID, tuple[Space, Space]]
+    augmentation: Augmentation | None = None
 
 
 def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
@@ -67,7 +70,7 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
         pairs = {agent: (spaces.observation(agent), spaces.action(agent)) for agent in agents}
     for agent, pair in pairs.items():
         check_spaces(*pair, f"{name}, agent {agent!r}")
-    return ExaminedAgents(name, agents, bool(known), pairs)
+    return ExaminedAgents(name, agents, bool(known), pairs, getattr(env, "augmentation", None))
 
 
 def _mask(observation, space: Space):

@@ -1,4 +1,4 @@
-"""The mapping between the actions of a policy and those of an environment."""
+"""The mapping between a policy's actions and an environment's."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

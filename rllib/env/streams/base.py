@@ -37,7 +37,7 @@ class EpisodeObserver(Protocol):
         """It has been reset."""
 
     def stepped(self, index: int, action, result: tuple) -> None:
-        """It has been stepped; `result` is what step() gave."""
+        """Environment `index` has been stepped; `result` is the tuple that step() returned."""
 
     def ended(self, index: int) -> None:
         """Its episode is over; a reset, if there is one, follows this call."""
@@ -46,8 +46,8 @@ class EpisodeObserver(Protocol):
         """It has raised, and its episode is void."""
 
 
-class Row(NamedTuple):
-    """Memory for one step of a stream's N environments. For `step`, a tuple in this order is enough.
+class StepBuffers(NamedTuple):
+    """Arrays that one step of a stream's N environments is written to. For `step`, a tuple in this order is enough.
 
     Attributes:
         observations: [N, *observation_shape], what the next action is chosen from.
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
     @staticmethod
     def of_steps(observations, columns: Mapping[str, np.ndarray], infos: Sequence[Column] = ()) -> Iterator[tuple]:
-        """The rows of T steps, views of columns. They are plain tuples, for speed.
+        """The buffers of T steps, views of columns. They are plain tuples, for speed.
 
         Args:
             observations: T arrays.
@@ -147,10 +147,10 @@ class EnvironmentStream(ABC):
             *self.info_columns,
         )
 
-    def new_row(self) -> Row:
-        """New memory for one step, all zeros."""
+    def new_buffers(self) -> StepBuffers:
+        """Buffers for one step, all zeros."""
         made = {column.name: np.zeros((self.num_envs, *column.shape), column.dtype) for column in self.columns}
-        return Row(*(made.pop(name) for name in (OBS, REWARDS, TERMINATEDS, TRUNCATEDS)), made)
+        return StepBuffers(*(made.pop(name) for name in (OBS, REWARDS, TERMINATEDS, TRUNCATEDS)), made)
 
     @property
     @abstractmethod
@@ -162,13 +162,13 @@ class EnvironmentStream(ABC):
         self._observer = observer
 
     @abstractmethod
-    def reset(self, row: Row) -> None:
+    def reset(self, buffers: StepBuffers) -> None:
         """Starts an episode in every environment and writes the inputs of the first actions.
 
         The first call seeds each environment; later calls continue the environments' own generators.
 
         Args:
-            row: receives the observations, and the info columns that are `before_action`.
+            buffers: receives the observations, and the info columns that are `before_action`.
         """
 
     @abstractmethod
@@ -176,13 +176,13 @@ class EnvironmentStream(ABC):
         """Sets the seeds of the next reset, one int per environment."""
 
     @abstractmethod
-    def step(self, actions, row: Row, active=None) -> list[tuple[int, np.ndarray]]:
+    def step(self, actions, buffers: StepBuffers, active=None) -> list[tuple[int, np.ndarray]]:
         """One step of every environment; an ended episode is followed by the reset of its environment.
 
         Args:
             actions: [N, ...] in the action space of the environment; for Tuple and Dict a tuple or dict of such arrays.
-            row: receives the results; after the end of an episode, the observation is the first of the new one (with
-                next-step vector environments, one row later).
+            buffers: receives the results; after the end of an episode, the observation is the first of the new one
+                (with next-step vector environments, one step later).
             active: [N] bools; only these environments are stepped, the others are left as they are, with reward 0
                 and False flags. None steps all. Streams over a VectorEnv accept only None.
 

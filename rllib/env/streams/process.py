@@ -215,7 +215,7 @@ class EnvironmentProcess:
         return self._failure
 
     def _end(self) -> int:
-        """Kills the process with what it has started, if it is still there, and returns its wait status."""
+        """Kills the process and its descendants, if it still runs, and returns its wait status."""
         if self.pid < 0:
             return 0
         for kill in (os.killpg, os.kill):

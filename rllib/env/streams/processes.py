@@ -14,17 +14,17 @@ class ProcessStream(SyncStream):
         as for SyncStream; `envs` are processes whose environments are still being made.
     """
 
-    def reset(self, row):
+    def reset(self, buffers):
         for process, seed in zip(self._processes(), self._seeds):
             process.begin("reset", seed)
-        super().reset(row)
+        super().reset(buffers)
 
-    def step(self, actions, row, active=None):
+    def step(self, actions, buffers, active=None):
         commands = self._to_python(actions)
         for index, (process, command) in enumerate(zip(self._processes(), commands)):
             if active is None or active[index]:
                 process.begin("step", command)
-        return super().step(actions, row, active)
+        return super().step(actions, buffers, active)
 
     def close(self):
         for process in self._processes():
@@ -40,5 +40,5 @@ class ProcessStream(SyncStream):
         return super()._start_next(ended, rows)
 
     def _processes(self) -> list[EnvironmentProcess]:
-        """The processes, without the adapters of those that follow the old gym API."""
+        """The processes, without the adapters around environments of the old gym API."""
         return [env if isinstance(env, EnvironmentProcess) else env.env for env in self._envs]

@@ -89,21 +89,21 @@ class SyncStream(EnvironmentStream):
     def _watch_steps(self) -> None:
         self._steps = [partial(self._watched_step, index) for index in range(self.num_envs)]
 
-    def reset(self, row):
+    def reset(self, buffers):
         rows = [self._reset_env(index) for index in range(self.num_envs)]
         self._next_deadline = min(self._deadlines)
         self.reset_rows = None
-        self._write_rows(rows, row.observations)
-        self._write_infos(self._newest_infos, row.infos, before_action=True)
+        self._write_rows(rows, buffers.observations)
+        self._write_infos(self._newest_infos, buffers.infos, before_action=True)
 
     def reseed(self, seeds):
         self._given_seeds = [int(seed) for seed in seeds]
         self._seeds = list(self._given_seeds)
 
-    def step(self, actions, row, active=None):
+    def step(self, actions, buffers, active=None):
         if active is not None:
-            return self._step_some(actions, row, active)
-        observations, rewards, terminated, truncated, infos = row
+            return self._step_some(actions, buffers, active)
+        observations, rewards, terminated, truncated, infos = buffers
         self._clock += 1
         self.replaced, self.lives_lost = [], []
         rows, given_rewards, ended = [], [], []
@@ -150,9 +150,9 @@ class SyncStream(EnvironmentStream):
 
     # ---- off the hot path
 
-    def _step_some(self, actions, row, active):
+    def _step_some(self, actions, buffers, active):
         """`step` for a part of the environments, one at a time."""
-        observations, rewards, terminated, truncated, infos = row
+        observations, rewards, terminated, truncated, infos = buffers
         self._clock += 1
         self.replaced, self.lives_lost = [], []
         active = np.asarray(active, bool)
@@ -292,7 +292,7 @@ class SyncStream(EnvironmentStream):
     # ---- environments that fail, where `remake` replaces them
 
     def _guarded_step(self, index: int, action) -> tuple:
-        """A step of an environment that is replaced if it raises: its observation is then that of a new episode."""
+        """Steps an environment, and replaces it if it raises: the observation is then the first of a new episode."""
         try:
             result = self._own_steps[index](action)
         except Exception as error:
@@ -361,7 +361,7 @@ def _check_same_spaces(env, first, index: int) -> None:
     for kind in ("observation_space", "action_space"):
         if getattr(env, kind) != getattr(first, kind):
             raise ValueError(
-                f"the {kind} of environment {index} is {getattr(env, kind)}, that of environment 0 is "
+                f"the {kind} of environment {index} is {getattr(env, kind)}, but environment 0 has "
                 f"{getattr(first, kind)}. All environments of a run must have the same spaces."
             )
 

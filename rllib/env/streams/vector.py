@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rllib.env.spaces.supported import Rounding, check_spaces, mismatch
-from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, log_exit, successor_seed
+from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, StepBuffers, log_exit, successor_seed
 from rllib.env.streams.first_results import STEP_RULE, WITHOUT_THIS_CHECK, env_name, form_error
 from rllib.env.streams.tensors_as_arrays import AsArrays, device_of
 
@@ -22,7 +22,7 @@ class VectorEnvStream(EnvironmentStream):
 
     | mode      | at the end of an episode                                                      | reset_rows        |
     |-----------|-------------------------------------------------------------------------------|-------------------|
-    | NEXT_STEP | the final observation is returned; the next call ignores the action and resets | those of that call |
+    | NEXT_STEP | the final observation is returned; the next call ignores the action and resets | from that call     |
     | SAME_STEP | the first observation is returned, the final one in infos["final_obs"]        | none              |
     | DISABLED  | the final observation is returned; this stream resets by `reset_mask`         | none              |
 
@@ -55,23 +55,23 @@ class VectorEnvStream(EnvironmentStream):
         self._seed = seed_argument(env, seeds)
         self._failures = 0  # in a row, without a step in between
         self._replacements = 0
-        self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whether the environment's next row is no transition
+        self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whether the environment's next step is no transition
         self._has_failed = False
-        self._newest_infos: list[dict] = []  # those that came with the newest observations
+        self._newest_infos: list[dict] = []  # of the newest observations
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     @property
     def environments(self):
         return list(getattr(self._env.unwrapped, "envs", [self._env]))
 
-    def reset(self, row):
+    def reset(self, buffers):
         if self._observer is not None:
             for index in range(self.num_envs):
                 self._observer.created(index)
         try:
             batch, infos = self._call("reset", lambda: self._env.reset(seed=self._seed))
         except Exception as error:
-            self._replace(error, row)
+            self._replace(error, buffers)
             return
         if (device := device_of(batch)) is not None:
             self.device, self._env = device, AsArrays(self._env, device, self._mode)
@@ -81,10 +81,10 @@ class VectorEnvStream(EnvironmentStream):
             self._resets_next[:] = False
         self.reset_rows = None
         self._check(batch)
-        self.column.write_batch(batch, row.observations)
+        self.column.write_batch(batch, buffers.observations)
         if self.info_columns:
             self._newest_infos = self._each(infos)
-            self._write_infos(self._newest_infos, row.infos, before_action=True)
+            self._write_infos(self._newest_infos, buffers.infos, before_action=True)
         self._report_starts(range(self.num_envs), batch, infos)
 
     def reseed(self, seeds):
@@ -97,13 +97,13 @@ class VectorEnvStream(EnvironmentStream):
             "separate seeds here. Use the environment that it is made of, not the VectorEnv."
         )
 
-    def step(self, actions, row, active=None):
+    def step(self, actions, buffers, active=None):
         if active is not None:
             raise ValueError(
                 f"{env_name(self._env)} steps all its environments at once, and cannot step a part of them alone. "
                 'Use .rollouts(batch_mode="truncate_episodes").'
             )
-        observations, rewards, terminated, truncated, out = row
+        observations, rewards, terminated, truncated, out = buffers
         self._clock += 1
         self.replaced = self.lives_lost = ()
         given = self._to_env(actions)
@@ -113,7 +113,7 @@ class VectorEnvStream(EnvironmentStream):
             error = form_error(raised, STEP_RULE, __file__) or raised
             if error is not raised:
                 error.add_note(f"{self._place} was at its step {self._clock}")
-            self._replace(error, Row(*row))
+            self._replace(error, StepBuffers(*buffers))
             for column in (rewards, terminated, truncated):
                 column.fill(0)
             self._write_infos([None] * self.num_envs, out, before_action=False)
@@ -190,7 +190,7 @@ class VectorEnvStream(EnvironmentStream):
                 observer.created(index)
                 self._report_starts([index], batch, infos)
 
-    def _replace(self, error: Exception, row: Row) -> None:
+    def _replace(self, error: Exception, buffers: StepBuffers) -> None:
         """Closes the failed vector environment, makes a new one in its place and resets it.
 
         Raises:
@@ -212,7 +212,7 @@ class VectorEnvStream(EnvironmentStream):
         if self._observer is not None:
             for index, env in enumerate(self.environments):
                 self._observer.environment_made(index, env)
-        self.reset(row)
+        self.reset(buffers)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
         if not self._resets_next.any():
@@ -361,8 +361,8 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
         )
     if not hasattr(base, "autoreset_mode"):
         logger.warning(
-            "%s defines no metadata; its autoreset mode %s is what some class has written into the dict that "
-            "all vector environments share",
+            "%s defines no metadata; its autoreset mode %s comes from the dict that all vector environments "
+            "share, into which some class has written it",
             env_name(env),
             declared,
         )

@@ -40,7 +40,7 @@ class Corridor(gymnasium.Env):
 
 
 class BitFlipping(gymnasium.Env):
-    """A goal environment: each action flips one of `length` bits (8), until they are those of the goal.
+    """A goal environment: each action flips one of `length` bits (8), until they equal the goal.
 
     Bits and goal are drawn at each reset. Every step costs 1, the one that reaches the goal nothing; episodes are
     truncated after `length` steps. From some ten bits on, chance alone hardly ever finds a goal. (Andrychowicz et al.,

@@ -5,7 +5,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv
 
-_LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 
 
 class TicTacToe(MultiAgentEnv):
@@ -13,7 +13,7 @@ class TicTacToe(MultiAgentEnv):
 
     The player whose turn it is observes `observation`, its own and the other's marks [3, 3, 2], and `action_mask`, the
     free squares [9], both int8. At the end both observe. An illegal move ends the game, and costs its player 1.
-    Observations, rewards and ends are those of PettingZoo's tictactoe_v3.
+    Observations, rewards and ends are as in PettingZoo's tictactoe_v3.
     """
 
     possible_agents = ("player_1", "player_2")
@@ -37,7 +37,7 @@ class TicTacToe(MultiAgentEnv):
             rewards[mover], is_over = -1.0, True
         else:
             self._marks[self._turn, square] = 1
-            has_won = any(self._marks[self._turn, list(line)].all() for line in _LINES)
+            has_won = any(self._marks[self._turn, list(line)].all() for line in LINES)
             if has_won:
                 rewards[mover], rewards[other] = 1.0, -1.0
             is_over = has_won or bool(self._marks.any(0).all())

@@ -21,7 +21,7 @@ from rllib.env.streams.tensors_as_arrays import final_observations
 
 
 class AsVectorEnv(VectorEnv):
-    """A VectorEnv over an object that steps N environments as tensors, such as those of Isaac Lab, mjlab and ManiSkill.
+    """A VectorEnv over an object that steps N environments as tensors, as in Isaac Lab, mjlab and ManiSkill.
 
     Args:
         env: has num_envs, single_observation_space and single_action_space, below wrappers that it may have. Of tensors
@@ -64,7 +64,7 @@ class FunctionalVectorEnv(VectorEnv):
     """A VectorEnv over pure functions of a state, whose arrays pass to and from torch by DLPack: no copy is made.
 
     A state has obs [N, ...], reward [N], done [N] and the dict info, with "truncation" [N] where episodes have a time
-    limit, as those of Brax, MJX and MuJoCo Playground. It may have info["final_obs"].
+    limit, as in Brax, MJX and MuJoCo Playground. It may have info["final_obs"].
 
     Args:
         reset: seed -> state of N environments.

@@ -15,7 +15,7 @@ from rllib.env.tensors.spaces import TensorColumn
 from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column
 
 
-class TensorRow(NamedTuple):
+class TensorStepBuffers(NamedTuple):
     """Tensors for one step of N environments, all on the environments' device.
 
     Attributes:
@@ -42,7 +42,7 @@ class TensorStream:
 
     | mode      | final observations                                                    | gaps | waits for the device |
     |-----------|-----------------------------------------------------------------------|------|----------------------|
-    | NEXT_STEP | are written as observations; the row after them is no transition      | yes  | no                   |
+    | NEXT_STEP | are written as observations; the step after them is no transition     | yes  | no                   |
     | SAME_STEP | from info["final_obs"]; if absent, the observation before the step    | no   | no                   |
     | DISABLED  | are what step() returns; ended episodes are then reset by reset_mask  | no   | once in each step    |
 
@@ -54,7 +54,7 @@ class TensorStream:
     Attributes:
         num_envs, observation_space, action_space: N, and the spaces of a single environment.
         columns: what a step writes.
-        has_gaps: whether some rows are no transitions.
+        has_gaps: whether some steps are no transitions.
         gives_finals: whether final observations are written apart from the others.
 
     Raises:
@@ -80,7 +80,7 @@ class TensorStream:
         self._clock = 0
         self._device: str | None = None  # of its tensors, from the first reset on
         self._has_stepped = False
-        self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whether the next row is no transition
+        self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whether the next step is no transition
         self._lacks_finals: Tensor | None = None  # SAME_STEP: whether a truncated episode has had none
         self._has_warned = False
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
@@ -102,7 +102,7 @@ class TensorStream:
 
         Raises:
             TypeError: if the environment hands over no tensors.
-            ValueError: if those of the first reset have another form than the space.
+            ValueError: if the observations of the first reset do not fit the space.
         """
         result = self._called("reset", lambda: self._env.reset(seed=self._seed))
         self._seed = None
@@ -124,12 +124,12 @@ class TensorStream:
         self._lacks_finals = None
         return observations
 
-    def step(self, actions: Tensor, row: TensorRow) -> None:
+    def step(self, actions: Tensor, buffers: TensorStepBuffers) -> None:
         """One step of every environment.
 
         Args:
             actions: [N, ...] in the action space of the environment.
-            row: receives the results; nothing of it is kept.
+            buffers: receives the results; nothing of it is kept.
 
         Raises:
             ValueError: if the results have other shapes, or tell lives from games; or, of the first step, if they are
@@ -151,16 +151,16 @@ class TensorStream:
                 "life is then an episode."
             )
         rewards, terminated, truncated = results
-        self._column.write(batch, row.observations)
-        row.rewards.copy_(rewards)
-        row.terminated.copy_(terminated)
-        row.truncated.copy_(truncated)
+        self._column.write(batch, buffers.observations)
+        buffers.rewards.copy_(rewards)
+        buffers.terminated.copy_(terminated)
+        buffers.truncated.copy_(truncated)
         if self._mode is AutoresetMode.NEXT_STEP:
-            self._drop_resets(row)
+            self._drop_resets(buffers)
         elif self._mode is AutoresetMode.SAME_STEP:
-            self._write_finals(infos, row)
+            self._write_finals(infos, buffers)
         else:
-            self._reset_ended(row)
+            self._reset_ended(buffers)
 
     def warn_of_lost_finals(self) -> None:
         """Logs once that truncated episodes have had no final observation, if so; waits for the device."""
@@ -174,38 +174,38 @@ class TensorStream:
         if env is not None:
             env.close()
 
-    def _drop_resets(self, row: TensorRow) -> None:
+    def _drop_resets(self, buffers: TensorStepBuffers) -> None:
         resets = self._resets_next
-        torch.logical_not(resets, out=row.valid)
-        row.rewards.masked_fill_(resets, 0)
-        row.terminated.logical_and_(row.valid)
-        row.truncated.logical_and_(row.valid)
-        self._resets_next = row.terminated | row.truncated
+        torch.logical_not(resets, out=buffers.valid)
+        buffers.rewards.masked_fill_(resets, 0)
+        buffers.terminated.logical_and_(buffers.valid)
+        buffers.truncated.logical_and_(buffers.valid)
+        self._resets_next = buffers.terminated | buffers.truncated
 
-    def _write_finals(self, infos: dict, row: TensorRow) -> None:
+    def _write_finals(self, infos: dict, buffers: TensorStepBuffers) -> None:
         final = final_observations(infos)
         if final is not None:
-            self._column.write(final, row.finals)
+            self._column.write(final, buffers.finals)
             return
-        row.finals.copy_(row.before)
+        buffers.finals.copy_(buffers.before)
         if not self._has_warned:
-            lacking = (row.truncated & ~row.terminated).any()
+            lacking = (buffers.truncated & ~buffers.terminated).any()
             self._lacks_finals = lacking if self._lacks_finals is None else self._lacks_finals | lacking
 
-    def _reset_ended(self, row: TensorRow) -> None:
-        ended = row.terminated | row.truncated
-        row.finals.copy_(row.observations)
+    def _reset_ended(self, buffers: TensorStepBuffers) -> None:
+        ended = buffers.terminated | buffers.truncated
+        buffers.finals.copy_(buffers.observations)
         if not bool(ended.any()):
             return
         batch, _ = self._called("reset", lambda: self._env.reset(options={"reset_mask": ended.clone()}))
-        fresh = torch.empty_like(row.observations)
+        fresh = torch.empty_like(buffers.observations)
         self._column.write(batch, fresh)
-        merged = torch.where(ended.reshape(-1, *(1,) * (fresh.dim() - 1)), fresh, row.observations)
+        merged = torch.where(ended.reshape(-1, *(1,) * (fresh.dim() - 1)), fresh, buffers.observations)
         if not self._mask_is_kept and not bool(ended.all()):
             if not torch.equal(merged, fresh):
                 raise mask_is_ignored(self._env)
             self._mask_is_kept = True
-        row.observations.copy_(merged)
+        buffers.observations.copy_(merged)
 
     def _check_shapes(self, results: Sequence) -> None:
         for name, column in zip(("rewards", "terminated", "truncated"), results):

@@ -91,8 +91,8 @@ class PerturbationWorker(Worker):
         self._mapper = action_mapper(self.stream.action_space, self.policy.distribution, *mapping)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
         self._network = self.policy.spec.network_per_row(self.policy.layout, self._weights)
-        self._row = self.stream.new_row()
-        self._raw = self._row.observations
+        self._buffers = self.stream.new_buffers()
+        self._raw = self._buffers.observations
         self._action_noise = ActionNoise(self.policy, settings.seed, count)
         self._slots: list[_Running | None] = [None] * count
         try:
@@ -129,7 +129,7 @@ class PerturbationWorker(Worker):
         return outcomes
 
     def _loop(self, queue: deque, outcomes: list, weights: np.ndarray) -> None:
-        """The hot loop: acts for all environments, steps those that play."""
+        """The hot loop: computes actions of all environments, and steps the active ones."""
         raw, slots, policy = self._raw, self._slots, self.policy
         totals, step = np.zeros(len(slots)), 0
         filtered = np.empty(raw.shape, np.float32) if policy.filters_observations else None
@@ -142,9 +142,9 @@ class PerturbationWorker(Worker):
             actions = policy.distribution.mode(self._network.forward(policy.encode(seen)))
             actions = self._action_noise.added_to(actions, step, slots)
             active = None if all(playing) else playing
-            ended = self.stream.step(self._mapper.to_env(actions), self._row, active)
+            ended = self.stream.step(self._mapper.to_env(actions), self._buffers, active)
             step += 1
-            totals += self._row.rewards
+            totals += self._buffers.rewards
             for slot, _ in ended:
                 running = slots[slot]
                 outcomes[running.position] = self._outcome(slot, running, float(totals[slot]), step)

@@ -22,6 +22,7 @@ class AgentSettings:
             number is found while sampling.
         trained: ids of the policies whose steps become rows.
         hand_written: policy id -> class or object with `compute_actions`, which acts in place of a network.
+        numbers: policy id -> number that keys the random streams of its slots.
         counts_agent_steps: a fragment's length is in steps of agents instead of steps of environments.
     """
 
@@ -30,4 +31,5 @@ class AgentSettings:
     num_slots: Mapping[str, int] = field(default_factory=dict)
     trained: frozenset[str] = frozenset()
     hand_written: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
     counts_agent_steps: bool = False

@@ -228,7 +228,7 @@ class MultiAgentWorker(Worker):
                 return None
             lane.lane.finish(fragment)
         with span("make rows"):
-            batch = lane.lane.to_batch(fragment, has_gaps=fragment.starts is not None)
+            batch = lane.lane.to_batch(fragment, has_gaps=not fragment.is_in_lockstep(self.settings.fragment_length))
         batch.policy_version = lane.oldest_version
         return batch
 

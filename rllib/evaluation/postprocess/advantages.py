@@ -24,8 +24,7 @@ class AdvantageEstimator:
         gamma: discount per step.
         lambda_: GAE's lambda; 1 when use_gae is False (discounted returns minus the baseline).
         use_gae: see lambda_.
-        use_critic: False takes the discounted returns themselves as advantages, of what is in the fragment: there is no
-            value to bootstrap from.
+        use_critic: False: advantages are the discounted returns within the fragment, without a bootstrap value.
         every_final_observation: fragments keep the final observations of terminated episodes as well.
     """
 
@@ -60,8 +59,8 @@ class AdvantageEstimator:
         """Writes the three columns for tensors [T, N].
 
         Args:
-            columns: those of a fragment of a TensorRolloutWorker; vf_preds are the values by which it has acted.
-            next_values: [T, N], of what followed each action; of the final observation where an episode was truncated.
+            columns: of a TensorRolloutWorker's fragment; vf_preds are the values computed when acting.
+            next_values: [T, N], values of the next observations; of the final one where an episode was truncated.
         """
         values = columns[sb.VF_PREDS]
         if not self.use_critic:
@@ -120,7 +119,7 @@ class RecomputedAdvantages:
 class QLambda:
     """A postprocess that fills td_targets by the values of the weights that acted, without a target network.
 
-    The values of the observations themselves, vf_preds, are those that acting has given, where it could.
+    The values of the observations, vf_preds, come from acting, where it computes them.
 
     Args:
         gamma: discount per step.

@@ -19,14 +19,14 @@ class Fragment:
     """Preallocated columns of shape [T, N, ...]; those from before the action have one row more, for the bootstrap.
 
     Attributes:
-        observations: [T + 1, N, *observation], row t + 1 is what followed action t (after an automatic reset).
-        final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
-            for those that terminated there, where the postprocess asks for them).
+        observations: [T + 1, N, *observation], row t + 1 follows action t (after an automatic reset).
+        final_observations: (t, i, observation) for each episode of environment i that was truncated after action t
+            (terminated episodes too, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
         starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`). Rows
             before it are outside of the slot's time, and it follows the last row of the fragment before. None: 0.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
-        lives_lost: (t, i) where step t of environment i ended a life of a game that goes on.
+        lives_lost: (t, i) where step t of environment i ended a life and not the game.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
         by_environment: whether the bits of results for one environment's rows must not depend on the other rows.
@@ -67,6 +67,12 @@ class Fragment:
     def num_transitions(self) -> int:
         """Rows that are transitions."""
         return self.num_steps * self.num_envs if self.valid is None else int(np.count_nonzero(self.valid))
+
+    def is_in_lockstep(self, num_steps: int) -> bool:
+        """Whether each slot has made all of these steps, or none."""
+        if self.starts is None:
+            return self.num_steps == num_steps
+        return self.num_steps == num_steps and not ((self.starts > 0) & (self.starts < num_steps)).any()
 
     @property
     def gaps(self) -> np.ndarray | None:
@@ -171,7 +177,12 @@ class Fragment:
         if has_gaps:
             by_environment = np.arange(batch.count).reshape(self.num_steps, self.num_envs).T.reshape(-1)
             return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])
-        return batch if self.valid is None else batch.rows(self.valid.reshape(-1))
+        if self.valid is None:
+            return batch
+        kept = batch.rows(self.valid.reshape(-1))
+        if self.starts is not None:  # slots that were never acted in are left out, the others are in lockstep
+            kept.num_steps = self.num_steps
+        return kept
 
     def to_sequences(
         self,
@@ -195,7 +206,7 @@ class Fragment:
         """
         num_steps, num_envs = self.num_steps, self.num_envs
         length = num_steps + bootstraps
-        # Positions in columns [(T + 1) * N]; those of the last step, T, are the rows to bootstrap from.
+        # Positions in columns [(T + 1) * N]; values are bootstrapped from the rows of the last step, T.
         source = np.arange(length * num_envs).reshape(length, num_envs).T.reshape(-1)
         mask = source < num_steps * num_envs
         final = np.full(len(source), -1)

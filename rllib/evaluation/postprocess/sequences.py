@@ -87,7 +87,7 @@ class SequenceTransitions:
 
 
 class SequenceRows:
-    """Sequences from the fragments of one worker; those that are not complete wait for the next fragment.
+    """Sequences from the fragments of one worker; incomplete ones wait for the next fragment.
 
     Args:
         settings: see SequenceTransitions.

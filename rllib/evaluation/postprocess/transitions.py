@@ -40,7 +40,7 @@ class Transitions:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns new_obs and discounts, those of one step."""
+        """The columns new_obs and discounts of one step."""
         return Column(sb.NEXT_OBS, self.shape, self.dtype), Column(sb.DISCOUNTS, (), "float32")
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
@@ -56,7 +56,7 @@ class Transitions:
 
         Args:
             stream: its environments.
-            rngs: the random stream of each, for what is drawn of its rows.
+            rngs: a generator for each environment, which samples of its rows draw from.
         """
         return NStepRows(self)
 
@@ -106,7 +106,7 @@ class NStepRows:
                 steps = _moved_up(steps, len(self._kept["waits"]), fragment.starts)
         n_step, waits, ends = self._settings.n_step, steps["waits"], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
         rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, self._settings.gamma, n_step, waits)
-        # Of the last n - 1 steps, the windows that reach the end of the fragment, and not that of an episode.
+        # Of the last n - 1 steps, the windows that end with the fragment and not with an episode.
         is_open = waits[1 - n_step :] & (last[1 - n_step :] == len(last) - 1) & ~(ends[0] | ends[1])[-1]
         is_complete = waits.copy()
         is_complete[1 - n_step :] &= ~is_open
@@ -123,8 +123,8 @@ def _moved_up(steps: dict[str, np.ndarray], num_kept: int, starts: np.ndarray) -
     """The steps with the kept ones of each slot moved up to its first row of the fragment.
 
     Args:
-        steps: columns [num_kept + T, N, ...], kept steps before those of the fragment.
-        num_kept: number of the former.
+        steps: columns [num_kept + T, N, ...]: kept steps of earlier fragments, then the T of this one.
+        num_kept: number of kept steps.
         starts: int64 [N], first row of each slot in the fragment.
     """
     t = np.arange(len(steps["waits"]))[:, None]
@@ -149,7 +149,7 @@ def n_step_returns(
 
     Args:
         rewards: [T, N] received after action t.
-        terminateds, truncateds: [T, N] bool; no window goes on behind either.
+        terminateds, truncateds: [T, N] bool; windows end at either.
         gamma: discount per step.
         n_step: n, at least 1.
         valid: [T, N] bool, False for rows that are no transitions: no window enters them. None when all are.

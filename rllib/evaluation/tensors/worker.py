@@ -15,7 +15,7 @@ from torch import Tensor
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode
 from rllib.env.tensors.spaces import tensor_action_mapper
-from rllib.env.tensors.stream import TensorRow, TensorStream
+from rllib.env.tensors.stream import TensorStepBuffers, TensorStream
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.rollout_worker import SampleReport
@@ -180,14 +180,14 @@ class TensorRolloutWorker(Worker):
         self._observe(raw[0], seen[0], counted=False)
         written = self._noise(), columns[sb.ACTION_DIST_INPUTS], columns[sb.VF_PREDS], columns[sb.ACTIONS]
         absent = [None] * self.settings.fragment_length
-        rows = zip(raw, raw[1:], *(columns.get(name, absent) for name in _ROW))
+        of_steps = zip(raw, raw[1:], *(columns.get(name, absent) for name in _STEP_COLUMNS))
         env_time = inference_time = 0.0
-        for observation, following, row, *of_step in zip(seen, seen[1:], rows, *written):
+        for observation, following, buffers, *of_step in zip(seen, seen[1:], of_steps, *written):
             begun = clock()
             act(observation, *of_step)
             acted = clock()
-            step(to_env(of_step[-1]), TensorRow(*row))
-            self._observe(row[1], following)
+            step(to_env(of_step[-1]), TensorStepBuffers(*buffers))
+            self._observe(buffers[1], following)
             inference_time += acted - begun
             env_time += clock() - acted
         return env_time, inference_time
@@ -307,8 +307,8 @@ def _acting(learner: "Learner") -> tuple:
     return policy.spec.masked_torch(policy.layout, flat, policy.network), flat.device, lambda: None
 
 
-# The columns that a TensorRow is made of, behind the observations.
-_ROW = (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, VALID, FINALS)
+# Columns of TensorStepBuffers, behind the observations.
+_STEP_COLUMNS = (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, VALID, FINALS)
 
 
 def how_to_meet(device: str) -> str:

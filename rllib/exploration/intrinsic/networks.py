@@ -5,7 +5,7 @@ through convolutions. A model of novelty computes a reward for each step, and a 
 observations less rewarding:
 
 - `Distillation` (RND): a network learns to predict the output of a fixed random network for the next observation;
-- `Dynamics` (ICM): a network learns to predict the features of the next observation from those of the present one and
+- `Dynamics` (ICM): a network learns to predict the features of the next observation from the present features and
   the action; the features are trained to predict the action.
 """
 
@@ -180,7 +180,7 @@ class Dynamics:
 
     Args:
         settings: a Curiosity.
-        spec: of the layers; its distribution is that of the actions.
+        spec: of the layers; its distribution is the actions'.
     """
 
     normalizes = False

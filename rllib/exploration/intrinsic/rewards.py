@@ -2,10 +2,10 @@
 
 As in the paper of RND (arXiv:1810.12894, section 2.3) intrinsic rewards have a separate value function and a separate
 discount, and the two advantages are added. So intrinsic returns may continue past the end of an episode, and the
-policy's values remain those of the environment's rewards. Departures from the paper:
+policy's values still estimate the environment's rewards. Departures from the paper:
 
 - the value is a separate network, not a head of the policy's network, so any policy network can be used;
-- at an episode's end the reward is that of the true final observation, not of the one after the reset;
+- at an episode's end the reward is for the true final observation, not the one after the reset;
 - the discounted sums whose standard deviation scales the rewards begin anew with each fragment;
 - the statistics of observations begin with the first train batch, not with steps of a random policy.
 """

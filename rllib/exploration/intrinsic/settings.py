@@ -1,8 +1,8 @@
 """Types of exploration_config that reward novelty: RND and Curiosity.
 
-Actions are drawn from the policy's distribution. The driver adds the advantages of an intrinsic reward to those of each
-train batch (exploration/intrinsic/rewards.py), so the environment's own rewards, the policy's values and the
-reported returns stay as they are.
+Actions are drawn from the policy's distribution. The driver adds the advantages of an intrinsic reward to those of the
+environment's rewards in each train batch (exploration/intrinsic/rewards.py). These rewards, the policy's values and
+the reported returns do not change.
 
 Names and defaults of Curiosity are those of Ray 2.6. RLlib has no RND; its settings have the names of the pull request
 that proposed it (ray-project/ray, 26716), with the constants of the paper where the two differ.
@@ -49,7 +49,7 @@ class IntrinsicReward(Exploration):
 
     @property
     def net_config(self) -> Mapping[str, Any] | None:
-        """Settings of the layers that read observations, by the names of `model`; None: those of the policy."""
+        """Settings of the layers that read observations, by the names of `model`; None: the policy's settings."""
         raise NotImplementedError
 
     @classmethod

@@ -1,11 +1,11 @@
 """Several learners that equal one: K processes compute parts of each gradient, sum them up, and all make the same step.
 
-The driver's Learner draws the permutations and checks the batch as ever. A LearnerGroup stands in the place of its
+The driver's Learner draws the permutations and checks the batch as ever. A LearnerGroup replaces its
 backend: each process has its own learner (learner_actor.py), gets the same batch, and takes its part of each
 minibatch. Their sums are made by learners/updates/collective.py.
 
 One that dies is replaced in the middle of an update: all learners have the same weights and the same optimizer, so the
-new one takes over those of another, and they go on with the step that was interrupted.
+new one copies them from another, and all continue with the interrupted step.
 """
 
 import logging
@@ -60,7 +60,7 @@ class GroupSettings:
 
 def _warn_of_few_cores(num_learners: int) -> None:
     machines = runtime.nodes()
-    # What a session on one machine calls its CPUs is up to the user; those of a cluster's machines are the cluster's.
+    # On one machine the user chooses the session's number of CPUs; in a cluster the cluster reports it.
     cores = cpu_count() if len(machines) == 1 else int(runtime.cluster_resources().get("CPU", 0))
     if num_learners > cores:
         logger.warning(
@@ -125,7 +125,7 @@ class LearnerGroup:
     def _start(self) -> Fleet:
         """New processes, all in the state of the beginning."""
         settings, recipe = self._settings, self._recipe
-        self._whereabouts: dict[int, str] = {}  # of those that have begun to join
+        self._whereabouts: dict[int, str] = {}  # of learners that have begun to join
         actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
         fleet = Fleet(
             lambda index, _: actor.options(label=f"learner {index}").remote(
@@ -275,7 +275,7 @@ class LearnerGroup:
             if reporter in answers and not reasons:
                 self._take_over(answers[reporter].weights)
                 return answers[reporter].found
-            # They go on from the step of those that have come farthest.
+            # They continue from the step of the most advanced learners.
             farthest = max((outcome.num_done for outcome in answers.values()), default=0)
             num_fruitless = 0 if farthest > most else num_fruitless + 1
             if num_fruitless > self._tolerance.max_consecutive_failures:
@@ -307,7 +307,7 @@ class LearnerGroup:
         indices: Iterable[int] | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> dict[int, Any]:
-        """Calls a method of each process, or of those with these indices: index -> answer of those that live."""
+        """Calls a method of all processes, or of these indices. Returns index -> answer, without dead ones."""
         asked = {index: self.fleet.members[index] for index in (self.fleet.members if indices is None else indices)}
         answers: dict[int, Any] = {}
         began = time.monotonic()
@@ -320,7 +320,7 @@ class LearnerGroup:
                 for answer in self.fleet.take(self._tolerance.silence_s):
                     answers[answer.index] = answer.value
                 if time.monotonic() - began > self._timeout_s:
-                    self._break_off()  # those that can answer, do, and are asked again
+                    self._break_off()  # the living answer, and are asked again
         except BaseException:
             # Where the processes are now, nobody knows: they wait for one that has failed, or have been interrupted.
             self._break_off()
@@ -353,7 +353,7 @@ class LearnerGroup:
             self._block.interrupt()
 
     def _forget(self) -> None:
-        """Drops what is under way and what is known of the processes: they get the driver's weights, and one state."""
+        """Drops running calls and the known states of processes: all get the driver's weights and one state."""
         self.fleet.forget()
         self._known = [None] * len(self._host)
         self._are_alike = False
@@ -384,7 +384,7 @@ class LearnerGroup:
 
     def _lost(self, why: str) -> LearnersLostError:
         return LearnersLostError(
-            f"the learners cannot go on: {why}. The memory of their optimizers is gone. Go on from the last "
+            f"the learners cannot continue: {why}. The memory of their optimizers is lost. Continue from the last "
             "checkpoint: algo.restore(path) starts them anew."
         )
 

@@ -98,7 +98,7 @@ class NumpyBackend:
             refresh: called before each epoch but the first; its columns take the place of the batch's.
             stop_above: index of a statistic and a limit: the first minibatch that exceeds it is the last, without a
                 step.
-            resumes: continue the previous call, which had the same arguments and ended early, or that of another
+            resumes: continue the previous call, which had the same arguments and ended early, or a call of another
                 learner (`set_progress`).
 
         Returns:
@@ -384,7 +384,7 @@ def check_identity(error: float | None) -> None:
             f"before the first gradient step, the policy's log-probabilities differ from the stored ones by "
             f"{error:.3g} on average (allowed: {IDENTITY_TOLERANCE:g}). The batch was not sampled by these weights, or "
             "its rows changed on the way: weights older than the batch's policy_version claims, observations filtered "
-            "twice or with other statistics, clipped or normalised actions stored in place of those that the policy "
+            "twice or with other statistics, clipped or normalised actions stored in place of the ones that the policy "
             "drew, or columns shuffled apart."
         )
 
@@ -403,7 +403,7 @@ def raise_not_finite(vector: ModuleVector, gradient: np.ndarray, columns: Mappin
         what = f"the gradient of {', '.join(moved)} is not finite in {', '.join(bad_gradients)}"
     else:
         largest = vector.names_where(abs(gradient) == abs(gradient).max())[0]
-        size = f"that of {largest} reaches {abs(gradient).max():.3g}"
+        size = f"the gradient of {largest} reaches {abs(gradient).max():.3g}"
         what = f"the gradient of {', '.join(moved)} is too large for float32: {size}"
     raise NotFiniteError(
         f"{what}. "

@@ -97,7 +97,7 @@ class Adam:
 class RAdam(Adam):
     """Adam with rectified variance (Liu et al., arXiv:1908.03265, algorithm 2), arithmetically as torch.optim.RAdam.
 
-    Steps are those of momentum alone while the mean of squares has too few gradients to be trusted. Like torch
+    Steps use momentum alone while the mean of squares has too few gradients to be trusted. Like torch
     this one divides where the paper's rho exceeds 5, and adds epsilon to the root before its bias is corrected.
     """
 
@@ -224,6 +224,6 @@ def clip_gradient(
 
 
 def _scale_to(vector: np.ndarray, norm: float, limit: float) -> None:
-    # The constant is that of torch.nn.utils.clip_grad_norm_.
+    # The constant of torch.nn.utils.clip_grad_norm_.
     if norm > limit:
         vector *= np.float32(limit / (norm + 1e-6))

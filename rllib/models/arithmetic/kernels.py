@@ -154,7 +154,7 @@ def scale_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
     if _is_for_numpy(out):
         np.multiply(x, slopes, out=out)
     else:
-        # torch does not repeat what it writes along axes that only out has.
+        # torch does not broadcast results along axes that only out has.
         read = _tensor(x) if x.shape == out.shape else _tensor(x).expand(out.shape)
         _here.torch.mul(read, _tensor(slopes), out=_written(out))
 

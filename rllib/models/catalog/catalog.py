@@ -51,6 +51,7 @@ def policy_spec(
     observation_clip: float | None = CLIP,
     initializer: str = "orthogonal",
     action_mask_key: str | None = None,
+    critic_key: str | None = None,
 ) -> PolicySpec:
     """Chooses the network for an environment.
 
@@ -61,6 +62,8 @@ def policy_spec(
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
         initializer: of the weights, where `model` does not name one.
         action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
+        critic_key: of the last part of Dict observations, which the value reads and the policy does not; None: both
+            read all.
 
     Raises:
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
@@ -78,6 +81,10 @@ def policy_spec(
     read = observation_space
     if mask is not None:
         read = spaces.Dict([(name, part) for name, part in read.spaces.items() if name != action_mask_key])
+    policy_inputs = None
+    if critic_key is not None:
+        _check_critic(settings)
+        policy_inputs = spaces.flatdim(read) - spaces.flatdim(read[critic_key])
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model)
     # A Dict of a mask and a Discrete space is one of n states as well.
@@ -114,10 +121,28 @@ def policy_spec(
         observation_clip=observation_clip,
         log_std_init=float(settings["log_std_init"]),
         gains=tuple(float(gains.get(name, gain)) for name, gain in NAMED_GAINS.items()) if gains else None,
-        vf_hiddens=None if settings["vf_hiddens"] is None else tuple(settings["vf_hiddens"]),
+        vf_hiddens=_value_hiddens(settings, hiddens, critic_key is not None),
+        policy_inputs=policy_inputs,
         state_dependent_noise=settings["use_sde"],
         head_bias=settings["output_layer_use_bias"],
     )
+
+
+def _value_hiddens(settings: dict, hiddens: tuple[int, ...], has_inputs: bool) -> tuple[int, ...] | None:
+    """The value's layers, where they are not those of the policy or have inputs of their own."""
+    if settings["vf_hiddens"] is not None:
+        return tuple(settings["vf_hiddens"])
+    return hiddens if has_inputs else None
+
+
+def _check_critic(settings: dict) -> None:
+    """Raises a ValueError where a network's value cannot read more than its policy."""
+    for key in ("use_lstm", "use_gru", "use_attention", "vf_share_layers", "custom_model", "use_sde"):
+        if settings[key]:
+            raise ValueError(
+                f"model={{{key!r}: {settings[key]}}} does not go with centralized_critic, whose value has inputs and "
+                "layers of its own. Leave it out."
+            )
 
 
 def _memory(settings: dict) -> Memory | Attention | None:
@@ -294,7 +319,7 @@ def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) ->
         is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
         if not is_image or not isinstance(leaf.space, spaces.Box) or 0 in leaf.shape:
             continue
-        # The shortest axis is that of the channels.
+        # The shortest axis holds the channels.
         channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
         if filters := _filters(leaf, channels_first, setting):
             images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))

@@ -92,7 +92,7 @@ class RenormalizedProduct:
         """Writes the product.
 
         Args:
-            x: [towers or 1, width + 1, B], what is read; the last row is ones. Kept for `backward`.
+            x: [towers or 1, width + 1, B], the inputs; the last row is ones. Kept for `backward`.
             by_batch: by the statistics of these rows, which the running ones follow, instead of by the running ones.
             out: [towers, outputs, B].
         """
@@ -133,7 +133,7 @@ class RenormalizedProduct:
         """Computes the gradients of the last `forward`.
 
         With g the gradient with respect to the product and dy = W g, the sums over the batch of dy x' and of dy are
-        those of W * (x' g^T) and of W (sum of g) over the outputs, and x' g^T is what the weights' gradient needs as
+        the sums of W * (x' g^T) and of W (sum of g) over the outputs; the weights' gradient needs x' g^T as
         well. dx = slope dy - slope / B (sum(dy) + x' sum(dy x') / s^2) by the batch's own statistics, and slope dy by
         the running ones.
 

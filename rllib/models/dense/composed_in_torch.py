@@ -33,12 +33,19 @@ class SeparateTorchNetwork(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B]."""
         policy, value = self._networks
-        return policy(inputs)[0], value.outputs(inputs)[0].reshape(-1)
+        return policy(self._of_policy(inputs))[0], value.outputs(inputs)[0].reshape(-1)
+
+    def _of_policy(self, inputs: Tensor) -> Tensor:
+        """The inputs that the policy reads, with the column of ones."""
+        count = self.layout.policy.num_inputs
+        if count == self.layout.value.num_inputs:
+            return inputs
+        return torch.cat((inputs[:, :count], inputs[:, -1:]), 1)
 
     def with_features(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As TorchNetwork.with_features."""
         policy, value = self._networks
-        dist_inputs, _, features = policy.with_features(inputs)
+        dist_inputs, _, features = policy.with_features(self._of_policy(inputs))
         return dist_inputs, value.outputs(inputs)[0].reshape(-1), features
 
     @property

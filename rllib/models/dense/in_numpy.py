@@ -88,7 +88,7 @@ class NumpyNetwork:
         return self.gradient
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
-        """Gradient with respect to some of the last inputs, [inputs, B]; that of the weights is not computed."""
+        """Gradient with respect to some of the last inputs, [inputs, B]; the weights' gradient is not computed."""
         return self._training[d_outputs.shape[1]].input_gradient(d_outputs, which)
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
@@ -277,7 +277,7 @@ class TrainingBuffers:
         return np.dot(self.first_weights[which], layer.gradient_flat)
 
     def _enter_backward(self, d_outputs: np.ndarray) -> None:
-        """Computes the gradient with respect to the inputs of the heads from that of all outputs."""
+        """Computes the gradient with respect to the inputs of the heads from the gradient of all outputs."""
         if d_outputs is not self.output_gradient:
             np.copyto(self.output_gradient, d_outputs)
         for tower, (weights, _, _, d_results) in enumerate(self.heads if self.layers else ()):

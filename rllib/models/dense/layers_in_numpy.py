@@ -66,11 +66,11 @@ class NumpyLayers:
         return outputs[..., 0] if self._single else outputs
 
     def backward(self, gradients: np.ndarray) -> np.ndarray:
-        """Gradient with respect to the weights, from that of the last results, in their shape."""
+        """Gradient with respect to the weights, from the gradient of the last results, in their shape."""
         return self._network.weight_gradient(self._feature_major(gradients))
 
     def input_gradient(self, gradients: np.ndarray, name: str) -> np.ndarray:
-        """Gradient [B, width] with respect to one of its inputs; that of the weights is not computed."""
+        """Gradient [B, width] with respect to one of its inputs; the weights' gradient is not computed."""
         place = self._reads.index(name)
         start = sum(self._widths[:place])
         which = slice(start, start + self._widths[place])

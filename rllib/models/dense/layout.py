@@ -163,7 +163,7 @@ class LayersLayout(Layout):
         """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear: weight [out, in], bias [out].
 
         Names are "policy.hidden_0.weight", "value.head.bias", ...; layers that all heads share are
-        "shared.hidden_0.weight". Those of "policy.norm_0" are shaped as in torch.nn.LayerNorm: weight and bias [width];
+        "shared.hidden_0.weight". "policy.norm_0" has the shapes of torch.nn.LayerNorm: weight and bias [width];
         "policy.renorm_0" has the running_mean and running_var of torch.nn.BatchNorm1d besides, and all share "passes".
         A tower or a head whose name is empty adds nothing to these names.
         """

@@ -102,7 +102,7 @@ class _Training(TrainingBuffers):
         return np.add.reduce(self._input_gradient[:, which])
 
     def _descend(self, d_outputs: np.ndarray, learns: bool) -> np.ndarray:
-        """Gradient with respect to the first product; writes that of the later weights if it `learns`."""
+        """Gradient with respect to the first product; writes the gradient of later weights if it `learns`."""
         if d_outputs is not self.output_gradient:
             np.copyto(self.output_gradient, d_outputs)
         gradient = self.output_gradient.reshape(self._results.shape)

@@ -1,13 +1,16 @@
-"""Policy and value by networks of different sizes: two networks of one tower each, on one flat vector."""
+"""Policy and value by networks of different sizes or inputs: two networks of one tower each, on one flat vector."""
 
 import numpy as np
 
+from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.layout import LayersLayout, Layout
 
 
 class SeparateLayout(Layout):
     """Layout of the policy's layers, then of the value's.
+
+    The policy's layers may have fewer inputs: they read the first ones, and the value's layers read all.
 
     Args:
         policy: the layers with the head "policy".
@@ -52,11 +55,23 @@ class SeparateNetwork:
     ):
         self.layout = layout
         self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
+        # Number of the inputs that the policy reads; None: all.
+        count = layout.policy.num_inputs
+        self._policy_inputs = None if count == layout.value.num_inputs else count
+        self._read = BuffersByRows(lambda rows: np.ones((rows, count + 1), np.float32))
         towers = zip((layout.policy, layout.value), activations, layout.parts(weights), layout.parts(self.gradient))
         self._policy, self._value = (NumpyNetwork(*tower) for tower in towers)
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._policy.forward(inputs)[0], self._value.forward(inputs)[1]
+        return self._policy.forward(self._of_policy(inputs))[0], self._value.forward(inputs)[1]
+
+    def _of_policy(self, inputs: np.ndarray) -> np.ndarray:
+        """The inputs that the policy reads, with the column of ones."""
+        if self._policy_inputs is None:
+            return inputs
+        read = self._read[len(inputs)]
+        read[:, :-1] = inputs[:, : self._policy_inputs]
+        return read
 
     def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         d_dist_inputs, d_values = gradients
@@ -65,7 +80,7 @@ class SeparateNetwork:
         return self.gradient
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        return self._policy.forward_policy(inputs)
+        return self._policy.forward_policy(self._of_policy(inputs))
 
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
         return self._value.forward_value(inputs)

@@ -81,7 +81,7 @@ class LSTM:
         return h[:, num_sequences:]
 
     def backward(self, d_outputs: np.ndarray, wants_features: bool) -> np.ndarray | None:
-        """Writes the gradient of the weights; returns that of the features [towers, B, width] if `wants_features`.
+        """Writes the weights' gradient; returns the features' gradient [towers, B, width] if `wants_features`.
 
         Args:
             d_outputs: gradient of the outputs [towers, B, size]; overwritten.

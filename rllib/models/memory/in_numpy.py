@@ -234,7 +234,7 @@ class _Layer:
         return out
 
     def backward(self, d_outputs: np.ndarray, wants_features: bool) -> np.ndarray | None:
-        """Writes the gradient of the weights; returns that of the features if it is wanted. Overwrites d_outputs."""
+        """Writes the weights' gradient; returns the features' gradient if it is wanted. Overwrites d_outputs."""
         features, z, h = self._kept
         scratch = self._buffers(f"{self._name}_scratch", *z.shape[1:])
         self._activation.multiply_derivative(d_outputs, h, z, scratch)

@@ -147,7 +147,7 @@ def _affine(parts: dict[str, Tensor], name: str, features: Tensor) -> Tensor:
 
 
 def _pieces(layout: MemoryLayout, flat: Tensor) -> dict[str, Tensor]:
-    """Parts of the blocks that `forward` reads: weights apart from biases, those of cells as in torch.nn.LSTM."""
+    """Parts of the blocks that `forward` reads: weights apart from biases, in cells as in torch.nn.LSTM."""
     blocks, torso = layout.blocks(flat), layout.torso
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
     split = -layout.memory.size - 1

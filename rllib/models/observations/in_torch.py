@@ -12,7 +12,7 @@ from rllib.models.observations.masks import LOWEST, parts_of_mask
 
 
 class TensorFilter:
-    """Normalises observations as the policy's MeanStdFilter does, and counts those that are collected.
+    """Normalises observations as the policy's MeanStdFilter does, and adds collected ones to its statistics.
 
     Args:
         of: the filter of the policy, for shape and bound; its statistics are not read (see `load`).

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rllib.models.acting_in_torch import ActingNetwork, RecurrentActing
 from rllib.models.dense.in_torch import FlatModule, first_columns
 from rllib.models.dense.layout import Layout
+from rllib.models.modules import input_widths
 from rllib.models.policy_spec import PolicySpec
 
 
@@ -81,7 +82,7 @@ class RecurrentSpec(CustomSpec):
     """Describes a policy with a memory; an algorithm's `make_policy_spec` returns one.
 
     The module is called with encoded observations [B, num_inputs] (images as they are stored) and states
-    [B, state_size]: what it returned for the step before, zeros at the beginning of an episode. It returns distribution
+    [B, state_size]: its output of the step before, zeros at the beginning of an episode. It returns distribution
     inputs [B, num_outputs], values [B] and the states for the next step.
 
     Attributes:
@@ -155,8 +156,12 @@ class CustomModule:
     reads: tuple[str, ...] = ("observation",)
 
     def layout(self, widths: Mapping[str, int]) -> TorchLayout:
-        """Layout of the parameters; `widths` maps each possible input to its length."""
-        return TorchLayout(self.make, *(widths[name] for name in self.reads))
+        """Layout of the parameters; `widths` maps each possible input to its length.
+
+        Raises:
+            ValueError: if one of `reads` is not among them.
+        """
+        return TorchLayout(self.make, *input_widths(self.reads, widths))
 
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights as the module's constructor draws them."""

@@ -66,8 +66,8 @@ class OwnModelSpec(PolicySpec):
             module = self.construct()
         except Exception as error:
             error.add_note(
-                f"raised by the constructor of the custom model {self.network_name} (docs/networks.md says how it is "
-                f"called), with num_outputs={self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
+                f"raised by the constructor of the custom model {self.network_name} (docs/networks.md describes the "
+                f"call), with num_outputs={self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
             )
             raise
         if not isinstance(module, nn.Module):
@@ -233,7 +233,7 @@ class Probe:
             cause = f" It has {', '.join(dropout)}." if dropout else ""
             raise self.problem(
                 "forward() gives other results for the same observations in each call, so the learner would see other "
-                f"probabilities than those that acted.{cause} Leave out what is random; the action distribution "
+                f"probabilities than the workers.{cause} Leave out what is random; the action distribution "
                 "explores."
             )
         if not are_close([output[:1] for output in outputs], self.outputs(self.rows[:1])):
@@ -278,7 +278,7 @@ class Probe:
         state = returned[2]
         if not isinstance(state, list | tuple) or len(state) != len(shapes):
             raise self.problem(
-                f"the state that forward() returns must be a list of {len(shapes)} tensors like that of "
+                f"the state that forward() returns must be a list of {len(shapes)} tensors like the state of "
                 f"initial_state(), but is {form_of(state)}."
             )
         for index, (part, shape) in enumerate(zip(state, shapes)):

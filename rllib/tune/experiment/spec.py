@@ -275,7 +275,7 @@ _OLD_KEYS = {
 
 
 def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None = None) -> ExperimentSpec:
-    """A spec with the settings in `given`, which may have names of other versions, in place of those of `spec`.
+    """A spec with the settings in `given`, which may have names of other versions; they override `spec`.
 
     Raises:
         TypeError: for an unknown name, with the nearest; it begins with `where`.

@@ -49,7 +49,7 @@ class Stopper:
         return None
 
     def set_state(self, state: Any) -> None:
-        """Restores a state of `get_state`; None: that of the beginning."""
+        """Restores a state of `get_state`; None: the initial state."""
 
     def add_time(self, seconds: float) -> None:
         """Counts time for which the experiment ran after `get_state`, until it was interrupted."""

@@ -287,7 +287,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
 def _curve(name: str, members: Sequence) -> Curve:
     if len(members) == 1:
         return replace(smoothed(Curve(name, *members[0])), raw=None)
-    # Only the part that all runs have reached: beyond it, the curve would be that of the longest runs.
+    # Only the part that all runs have reached: beyond it, the curve would show the longest runs alone.
     start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
     x = np.linspace(min(start, end), end, _POINTS)
     is_count = all(float(place).is_integer() for xs, _ in members for place in xs)
@@ -327,7 +327,7 @@ def parallel(
         scales: path of a setting -> whether it was searched, and is drawn, by its logarithm; None: unknown.
 
     Returns:
-        the axes, that of the metric last, and each run's place in [0, 1] by the metric, 1 the best.
+        the axes, the metric's last, and each run's place in [0, 1] by the metric, 1 the best.
     """
     # Runs of different algorithms differ in dozens of settings, too many to read.
     scales = scales or {}

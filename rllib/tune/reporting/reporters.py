@@ -1,6 +1,6 @@
 """Reports of an experiment: a live table on a terminal, plain lines elsewhere, an HTML table in Jupyter.
 
-Plain text looks like that of Ray in 2018 (`== Status ==`, a line for each trial) while there are few trials; with many
+Plain text looks like Ray's in 2018 (`== Status ==`, a line for each trial) while there are few trials; with many
 trials it shows the running ones and the best. Reporters look at trials only when they report, at most every few
 seconds. The intervals of plain text grow, so that a day's log stays readable.
 """

@@ -93,7 +93,7 @@ def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any,
 
 
 def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[str | None, str | None]:
-    """(metric, mode) for a scheduler or searcher: its own go before those of the other one."""
+    """(metric, mode) for a scheduler or searcher: its own take precedence over the other's."""
     return tuple(
         getattr(given, name) or getattr(part, name, None) or getattr(spec, name) for name in ("metric", "mode")
     )

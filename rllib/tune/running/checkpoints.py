@@ -35,7 +35,7 @@ class Checkpoints:
         self.add(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
 
     def add(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
-        """Adds a checkpoint that lies in the trial's directory, and removes those that it makes superfluous."""
+        """Adds a checkpoint that lies in the trial's directory, and removes checkpoints that are no longer kept."""
         trial.checkpoints.append(checkpoint)
         self._do(instructions.Record(checkpoint_record(trial, checkpoint)))
         self._do(instructions.CallHook("on_checkpoint", trial, {"checkpoint": checkpoint}))

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 INTERRUPTED_CLOSE_S = 2.5
 # Seconds that it has when the experiment ends, and by which a step may exceed the trial's time.
 GRACE_S = 5.0
-# Number of trials that are made before they can start, so that tables show what is to come.
+# Number of trials made before they can start, so that tables show them as pending.
 _PENDING_AHEAD = 8
 # As in Ray: with 1, keys that the first result lacks are waited for.
 _NOT_STRICT = "TUNE_DISABLE_STRICT_METRIC_CHECKING"

@@ -274,7 +274,7 @@ def _check_mutations(mutations: Mapping, path: str = "") -> None:
     """Refuses hyperparam_mutations that say nothing.
 
     Raises:
-        ValueError: with the path of what is wrong.
+        ValueError: with the path of the wrong entry.
     """
     for key, how in mutations.items():
         name = f"{path}{key}"

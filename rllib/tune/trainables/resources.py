@@ -1,4 +1,4 @@
-"""The resources of a trial: of its own process, and of the processes that it starts.
+"""Resources of a trial: of its process, and of the processes that it starts.
 
 `{"cpu": 2, "gpu": 1}`, Ray 0.8's `{"cpu": 1, "extra_cpu": 4}`, a PlacementGroupFactory of bundles, and the value of a
 trainable's `default_resource_request(config)` all become one `Resources`.

@@ -200,7 +200,7 @@ class _TrackedRun:
     """A session of `track.init` outside an experiment, which writes results to files in a new directory.
 
     Attributes:
-        restored, checkpoint: None, in the place of those of a FunctionSession.
+        restored, checkpoint: None, for the interface of FunctionSession.
     """
 
     restored = checkpoint = None

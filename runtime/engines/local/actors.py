@@ -38,7 +38,7 @@ class Actors:
         has_calls: whether calls wait for an actor.
 
     Attributes:
-        by_id: those that have a handle, or calls to finish.
+        by_id: actors that have a handle, or calls to finish.
         names: (namespace, name) -> id.
         dropped: ids of actors a handle of which has gone; `drop_handles` looks at them.
     """

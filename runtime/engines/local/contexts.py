@@ -25,7 +25,7 @@ class Contexts:
         outermost: of the driver.
         environment: of the session.
         references: where tasks get their ids.
-        resources, groups, placements: where a job gets what it needs.
+        resources, groups, placements: from which a job gets its resources.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Contexts:
 
     @property
     def current(self) -> RuntimeContext:
-        """That of the code that runs."""
+        """Context of the running code."""
         return self._contexts[-1]
 
     @contextlib.contextmanager

@@ -44,7 +44,7 @@ class LocalEngine:
         self._groups = groups = PlacementGroups(resources)
         self._placements = Placements(self.totals, NODE_ID)
         self._references = references = References(self)
-        self._jobs: list[Job] = []  # those that could not run yet, in the order they came
+        self._jobs: list[Job] = []  # jobs that could not run yet, in order of arrival
         self._actors = Actors(groups, config.namespace, self._has_calls)
         for name in config.preload:
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Jobs of the local engine until they have run: tasks, constructors, calls, and generators that go on."""
+"""Jobs of the local engine until they have run: tasks, constructors, calls and generators."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def is_made_again(self) -> bool:
-        """Whether a call goes on when its actor starts again."""
+        """Whether a call is repeated when its actor restarts."""
         return self.retries is not None and self.retries.max_task_retries != 0
 
     def attempts(self) -> Attempts | None:
@@ -59,7 +59,7 @@ class LocalStream:
     def __init__(self, engine, job: Job):
         self._engine, self._job = engine, job
         [self.completed] = job.refs
-        self._iterator = self._next = None  # once it runs; what it has yielded and `take` has not given
+        self._iterator = self._next = None  # once it runs; the value that was yielded and not taken yet
         self._failed = self._closed = False
 
     def begin(self, iterator) -> None:

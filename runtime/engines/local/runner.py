@@ -30,7 +30,7 @@ class Runner:
     """Runs what can run, and gives the references of a job their values.
 
     Args:
-        jobs: those that could not run yet, in the order they came; an attribute as well.
+        jobs: jobs that could not run yet, in order of arrival; an attribute as well.
         actors: of the session.
         references: of the session.
         contexts: what surrounds user code.
@@ -52,7 +52,7 @@ class Runner:
         self._resources, self._groups, self._is_closed = resources, groups, is_closed
 
     def restart(self, actor: Actor, why: str) -> None:
-        """The constructor runs again. Calls that wait go on if they have retries."""
+        """Runs the constructor again. Waiting calls with retries are kept."""
         actor.restarts += 1
         self._actors.release(actor)
         for job in [job for job in self.jobs if job.actor is actor and not job.is_made_again]:

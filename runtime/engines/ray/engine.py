@@ -287,7 +287,7 @@ class RayEngine:
             self._check_own(ref)
         inner = [ref.inner for ref in refs]
         done, _ = ray.wait(inner, num_returns=num_returns, timeout=timeout_s)
-        if done and len(inner) > num_returns:  # older Rays give any of those that are done: we give the first
+        if done and len(inner) > num_returns:  # older Rays return any of the finished; we return the first
             done, _ = ray.wait(inner, num_returns=len(inner), timeout=0)
         found = set(done)
         chosen = [ref for ref in refs if ref.inner in found][:num_returns]
@@ -395,7 +395,7 @@ class RayEngine:
         theirs = ActorId(ray.get_runtime_context().current_actor, self.session_id, class_name)
         return handle_from_state(theirs, class_name, methods)
 
-    # -- what is refused ----------------------------------------------------------------------------------------------
+    # -- refused requests ---------------------------------------------------------------------------------------------
 
     def _enter(self):
         if self._closed is not None:

@@ -57,6 +57,6 @@ def error_of(error: Exception) -> errors.RuntimeFailure:
 
 def _cause(error):
     """Exception of a task, a method or a constructor in the worker."""
-    if isinstance(error, exceptions.RayActorError):  # of a constructor; it keeps what it was made from
+    if isinstance(error, exceptions.RayActorError):  # of a constructor; it keeps its cause
         error = next((part for part in error.args if isinstance(part, exceptions.RayTaskError)), error)
     return getattr(error, "cause", None)

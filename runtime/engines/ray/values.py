@@ -2,8 +2,8 @@
 
 Every argument, result and stored value is pickled here, not by Ray: so the same things can be pickled on all engines,
 and errors name the part that cannot. What Ray gets is the pickle alone, or a `Packed`: the pickle, its buffers, which
-Ray lays into shared memory, and Ray's own references and handles of what is inside. Ray's serializer sees them there
-and counts them, as it does with any reference inside a value.
+Ray lays into shared memory, and the value's own Ray references and handles. Ray's serializer sees and counts
+them there, as it does with any reference inside a value.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def refuse_plain_pickle(frame) -> None:
-    """Makes the plain pickle in `encode` fail where `frame` is that of a `__reduce_ex__` which it has called.
+    """Makes the plain pickle in `encode` fail where `frame` belongs to a `__reduce_ex__` that it has called.
 
     References and handles are then carried beside the pickle. The frame tells; a flag would cost every call.
     """
@@ -207,7 +207,7 @@ class Turn(Reference):
 
     @property
     def id(self) -> bytes:
-        """That of the generator."""
+        """Id of the generator."""
         return self.inner.completed().binary()
 
 

@@ -60,7 +60,7 @@ class Session:
     Attributes:
         id: of the session.
         preload: names of modules that are imported before the first user code of a process.
-        path: entries of the driver's sys.path; those that exist here are searched, too.
+        path: entries of the driver's sys.path; the ones that exist here are searched, too.
         make_engine: session -> engine of a worker process.
     """
 
@@ -99,11 +99,11 @@ class Here(NamedTuple):
 
 
 here: ContextVar[Here] = ContextVar("here", default=Here())  # noqa: B039 - the same
-_loaded: dict[bytes, object] = {}  # digest, or pickled options, -> what it is here
+_loaded: dict[bytes, object] = {}  # digest, or pickled options, -> object
 
 
 def task_function(shipment: Shipment, options: bytes, streams: bool):
-    """A function that Ray runs as a task; its arguments are those of `_arguments`.
+    """A function that Ray runs as a task, with the arguments of `_arguments`.
 
     Args:
         options: pickled by `values.dumps`.
@@ -217,7 +217,7 @@ class Instance:
 
 
 class AsyncInstance(Instance):
-    """An actor with coroutine methods. All its methods run on Ray's event loop, as those of Ray do."""
+    """An actor with coroutine methods. All its methods run on Ray's event loop, as in Ray."""
 
     async def call(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
         """See Instance."""

@@ -110,7 +110,7 @@ def memory(address: str, as_json: bool) -> None:
         made_by = names.get(item["creator"], "a process that has ended")
         rows.append((item["id"], item["kind"], "" if size is None else _megabytes(size), made_by, holders))
     _table(rows)
-    click.echo("\nShared memory that each process has, with what only it knows and what is free to be used again:")
+    click.echo("\nShared memory of each process, including blocks that only it knows and free blocks for reuse:")
     totals: dict[str, int] = {}
     for segment in found["segments"]:
         maker = names.get(segment["creator"], "processes that have ended")

@@ -17,7 +17,7 @@ import runtime
 from runtime.engines.resources import units
 from runtime.engines.zeromq.client import inspection
 from runtime.engines.zeromq.node.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
-from runtime.engines.zeromq.node.process import Node
+from runtime.engines.zeromq.node.node_agent import Node
 from runtime.engines.zeromq.node.state import NodeState
 from runtime.engines.zeromq.transport import structs, wire
 from runtime.scheduling import GROUP_STRATEGIES, Placement
@@ -393,7 +393,7 @@ def fuzz_session(fresh, script, capfd, seed, count):
         runtime.get([counter.add.remote(), runtime.remote(max).remote([1, 2])], timeout=10)
     done = script(HONEST, engine.session, timeout_s=60)
     assert done.stdout == "served\n" and process_alive(engine.node_pid), f"seed {seed}: {done.stderr}"
-    assert "node/process.py" not in (errors := capfd.readouterr().err), f"seed {seed}: {errors}"
+    assert "node/node_agent.py" not in (errors := capfd.readouterr().err), f"seed {seed}: {errors}"
 
 
 def test_a_session_serves_honest_clients_after_any_messages(fresh, script, capfd):

@@ -158,7 +158,7 @@ class ActorCalls:
         return [refs] if type(refs) is Reference else list(refs)
 
     def _wait_in_line(self, channel, call):
-        """Puts a call that cannot go at once behind those that wait."""
+        """Queues a call that cannot be sent at once."""
         with self._bare_lock:
             outbox = channel.outbox
             # Among many calls in flight most only wait for the next batch, which a call or a reply after it sends.
@@ -209,7 +209,7 @@ class ActorCalls:
         return entry
 
     def _queue(self, channel, call):
-        """Puts a call behind those that wait already; how many they are if they cannot be sent. Lock held.
+        """Queues a call. Returns the number of waiting calls if they cannot be sent. Lock held.
 
         When enough calls are on their way to keep the actor busy, the next ones wait for the next reply or for one
         another, and then go together in one message.

@@ -1,4 +1,4 @@
-"""The ways from this process to actors: where each of them lives, and what is on its way there."""
+"""Channels from this process to actors: each actor's process, and the calls under way to it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ActorChannel:
 
     Attributes:
         window: see above.
-        is_concurrent: the actor runs several calls at a time. Then the window has no limit, since those that are on
-            their way may all wait for the next one.
+        is_concurrent: the actor runs several calls at a time. Then the window has no limit, since all calls
+            under way may wait for the next one.
         process: where the actor lives, 0 before, between two lives and after.
         error: the value (an error) that calls get: while it restarts those without retries, once it has ended all.
         ended: it will not live any more.

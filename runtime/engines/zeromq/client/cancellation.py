@@ -41,8 +41,8 @@ class Cancellations:
         mailbox: of the worker.
         queue: what waits.
         run: kind of message -> what runs a frame of it, as the worker's loop uses it.
-        running: () -> (kind, serial, source, name, first serial of what it calls) of what runs, or None.
-        cancel_children: called with that first serial when the task that runs is cancelled with what it has called.
+        running: () -> (kind, serial, source, name, first serial of its own calls) of the running call, or None.
+        cancel_children: called with that first serial when the running task is cancelled together with its calls.
     """
 
     def __init__(self, mailbox: Mailbox, queue, run: dict[int, Callable], running: Callable, cancel_children: Callable):
@@ -67,7 +67,7 @@ class Cancellations:
         """
         self._add(wire.SUBMIT, (serial, owner), flags, self._run_task)
         if not flags & wire.CLOSE:
-            # What it has called is cancelled when it ends: before, that might end what it waits for.
+            # Its own calls are cancelled when it ends: earlier, that might end one that it waits for.
             self._interrupts.interrupt((serial, owner))
 
     def cancel_children(self, serial: int, owner: int) -> None:
@@ -152,7 +152,7 @@ class Canceller:
     Args:
         mailbox: of this process.
         local_refs: its references.
-        tasks, actor_channels: what it has called.
+        tasks, actor_channels: calls of this process.
         cancel_call: `ActorCalls.cancel`.
         enter: `Client.enter`.
     """

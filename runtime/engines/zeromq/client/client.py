@@ -53,11 +53,11 @@ _ITEM_COUNT, _NO_ITEMS = slice(wire.HEADER_BYTES + 4, wire.HEADER_BYTES + 8), by
 
 
 class Client:
-    """The engine of one process: its own verbs, and those of its parts.
+    """The engine of one process: its own methods, and methods of its parts.
 
-    `submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `cancel` that of Canceller,
-    `get_actor` and `list_named_actors` those of NamedActors, `handle_added` and `handle_dropped` those of
-    ActorChannels, `status`, `memory`, `logs` and `timeline` those of Inspector.
+    `submit` comes from Tasks; `create_actor`, `call` and `kill` from ActorCalls; `cancel` from Canceller; `get_actor`
+    and `list_named_actors` from NamedActors; `handle_added` and `handle_dropped` from ActorChannels; `status`,
+    `memory`, `logs` and `timeline` from Inspector.
 
     Args:
         process: own number.
@@ -72,7 +72,7 @@ class Client:
         placements: where the calls of this process are placed.
         watches: of threads in wait().
         malformed: number of messages that were dropped.
-        environment: of this process, which what it calls inherits; see runtime_env.py.
+        environment: of this process, inherited by its calls; see runtime_env.py.
     """
 
     name = "zeromq"
@@ -347,7 +347,7 @@ class Client:
                 self.flush()
 
     def flush(self) -> None:
-        """Frees and releases what is not needed here any more. Lock held."""
+        """Frees and releases items that this process no longer needs. Lock held."""
         self.actor_channels.flush()
         self.local_refs.flush()
 
@@ -355,7 +355,7 @@ class Client:
         """Waits for a reference or a waiter; raises what an unsuccessful end of the wait means.
 
         Args:
-            refs: that a message of what is missing counts.
+            refs: all references of the request, for the message about missing ones.
             raising: False takes a timeout for an end like another.
         """
         if self._delayed:
@@ -505,7 +505,7 @@ class Client:
             refs = (refs,)
         elif type(refs) is Call:
             refs = (refs.refs,) if type(refs.refs) is Reference else refs.refs
-        elif refs is None:  # a late reply: what it holds is released with the pins
+        elif refs is None:  # a late reply: its items are released with the pins
             refs = ()
         if count == 1:
             self.local_refs.settle(refs, frame, wire.HEADER_BYTES, pins)

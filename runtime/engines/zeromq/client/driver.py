@@ -1,4 +1,4 @@
-"""The engines of drivers: of the one that has started the session and ends it, and of those that join it later."""
+"""Engines of drivers: the one that starts and ends the session, and others that join it later."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _bars_cleared(stream):
 
 
 class Guest(Driver):
-    """The client of a process that has joined a session; what it has made ends with it.
+    """The client of a process that has joined a session; its actors and tasks end with it.
 
     Args:
         node: of the session.

@@ -1,4 +1,4 @@
-"""`Inspector` asks the node for what people may read of a session; node/reports.py is what it answers."""
+"""`Inspector` asks the node for reports of a session; node/reports.py makes the answers."""
 
 from __future__ import annotations
 

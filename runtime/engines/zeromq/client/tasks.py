@@ -25,16 +25,16 @@ TEMPLATES = 256
 
 
 class Tasks:
-    """Submits tasks, and keeps account of those that are not done.
+    """Submits tasks, and keeps account of unfinished ones.
 
     Args:
         mailbox: of this process.
         local_refs, arguments, unseen_errors: of this process.
         placements: of this process.
-        enter, wait_for: those of `Client`.
+        enter, wait_for: methods of `Client`.
 
     Attributes:
-        pending: serial -> references of those that are not done.
+        pending: serial of an unfinished task -> its references.
         unsent: serials of those whose arguments are pending.
     """
 
@@ -138,7 +138,7 @@ class Tasks:
 
     def abandon(self, error):
         """Gives this error to all tasks that are not done, because the session ends. Lock held."""
-        for serial in list(self.pending):  # the oldest first: its error settles those that have it as an argument
+        for serial in list(self.pending):  # the oldest first: its error settles tasks that have it as an argument
             refs = self.pending.pop(serial, None)
             if refs is not None:
                 self._local_refs.settle(refs, error, 0)

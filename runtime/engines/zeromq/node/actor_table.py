@@ -30,7 +30,7 @@ class ActorTable:
     Attributes:
         by_key: the actors.
         names: their names.
-        waiting: those that wait for resources.
+        waiting: actors that wait for resources.
     """
 
     def __init__(self, table: ProcessTable, shared: SharedItems, resources: Resources, groups: PlacementGroups):
@@ -293,7 +293,7 @@ class ActorNames:
         self._entries: dict[bytes, tuple[tuple[str, str], bytes]] = {}  # key -> (namespace, name), description
 
     def claim(self, source: int, serial: int, claim: structs.Claim) -> None:
-        """A process wants a name for an actor; `serial` is that of the request.
+        """A process wants a name for an actor; `serial` is of the request.
 
         Raises:
             wire.Malformed: the actor has a name already.

@@ -25,7 +25,7 @@ class Connections:
         context, mailbox: the socket, not bound yet or without peers so far.
 
     Attributes:
-        descriptor: readable after something has changed; edge-triggered, as those of all ZeroMQ sockets. `read` then.
+        descriptor: readable after something has changed; edge-triggered, like every ZeroMQ socket's. `read` then.
     """
 
     def __init__(self, context: zmq.Context, mailbox: zmq.Socket):

@@ -48,7 +48,7 @@ class Task(msgspec.Struct):
 
     @property
     def holder(self) -> bytes:
-        """By which the node holds what it needs. Its key will not do: that is also the key of its result, an object
+        """Holder of the items that the task needs. Its key will not do: that is also the key of its result, an object
         that holds further values, and that others may know before the node learns that the task is done."""
         return TASK + self.key
 
@@ -112,15 +112,15 @@ class Process(msgspec.Struct):
     """A living process of the session.
 
     Attributes:
-        name: of what it runs, or ran last.
-        driver: at the root of what it runs, or ran last; its own number for a driver.
+        name: of its task or actor, or of the last one.
+        driver: at the root of its present or last work; its own number for a driver.
         idle: ticks since its last task.
         defined: digests of the definitions it has.
         calls: digest -> number of calls, of functions with max_calls.
         contacts: processes that may have a socket to it.
-        pool: what its task or actor has its resources from: the session's, or those of a bundle.
+        pool: resources that its task or actor takes from: the session's, or a bundle's.
         leaving: the reason it gave before it ended by itself.
-        killed: why it is killed, although what it runs may start again.
+        killed: why it is killed, although its task or actor may start again.
         starved: bytes of private memory that it had when it was ended for want of memory, 0 if they are not known;
             None: it was not.
         started: order of the start of its task.

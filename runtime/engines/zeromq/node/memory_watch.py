@@ -1,4 +1,4 @@
-"""Readings of memory for the node: what is left, what processes have, and how many the kernel has ended."""
+"""Readings of memory for the node: free memory, memory of processes, and how many the kernel has killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemoryWatch:
         threshold: share of it that may be in use; with 1 there is nothing to look at.
 
     Attributes:
-        limits: those of the machine and of control groups; empty: nothing is watched.
+        limits: of the machine and of control groups; empty: nothing is watched.
     """
 
     def __init__(self, threshold: float):

@@ -92,7 +92,7 @@ class ProcessTable:
         return ended
 
     def driver_of(self, process: int) -> int:
-        """The driver for which a process works; that of the session if the process or its driver is not known."""
+        """The driver for which a process works; the session's if the process or its driver is not known."""
         worker = self.by_number.get(process)
         return worker.driver if worker is not None and worker.driver in self.by_number else wire.DRIVER
 
@@ -178,8 +178,8 @@ class FileBudget:
         limit: number of files that the node may have open for workers and segments.
 
     Attributes:
-        workers: number of workers that live, those of actors included.
-        task_workers: number of those that run tasks. There is always room for one.
+        workers: number of living workers, including actors'.
+        task_workers: number of workers that run tasks. There is always room for one.
         segments: number of segments.
     """
 

@@ -93,7 +93,7 @@ class RefCounts:
         return self._counts.get(holder, {})
 
     def block_counts(self) -> Counter[int | bytes]:
-        """Holder -> number of blocks that it holds, those of its accounts included."""
+        """Holder -> number of blocks that it holds, including its accounts'."""
         held = {(_process(holder), key) for holder, counts in self._counts.items() for key in counts}
         return Counter(holder for holder, key in held if self.items[key].kind == BLOCK)
 

@@ -27,8 +27,8 @@ class Scheduler:
     Args:
         table: the session's processes.
         shared: what they share.
-        actors: the session's actors; those that wait start before tasks.
-        resources, groups: where tasks get what they need.
+        actors: the session's actors; waiting ones start before tasks.
+        resources, groups: from which tasks get their resources.
 
     Attributes:
         still_ticks: seconds in which something waited and nothing was started.
@@ -155,7 +155,7 @@ class Scheduler:
             self.dispatch()
 
     def unblocked(self, process: int) -> None:
-        """The process goes on, whether a CPU is free or not."""
+        """Lets the process continue, whether a CPU is free or not."""
         worker = self._processes.get(process)
         if worker is not None and worker.blocked and not worker.leaving:
             worker.blocked = False
@@ -240,7 +240,7 @@ class Scheduler:
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _finish(self, worker):
-        """A task is done: what it needed is free."""
+        """A task is done: frees its resources and arguments."""
         task, worker.task = worker.task, None
         self.give_back(worker, task.request, task.gpus)
         self._shared.drop_holder(task.holder)
@@ -284,7 +284,7 @@ class Scheduler:
             self._fail(task, "WorkerCrashedError", f"the process of task {task.spec.name}() died{tries}: {reason}")
 
     def memory_tick(self, room: int) -> None:
-        """A second has passed. At most one of the tasks that wait for memory is run again: when there is as much as it
+        """A second has passed. Runs at most one of the tasks that wait for memory again: when there is as much as it
         had, or nothing else runs that could give some back.
 
         Args:
@@ -317,7 +317,7 @@ class Scheduler:
                 self._table.instruct(Kill(worker.number))
 
     def group_removed(self, group_id: bytes) -> None:
-        """A placement group was removed: its tasks fail, those that run included."""
+        """A placement group was removed: its tasks fail, running ones included."""
         for need, queue in list(self._queues.items()):
             placement = queue[0][2].spec.placement
             if placement is not None and placement.group == group_id:
@@ -344,6 +344,6 @@ class Scheduler:
         return bool(self._queues)
 
     def waiting(self) -> list[Task]:
-        """The tasks that wait, in no order; those that were cancelled included."""
+        """Waiting tasks, in no order, including cancelled ones."""
         queued = [task for queue in self._queues.values() for _, _, task in queue]
         return queued + [starved.task for starved in self._starved]

@@ -31,7 +31,7 @@ class SharedItems:
 
     Attributes:
         refcounts: who holds what.
-        definitions: digest -> message that defines a function or class, and keys of what it needs.
+        definitions: digest -> message that defines a function or class, and keys of items that it needs.
     """
 
     def __init__(self, table: ProcessTable, memory: SharedMemory, handles_gone: Callable[[bytes], None]):
@@ -61,8 +61,8 @@ class SharedItems:
         self._table.instruct(Send(worker.number, frame))
 
     def references(self, source: int, changes: structs.References) -> None:
-        """A process reports what it has shared, with which processes, and what it does not need any more."""
-        if source not in self._processes:  # a driver that has left goes on releasing what it does not hold any more
+        """A process reports items that it has shared, with which processes, and items that it no longer needs."""
+        if source not in self._processes:  # a driver that has left still releases items that it no longer holds
             return
         for key, segment in changes.blocks:
             known = self.refcounts.items.get(key)
@@ -123,7 +123,7 @@ class SharedItems:
                 self._table.tell(caller, wire.message(wire.SETTLE, wire.NODE, a=process))
 
     def settled(self, source: int, process: int, keys: list[bytes]) -> None:
-        """A caller says what it has of the replies of a process that has ended: their account is closed."""
+        """A caller reports the replies that it has from an ended process, whose account is closed."""
         if process in self._processes or process not in self._accounts.get(source, ()):
             return
         self._accounts[source].discard(process)

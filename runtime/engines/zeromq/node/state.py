@@ -29,10 +29,10 @@ COLLECT_TICKS = 10  # of a wait for memory, between two collections of garbage
 class NodeState:
     """The state of a session, and every decision of its node.
 
-    `submit`, `done`, `cancel`, `blocked`, `unblocked` and `task` are those of Scheduler; `not_created`, `alive`,
-    `start_failed`, `kill` and `watch` those of ActorTable; `define`, `references`, `settled` and `subscribe` those of
-    SharedItems; `returned` and `disk_refused` those of SharedMemory; `take`, `tell`, `driver_joined`, `driver_of` and
-    `name_of` those of ProcessTable.
+    `submit`, `done`, `cancel`, `blocked`, `unblocked` and `task` come from Scheduler; `not_created`, `alive`,
+    `start_failed`, `kill` and `watch` from ActorTable; `define`, `references`, `settled` and `subscribe` from
+    SharedItems; `returned` and `disk_refused` from SharedMemory; `take`, `tell`, `driver_joined`, `driver_of` and
+    `name_of` from ProcessTable.
 
     Args:
         total: request of everything there is.
@@ -278,7 +278,7 @@ class NodeState:
         return waiting + [(f"task {task.spec.name}()", task.request) for task in tasks if not task.cancelled]
 
     def _say_what_waits(self, ticks):
-        """Reports each kind of wait once, where nothing but actors, which may never end, holds what is needed."""
+        """Reports each kind of wait once, where only actors, which may never end, hold the needed resources."""
         if ticks not in (STUCK_AFTER_TICKS, NOTICE_AFTER_TICKS):
             return
         waiting = list(dict.fromkeys(self.waiting_for_resources()))

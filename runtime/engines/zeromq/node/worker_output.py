@@ -200,7 +200,7 @@ class WorkerOutput:
         self._show_partial_line(pipe)
         self._poll.unregister(pipe)
         os.close(pipe)
-        # From here on the number may be that of a pipe of another worker.
+        # From here on the number may name a pipe of another worker.
         self._outputs[self._streams.pop(pipe).process].pipes.remove(pipe)
 
 

@@ -50,7 +50,7 @@ class NodeProcess:
             self._ready = failed.enter_context(open(ready, "rb", buffering=0))
             handed_over.callback(os.close, its)
             arguments = {
-                "module": "runtime.engines.zeromq.node.process",
+                "module": "runtime.engines.zeromq.node.node_agent",
                 "has_zygote": True,
                 "session": self.session,
                 "driver": os.getpid(),
@@ -60,7 +60,7 @@ class NodeProcess:
                 "spilling_directory": config.spilling_directory,
                 "spilling_bytes": config.spilling_bytes,
                 "memory_usage_threshold": config.memory_usage_threshold,
-                "preload": ["runtime.engines.zeromq.worker.process", *config.preload],
+                "preload": ["runtime.engines.zeromq.worker.worker_process", *config.preload],
                 "log_to_driver": config.log_to_driver,
                 "environment": config.environment,
                 "dedup_logs": config.dedup_logs,
@@ -96,7 +96,7 @@ class NodeProcess:
                 return
         if answered and self._ended_by() == -signal.SIGINT:
             _let_interrupt_come()
-        raise RuntimeError("the runtime's node agent did not start; what it wrote to stderr says why")
+        raise RuntimeError("the runtime's node agent did not start; see its message on stderr")
 
     def _ended_by(self):
         """The return code of a process that is ending, None if it does not."""
@@ -125,7 +125,7 @@ def _let_interrupt_come() -> None:
 
 
 def create_session_directory() -> tuple[str, int]:
-    """Makes a directory with a random name that only this user can enter, and removes those of dead sessions beside it.
+    """Makes a directory with a random name for this user alone, and removes directories of dead sessions beside it.
 
     A session lives as long as a process holds the lock (`flock`) of the file LOCK in its directory: the driver until
     the node has inherited the descriptor, then the node. Unlike a pid, a lock means the same in all containers that
@@ -223,7 +223,7 @@ def is_own_directory(path: str) -> bool:
 
 
 def _above_standard(descriptor):
-    """The same file under a number above those of stdin, stdout and stderr, which this process may have closed."""
+    """The same file under a number above stdin, stdout and stderr, which this process may have closed."""
     if descriptor > 2:
         return descriptor
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)

@@ -26,7 +26,7 @@ import msgspec
 from ....host.linux import adopt_orphans, allow_many_files, die_with_parent, kill_children, outlive_parent
 from ..transport import wire
 from ..transport.structs import Settings
-from ..worker import process as worker
+from ..worker import worker_process as worker
 from . import boot
 
 LARGEST_SETTINGS = 2**20

@@ -45,7 +45,7 @@ def interruptible(function):
 
 
 def runs_user_code(function):
-    """Marks a function of a worker: what it calls outside of the runtime is user code."""
+    """Marks a function of a worker: functions that it calls outside of the runtime are user code."""
     _callers_of_user_code.add(function.__code__)
     return function
 
@@ -146,7 +146,7 @@ class TaskInterrupts(_Confined):
 
 
 class Handlers:
-    """The user's signal handlers, those installed from now on included: `signal.signal` wraps what it is given.
+    """The user's signal handlers, present and future: `signal.signal` wraps every handler.
 
     Args:
         wrapper: _Postponed, or a subclass of it.
@@ -185,7 +185,7 @@ class Handlers:
         if threading.current_thread() is not threading.main_thread():  # no other thread may install handlers
             return
         for number in range(1, signal.NSIG):
-            before = _signal.getsignal(number)  # that of `signal` makes enums of numbers: a third of a worker's setup
+            before = _signal.getsignal(number)  # signal.getsignal makes enums of numbers: a third of a worker's setup
             after = change(before)
             if after is not before:
                 self._originals[0](number, after)

@@ -19,7 +19,7 @@ LARGEST_BYTES = 2**20
 
 
 class StackFile:
-    """The file of this process. `close` undoes what it does.
+    """The stack file of this process; `close` removes it and its handler.
 
     Args:
         session: the session's directory.

@@ -1,7 +1,7 @@
 """Times of tasks, constructors and methods: events in files of the session's directory, one per worker.
 
-They are written only with RUNTIME_TIMELINE=1, by a worker that wraps what it runs. The format of a line is that of an
-event in a Chrome trace (chrome://tracing, ui.perfetto.dev); times are microseconds of the machine's monotonic clock.
+They are written only with RUNTIME_TIMELINE=1, by a worker that wraps its calls. Each line is an
+event of a Chrome trace (chrome://tracing, ui.perfetto.dev); times are microseconds of the machine's monotonic clock.
 """
 
 from __future__ import annotations

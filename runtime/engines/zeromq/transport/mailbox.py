@@ -58,7 +58,7 @@ def peer_socket(context: zmq.Context, directory: str, process: int, connects_wit
     """A PUSH socket to a process whose mailbox exists.
 
     Args:
-        connects_within_s: how long to wait at most until it is connected. What is sent before waits in this process.
+        connects_within_s: how long to wait at most until it is connected. Earlier messages wait in this process.
     """
     socket = context.socket(zmq.PUSH)
     socket.set(zmq.SNDHWM, 0)
@@ -91,7 +91,7 @@ class Lock:
     own thread holds. Signal handlers are kept away by interrupts.py.
 
     Attributes:
-        bare: the lock alone, for what is on the way of every call and allocates nothing that the collector counts (in
+        bare: the lock alone, for code on the path of every call that allocates nothing that the collector counts (in
             CPython: containers, functions, bound methods).
     """
 
@@ -114,7 +114,7 @@ class Lock:
 
 
 class Waiter:
-    """Something to wait for: set when `count` of what it watches has happened.
+    """An event that is set after `count` occurrences.
 
     `frame` is None until then, as with a reference, so that one loop waits for both.
     """
@@ -150,10 +150,10 @@ class Mailbox:
         sends: process -> the send method of its socket, if there is one.
         connects_within_s: how long the first frame to a process waits at most until the socket is connected. Then
             frames leave in the order in which they are sent, also those to different processes, and a process that is
-            killed after it has told the node that a task is done has sent the result, too.
+            killed after it has reported a task as done has sent the result, too.
         round_ms: how often the keeper makes a round though nothing has come.
         node_died: the node has ended.
-        ending: what `at_end` was given; what is removed is not called.
+        ending: functions given to `at_end`; removed ones are not called.
     """
 
     def __init__(self, directory: str, process: int, dispatch):
@@ -296,7 +296,7 @@ class Mailbox:
     def _lead_in_handler(self, target, until):
         """Leads in a signal handler, or a finalizer, that has interrupted this thread while it led.
 
-        What it waited for may come here.
+        The awaited message may arrive here.
         """
         try:
             self._lead(target, until)
@@ -342,7 +342,7 @@ class Mailbox:
         self._later.append(function)
 
     def _read_all(self):
-        """Dispatches all messages that have come: the descriptor wakes the keeper only for those that come after."""
+        """Dispatches all messages that have come: the descriptor wakes the keeper only for later ones."""
         poll, receive, dispatch = self._poll, self._receive, self._dispatch
         while True:
             while zmq_poll(poll, 0):

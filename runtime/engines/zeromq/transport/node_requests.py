@@ -19,10 +19,10 @@ class NodeRequests:
         mailbox: of this process.
         next_serial: a new number for a request.
         wait_for: `Client.wait_for`.
-        flush: releases what is not needed here any more; called with the mailbox's lock held.
+        flush: releases items that this process no longer needs; called with the mailbox's lock held.
 
     Attributes:
-        growing: number of threads that wait for shared memory: what is freed meanwhile goes back to the node at once.
+        growing: number of threads that wait for shared memory; meanwhile freed segments go back to the node at once.
     """
 
     def __init__(self, mailbox: Mailbox, next_serial: Callable[[], int], wait_for: Callable, flush: Callable):

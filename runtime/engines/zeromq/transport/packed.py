@@ -1,7 +1,7 @@
 """Calls in flight whose values are numbers, None or short texts: many of them, or of their replies, in one message.
 
-Such values cannot change, so that they need not be pickled one by one while the caller waits. Msgpack writes those of
-many calls at once. Replies to quick calls are held back for a moment while more such calls wait, to be sent together.
+Such values cannot change, so that they need not be pickled one by one while the caller waits. Msgpack writes the values
+of many calls at once. Replies to quick calls are held back briefly while more such calls wait, to be sent together.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class CallName(msgspec.Struct, array_like=True, frozen=True):
     """Stands for the method's name in calls with a concurrency group or with retries.
 
     Attributes:
-        group: concurrency group; "" for that of methods without one.
+        group: concurrency group; "": the group of methods without one.
         retries: how often it is made again after exceptions; -1 for no limit.
         retry_on: pickled `MethodOptions.retry_exceptions`; empty for none.
     """
@@ -110,7 +110,7 @@ class Claim(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         key: of the actor.
         share: whether an actor that has the name already will do.
-        description: of the actor for those that find it by name; the clients' own affair.
+        description: of the actor, for processes that look it up by name; opaque to the node.
     """
 
     namespace: str
@@ -142,7 +142,7 @@ class Groups(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Define(msgspec.Struct, array_like=True, frozen=True):
-    """A pickled function or class (a value), the keys of what it captures, and the sender's import path."""
+    """A pickled function or class (a value), the keys of captured items, and the sender's import path."""
 
     digest: Digest
     data: bytes
@@ -212,10 +212,10 @@ class Settings(msgspec.Struct, frozen=True):
         env_vars: set before any user code.
         path: the driver's import path.
         working_dir: where it runs, and from where it imports first; empty for the driver's.
-        environment: its own, which what it calls inherits; see runtime_env.py.
+        environment: its own, inherited by its calls; see runtime_env.py.
         namespace: of names that are given without one.
         restarts: how often the actor was started before.
-        timeline: whether what it runs is written to a trace file.
+        timeline: whether its calls are written to a trace file.
     """
 
     process: int

@@ -48,7 +48,7 @@ DONE = 4  # serial of the task, its owner
 CREATE = 5  # serial of the actor, bytes of the struct, -, number of values; struct, values
 ALIVE = 6  # the constructor of the sender's actor has returned
 START_FAILED = 7  # it has raised; a value (the failure). With a serial: this actor of the sender's is not created
-REFERENCES = 8  # struct: what is held and released
+REFERENCES = 8  # struct: items held and released
 SUBSCRIBE = 9  # serial, a: process of the object that is wanted
 GRANT = 10  # serial of the request, c: bytes; 0: the sender does not wait for it any more
 RETURN = 11  # a: segment that is not needed any more
@@ -63,7 +63,7 @@ SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
 INSPECT = 44  # serial of the request, c: what (inspection.py); answered in kind: msgpack of built-in types
 JOIN = 43  # c: pid of the sender, a further driver with a number it has chosen; answered in kind
-NEW_GROUP = 40  # serial of the placement group, which is that of the request; struct. Answered: a text, why not
+NEW_GROUP = 40  # serial of the placement group and the request; struct. Answered: a text, why not
 REMOVE_GROUP = 41  # serial, a: process of the placement group
 GROUPS = 42  # serial of the request; answered in kind: struct
 HOLDERS = 39  # serial of the request; answered in kind: text: who holds the shared memory
@@ -104,7 +104,7 @@ STDOUT, STDERR = 1, 2
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED, ACTOR_RESTARTING, ACTOR_STARVED = 1, 2, 3, 4, 5  # flags of ACTOR_STATE
 NAME_GRANTED, NAME_HELD, NAME_TAKEN, NAME_UNKNOWN = 1, 2, 3, 4  # flags of NAMED; HELD: by the receiver, with an actor
 
-RAISED = 1  # flag of REPLY: the value is what the call raised
+RAISED = 1  # flag of REPLY: the value is the call's exception
 LOST = 1  # flag of OBJECT: the body is a text that says why
 ON_DISK = 1  # flag of GRANTED
 # Flags of CANCEL. CLOSE: a generator, which ends at its next yield. RUNS, of the node: the task that the receiver runs,

@@ -41,7 +41,7 @@ NO_ARGUMENTS = Encoded(wire.value(pickle.dumps(((), {}), 5))), ()
 
 
 class Arguments:
-    """Encodes what calls carry, and makes known to the node what it needs.
+    """Encodes arguments of calls, and reports to the node which items they need.
 
     Args:
         mailbox: of this process.

@@ -1,7 +1,7 @@
-"""The references of this process, and what it holds of what processes share: blocks of memory and values.
+"""The references of this process, and its shares in common items: blocks of memory and values.
 
 The node counts who holds what. This process reports to it what leaves (`escape`), the values of references that others
-know (`settle_one`), and what is not needed here any more (`flush`, after the last `Hold` of it has gone).
+know (`settle_one`), and items that it no longer needs (`flush`, after the last `Hold` of one has gone).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LocalRefs:
             self._mailbox.wake()
 
     def flush(self):
-        """Frees and releases what is not needed here any more. Lock held."""
+        """Frees and releases items that this process no longer needs. Lock held."""
         release, release_replied = [], []
         while self._late:
             self._send(hold=[(self._late.popleft(), self._process)])

@@ -129,7 +129,7 @@ class Serializer:
             views.append(memoryview(data))
             data, flags = b"", flags | wire.PICKLE_SHARED
         blocks = [block_of(view.obj) for view in views]
-        # What is not stored yet: ordinary memory, and blocks from `empty`.
+        # Buffers that are not stored yet: ordinary memory, and blocks from `empty`.
         is_new = [block is None or block.flags.writeable for block in blocks]
         is_small = sum(view.nbytes for view, new in zip(views, is_new) if new) <= INLINE_BYTES
         table, loose, sealed = [], [], set()
@@ -196,7 +196,7 @@ class Serializer:
 
 
 def _number(items, key, pin):
-    """The number of an item among those of a value: key -> (number, what keeps it alive here)."""
+    """The number of an item in a value. `items`: key -> (number, object that keeps it alive here)."""
     return items.setdefault(key, (len(items), pin))[0]
 
 
@@ -218,7 +218,7 @@ class _Pickler(Pickler):
         return None
 
     def _check(self, obj, session_id):
-        if session_id != self._session_id:  # its id may be that of something else here
+        if session_id != self._session_id:  # its id may name another object here
             raise SessionClosedError(f"{obj!r} belongs to another session")
 
 

@@ -178,7 +178,7 @@ class Segment:
 
 
 class Store:
-    """The shared memory of one process: what it wrote, and what it has mapped of others.
+    """The shared memory of one process: its own segments, and mapped segments of others.
 
     Args:
         node_pid: whose descriptors the segments are.
@@ -189,7 +189,7 @@ class Store:
         release: where the end of a `Hold` is reported.
 
     Attributes:
-        idle_segments: number of those that are free and kept for the next objects.
+        idle_segments: number of free segments kept for the next objects.
         ended: segments on a disk that are free, for the caller of `free` to close and to give back.
     """
 
@@ -201,7 +201,7 @@ class Store:
         self._used: dict[bytes, tuple[Segment, int]] = {}  # key of a block in use -> where it is
         self._own: dict[int, Segment] = {}
         self._mapped: dict[int, mmap.mmap] = {}  # segments of others, and own ones as others see them
-        self._on_disk: set[int] = set()  # those of `_own` and `_mapped` that are files on a disk
+        self._on_disk: set[int] = set()  # segments in `_own` and `_mapped` that are files on a disk
         self._sealed: dict[bytes, int] = {}  # key of a block -> address of its shared pages
         self.idle_segments = 0
         self.ended: list[Segment] = []
@@ -271,7 +271,7 @@ class Store:
         return block[:size]
 
     def seal(self, block: Block) -> bool:
-        """The block is stored: what it has now stays as it is for all who read it, whatever is written here.
+        """Stores the block: readers see its present content, whatever this process writes later.
 
         Returns:
             False if that cannot be had, and the bytes are to be copied.
@@ -292,7 +292,7 @@ class Store:
         return block.hold.key in self._sealed
 
     def has_stored(self, view: memoryview, block: Block) -> bool:
-        """Whether the bytes in a sealed block are still those that an array of it shows."""
+        """Whether a sealed block still has the bytes that an array of it shows."""
         place = position(view, block)
         stored = self.view(block.segment, block.fd, place, view.nbytes, block.hold)
         return np.array_equal(np.frombuffer(view, np.uint8), stored)

@@ -86,12 +86,12 @@ class Streams:
         mailbox: of this process.
 
     Attributes:
-        dropped: serials of those that nobody wants to go on.
+        dropped: serials of streams without a consumer.
     """
 
     def __init__(self, local_refs, mailbox: Mailbox):
         self._local_refs, self.mailbox, self.settle = local_refs, mailbox, local_refs.settle_one
-        self._streams: dict[int, Stream] = {}  # those that have not ended
+        self._streams: dict[int, Stream] = {}  # streams that have not ended
         self.dropped: deque[int] = deque()
 
     def open(self, serial: int, limit: int) -> Stream:
@@ -101,7 +101,7 @@ class Streams:
             serial: of the call.
             limit: how many values the generator may be ahead; 0: any number.
         """
-        self.mailbox.start_keeper()  # it closes what is dropped
+        self.mailbox.start_keeper()  # it closes dropped streams
         completed = Reference(self._local_refs.engine, self.mailbox.process, serial)
         stream = self._streams[serial] = Stream(self, completed, limit)
         return stream
@@ -111,7 +111,7 @@ class Streams:
         return Reference(self._local_refs.engine, self.mailbox.process, self._local_refs.next_serial())
 
     def drop(self, serial: int) -> None:
-        """Nobody wants the generator to go on: at any moment, in any thread."""
+        """The generator has no consumer any more. Called at any moment, in any thread."""
         self.dropped.append(serial)
         self.mailbox.wake()
 

@@ -50,20 +50,20 @@ class ConcurrentCalls:
 
     Each concurrency group, and the methods without one (group ""), have threads of their own, which are started when
     they are needed. Coroutine functions run on an event loop in a further thread. Then an ordinary method without a
-    group runs as if it were on the loop, which stands still: what it shares with coroutines (an asyncio.Event, its
-    attributes) needs no lock. It has a thread all the same, so that the loop goes on while it waits in `get`: its value
+    group runs as if it were on the loop, which stands still: objects shared with coroutines (an asyncio.Event, its
+    attributes) need no lock. It has its own thread, so that the loop continues while it waits in `get`: its value
     may depend on a coroutine of the same actor.
 
     Args:
         limits: group -> number of calls at a time.
         method: name -> the bound method.
         load: (frame, start, count) -> arguments.
-        finish: (call, value of the method or None, what it raised or None, whether the reply may wait for `send`);
-            answers the caller, never raises. What a cancelled call has raised is a Cancelled.
+        finish: (call, value of the method or None, its exception or None, whether the reply may wait for `send`);
+            answers the caller, never raises. A cancelled call raises Cancelled.
         send: sends the replies that wait.
         ended: called when calls have ended and their replies were sent: `idle` may be true now.
         has_loop: whether one of the methods is a coroutine function, or an async generator.
-        stream: (call, async generator); sends what it yields. Gives the call as it is to be finished then.
+        stream: (call, async generator); sends its values. Returns the call to finish.
 
     Attributes:
         loop_thread: ident of the loop's thread, None without a loop.
@@ -141,7 +141,7 @@ class ConcurrentCalls:
 
     @contextlib.contextmanager
     def waits(self) -> Iterator[None]:
-        """Around a wait in user code: an ordinary method lets the loop go on meanwhile."""
+        """Context of a wait in user code: an ordinary method lets the loop continue meanwhile."""
         if threading.get_ident() != self._beside:
             yield
             return
@@ -160,7 +160,7 @@ class ConcurrentCalls:
             self._turns[group].get()
             try:
                 call = self._waiting[group].popleft()
-            except IndexError:  # one of those that waited was cancelled
+            except IndexError:  # a waiting call was cancelled
                 continue
             of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
             with turn:

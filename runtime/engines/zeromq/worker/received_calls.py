@@ -17,7 +17,7 @@ class ReceivedCall(NamedTuple):
 
     Attributes:
         frame, start, count: the message, where its values begin, and how many they are.
-        group: concurrency group; "" for that of methods without one.
+        group: concurrency group; "": the group of methods without one.
         retries, retry_on: see structs.CallName.
     """
 

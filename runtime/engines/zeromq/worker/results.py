@@ -29,7 +29,7 @@ class Results:
 
     Args:
         mailbox, serializer, local_refs: of this process.
-        running: what it runs.
+        running: its running calls.
         held: sent before a generator runs, which may take long.
         cancellations: closed generators among them.
         wait: (target, timeout_s); waits on behalf of user code.
@@ -51,7 +51,7 @@ class Results:
         self._outgoing: dict[tuple[int, int], Outgoing] = {}  # (serial, caller) of generators that run
 
     def reply(self, source: int, serial: int, num_returns: int, value) -> bytes:
-        """The reply with what a call has returned. Its caller holds what it needs from now on.
+        """The reply with the values of a call. From now on the caller holds their items.
 
         Args:
             source, serial: caller and number of the call.

@@ -15,7 +15,7 @@ of_this_thread: ContextVar[tuple | None] = ContextVar("of_this_thread", default=
 
 
 class Leave(Exception):
-    """The process is to end; `code` is its exit code, `text` what it tells the node."""
+    """The process is to end, with exit code `code`, and reports `text` to the node."""
 
     def __init__(self, code: int, text: str):
         super().__init__(text)
@@ -35,7 +35,7 @@ class Running:
     """The calls that a worker runs.
 
     Args:
-        name: of the worker: that of its actor, if it is one.
+        name: of the worker, or of its actor.
 
     Attributes:
         work: (kind, serial, source, name, first serial of the calls that it makes); None while nothing runs, or calls
@@ -80,7 +80,7 @@ class Running:
         raise Leave(1, "raised in a forked child")
 
     def end_child(self, error: BaseException | None) -> NoReturn:
-        """The same for a call in a thread or a coroutine, where nothing catches what it has raised."""
+        """The same for a call in a thread or a coroutine, where nothing catches its exception."""
         if error is None or isinstance(error, SystemExit | Leave):
             code = 0 if error is None else (error if isinstance(error, Leave) else left(error)).code
         else:

@@ -33,8 +33,8 @@ class ServedActor:
 
     Args:
         mailbox: of this process.
-        received, results: what comes with a call, and what it returns.
-        running: what this process runs.
+        received, results: arguments and results of calls.
+        running: calls that this process runs.
         held: replies that are held back.
         next_serial: a new number for a call.
         placements: where the calls of the actor are placed.

@@ -24,8 +24,8 @@ class TaskRunner:
 
     Args:
         mailbox: of this process.
-        received, results: what comes with a task, and what it returns.
-        running: what this process runs.
+        received, results: arguments and results of tasks.
+        running: calls that this process runs.
         cancellations: cancelled tasks among them.
         next_serial: a new number for a call.
         placements: where the calls of a task are placed.

@@ -257,7 +257,7 @@ class Worker(Client):
     def _wait_lending(self, target, timeout_s):
         """Waits; replies that are held back go first, and after a while the CPUs of the waiting task go to others.
 
-        Seconds later, what it waits for is reported to the node, which looks for calls that wait for one another.
+        After some seconds the awaited call is reported to the node, which looks for calls that wait for one another.
         """
         if self._held.replies:
             self._held.send_all()
@@ -359,7 +359,7 @@ def run(settings: structs.Settings, parent: int) -> None:
     """Serves as a worker, in a process just forked or spawned. Never returns.
 
     Args:
-        settings: what it is.
+        settings: of the worker.
         parent: pid of the zygote.
     """
     os.setsid()

@@ -49,7 +49,7 @@ LAST_WORDS_S = 1.0  # for the last frames of a process that has died
 BIRTHS_AT_ONCE = 16
 RESERVED_FILES = 24  # of the node itself: 17 are always open
 SEGMENT_MODE = os.MFD_CLOEXEC
-LOOK_AT_MEMORY, POKE_AGAIN = b"", b"poke"  # in the place of an actor's key
+LOOK_AT_MEMORY, POKE_AGAIN = b"", b"poke"  # instead of an actor's key
 
 
 class Node:
@@ -157,7 +157,7 @@ class Node:
                 self._carry_out()
 
     def _read_mailbox(self):
-        """Reads all messages: the descriptor reports only those that come after the socket was found empty."""
+        """Reads all messages: the descriptor reports only messages that arrive after the socket was found empty."""
         receive, handlers = self._pull.recv, self._handlers
         while not self._ending:
             try:
@@ -182,7 +182,7 @@ class Node:
         self._read_mailbox()
 
     def _table(self) -> dict[int, Callable]:
-        """Kind of message -> what it means: a function of (frame, source, serial, a, c)."""
+        """Kind of message -> its handler, a function of (frame, source, serial, a, c)."""
         state, names, decode, key, answer = self._state, self._state.names, structs.decode, wire.key, self._answer
         return {
             wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, structs.task(f, a), f),
@@ -420,7 +420,7 @@ class Node:
         pid = self._pids.get(process)
         if pid is not None:
             _signal_group(pid, signal.SIGKILL)  # processes that it started
-            kill_children(but=self._zygote)  # and those of them that have left its group: they are the node's now
+            kill_children(but=self._zygote)  # and the ones that have left its group: the node's children now
             self._read_last_words(pid)
             stack_files.remove(self._session, process, pid)
             del self._pids[process]
@@ -473,7 +473,7 @@ class Node:
             self._guest_ended(process)
 
     def _guest_ended(self, process):
-        """A driver that had joined has left or died: what is its own ends."""
+        """A driver that had joined has left or died: its actors and tasks end."""
         pidfd = self._guests.pop(process)
         stack_files.remove(self._session, process, self._driver_pids.pop(process))
         self._shown.followers.discard(process)
@@ -485,7 +485,7 @@ class Node:
 
     def _end(self):
         """Ends all processes, then removes every trace."""
-        self._output.read_all()  # lines that were printed before the end count as one with those that were read
+        self._output.read_all()  # lines printed before the end join the ones that were read
         self._shown.show_due(math.inf)  # first, since the driver does not wait for ever
         self._unborn -= {spawn.process for spawn in self._spawns}
         self._spawns.clear()
@@ -542,7 +542,7 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
     """
     adopt_orphans()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the driver's end is what ends it
+        signal.signal(number, signal.SIG_IGN)  # it ends when the driver does
     try:
         node = Node(config, zygote, channel)
         describe_session(config["session"], config)

@@ -1,0 +1,110 @@
+"""Policies of several agents that act in one episode, for deployment: a player that takes and gives dicts by agent."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from rllib.acting.player import Acts, Player
+
+AgentID = Hashable
+
+
+class PlayedEpisode:
+    """The episode that a mapping of agents to policies is asked with, outside of training.
+
+    Attributes:
+        episode_id: number of the episode of this player.
+        env_id: 0.
+        worker: None.
+        user_data: a dict for the mapping.
+    """
+
+    env_id, worker = 0, None
+
+    def __init__(self, episode_id: int):
+        self.episode_id = episode_id
+        self.user_data: dict[str, Any] = {}
+
+
+class AgentPlayer:
+    """Plays episodes of an environment with several agents; `Algorithm.make_player` makes it.
+
+        player, (observations, _) = algo.make_player(), env.reset()
+        while observations:
+            observations, rewards, terminateds, truncateds, _ = env.step(player.act(observations, rewards))
+            ...
+        player.reset()
+
+    Each agent acts by the policy that the mapping names when the agent is first seen in the episode, with a memory, a
+    previous action and a previous reward of its own.
+
+    Args:
+        algo: an algorithm with several agents.
+        policy_of: function (agent, episode, worker) -> policy id.
+        hand_written: policy id -> factory of the object that acts in place of a network.
+        explore: sample the actions.
+        policies: agent -> policy id, in place of the mapping's answer; agents that are left out keep it.
+        as_seen: adds to an agent's observation what its policy reads beside it.
+    """
+
+    def __init__(
+        self,
+        algo: Acts,
+        policy_of: Callable[..., str],
+        hand_written: Mapping[str, Callable[[], Any]],
+        *,
+        explore: bool = False,
+        policies: Mapping[AgentID, str] | None = None,
+        as_seen: Callable[[AgentID, Any], Any] = lambda agent, observation: observation,
+    ):
+        self._as_seen = as_seen
+        self._algo, self._policy_of, self._explore = algo, policy_of, explore
+        self._hand_written = {policy_id: make() for policy_id, make in hand_written.items()}
+        self._given = dict(policies or {})
+        self._number = -1
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins a new episode."""
+        self._number += 1
+        self._episode = PlayedEpisode(self._number)
+        self._players: dict[AgentID, Player | str] = {}
+
+    def policy_for(self, agent: AgentID) -> str:
+        """Id of the policy by which an agent acts in this episode."""
+        player = self._players.get(agent)
+        if player is None:
+            policy_id = self._given.get(agent) or self._policy_of(agent, self._episode, None)
+            player = policy_id
+            if policy_id not in self._hand_written:
+                player = Player(self._algo, explore=self._explore, policy_id=policy_id)
+            self._players[agent] = player
+        return player if isinstance(player, str) else player.policy_id
+
+    def act(
+        self,
+        observations: Mapping[AgentID, Any],
+        rewards: Mapping[AgentID, float] | None = None,
+        action_masks: Mapping[AgentID, Any] | None = None,
+    ) -> dict[AgentID, Any]:
+        """Actions of the agents that have an observation, in the environment's units.
+
+        Args:
+            observations: agent -> observation as the environment gives it.
+            rewards: agent -> the reward that came with it, for policies that read the last reward.
+            action_masks: agent -> mask of legal actions, where the environment gives them beside the observation.
+
+        Raises:
+            ValueError: for an observation that is not in the policy's space, or a missing mask; a KeyError as well for
+                an agent whose policy there is not.
+        """
+        actions = {}
+        for agent, observation in observations.items():
+            policy_id = self.policy_for(agent)
+            player = self._players[agent]
+            if isinstance(player, str):
+                answer = self._hand_written[policy_id].compute_actions([observation])
+                actions[agent] = (answer[0] if isinstance(answer, tuple) and len(answer) == 3 else answer)[0]
+                continue
+            seen = self._as_seen(agent, observation)
+            actions[agent] = player.act(seen, (rewards or {}).get(agent), (action_masks or {}).get(agent))
+        return actions

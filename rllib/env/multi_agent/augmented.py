@@ -1,0 +1,174 @@
+"""Observations of agents with more in them: which agent it is, and what a centralised critic reads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
+from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+
+# Keys of the Dict observations that the policies get. The critic's part is the last one in the order of a Dict space.
+AGENT_ID, OBSERVATION, STATE = "agent_id", "observation", "state"
+
+
+class AugmentedEnv(MultiAgentEnv):
+    """An environment with several agents whose observations get further parts.
+
+    Args:
+        env: the environment; it has possible_agents.
+        agent_ids: observations get a one-hot of the agent's position in possible_agents.
+        critic: what observations get as `state`, which the value reads and the policy does not: "joint", the flat
+            observations of all agents, own first, each with a 1 (zeros where an agent has none); "state", the
+            environment's `state()`, or `infos["__common__"]["state"]`.
+
+    Raises:
+        ValueError: if the environment does not say which agents there are, or observations cannot be extended.
+    """
+
+    def __init__(self, env: MultiAgentEnv, agent_ids: bool = False, critic: str | None = None):
+        self.env = env
+        self.possible_agents = known_agents(env)
+        if not self.possible_agents:
+            what = "agent_id_in_observation" if agent_ids else "centralized_critic"
+            raise ValueError(
+                f"{what} needs to know all agents, but {type(env).__name__} has no possible_agents: set it to the list "
+                "of all agents that may ever appear"
+            )
+        self.metadata, self.render_mode = env.metadata, env.render_mode
+        own = AgentSpaces(env)
+        self._own = {agent: own.observation(agent) for agent in self.possible_agents}
+        self.action_spaces = {agent: own.action(agent) for agent in self.possible_agents}
+        self.augmentation = Augmentation(self._own, agent_ids, critic, _state_space(env) if critic == "state" else None)
+        self.observation_spaces = self.augmentation.spaces
+
+    @property
+    def agents(self) -> Sequence[AgentID]:
+        return self.env.agents
+
+    @property
+    def unwrapped(self):
+        return self.env.unwrapped
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        result = self.env.reset(seed=seed, options=options)
+        observations, infos = result if isinstance(result, tuple) else (result, {})
+        return self._augmented(observations, infos), infos
+
+    def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
+        observations, *rest = self.env.step(action_dict)
+        return self._augmented(observations, rest[-1]), *rest
+
+    def _augmented(self, observations: Mapping[AgentID, Any], infos: Mapping) -> dict[AgentID, Any]:
+        state = None
+        if self.augmentation.critic == "state":
+            common = infos.get("__common__") or {}
+            state = common["state"] if "state" in common else self.env.unwrapped.state()
+        return self.augmentation.of_all(observations, state)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class Augmentation:
+    """Further parts of agents' observations, and the spaces that they have then.
+
+    Args:
+        own: agent -> the space of the environment.
+        agent_ids, critic: as for AugmentedEnv.
+        state_space: of what the critic reads, where that is the environment's state.
+    """
+
+    def __init__(
+        self,
+        own: Mapping[AgentID, Space],
+        agent_ids: bool,
+        critic: str | None,
+        state_space: Space | None = None,
+    ):
+        self._own, self._agents, self.critic = dict(own), list(own), critic
+        self._one_hot = np.eye(len(self._agents), dtype=np.float32) if agent_ids else None
+        self._widths = {agent: spaces.flatdim(space) for agent, space in own.items()}
+        for agent, space in own.items():
+            _check_extendable(agent, space)
+        self._state_space = state_space
+        self.spaces = {agent: self._space(agent) for agent in self._agents}
+
+    def _space(self, agent: AgentID) -> Space:
+        own = self._own[agent]
+        parts = dict(own.spaces) if isinstance(own, spaces.Dict) else {OBSERVATION: own}
+        if self._one_hot is not None:
+            parts[AGENT_ID] = spaces.Box(0, 1, (len(self._agents),), np.float32)
+        if self.critic == "joint":
+            width = sum(self._widths.values()) + len(self._agents)
+            parts[STATE] = spaces.Box(-np.inf, np.inf, (width,), np.float32)
+        elif self.critic == "state" and STATE not in parts:
+            parts[STATE] = self._state_space
+        return spaces.Dict(parts)
+
+    def of_all(self, observations: Mapping[AgentID, Any], state: Any = None) -> dict[AgentID, Any]:
+        """The observations of one step with their further parts; `state` is the environment's."""
+        flat = {}
+        if self.critic == "joint":
+            flat = {agent: spaces.flatten(self._own[agent], seen) for agent, seen in observations.items()}
+        return {agent: self._one(agent, seen, flat, state) for agent, seen in observations.items()}
+
+    def alone(self, agent: AgentID, observation: Any) -> Any:
+        """The observation of one agent in deployment: what the critic would read is zeros, since nobody asks it."""
+        state = None
+        if self.critic == "state":
+            state = spaces.unflatten(self._state_space, np.zeros(spaces.flatdim(self._state_space)))
+        return self._one(agent, observation, {}, state)
+
+    def _one(self, agent: AgentID, observation: Any, flat: Mapping[AgentID, np.ndarray], state: Any) -> dict[str, Any]:
+        parts = dict(observation) if isinstance(self._own[agent], spaces.Dict) else {OBSERVATION: observation}
+        if self._one_hot is not None:
+            parts[AGENT_ID] = self._one_hot[self._agents.index(agent)]
+        if self.critic == "joint":
+            others = [each for each in self._agents if each != agent]
+            joint = [
+                part
+                for each in (agent, *others)
+                for part in ((flat[each], (1.0,)) if each in flat else (np.zeros(self._widths[each]), (0.0,)))
+            ]
+            parts[STATE] = np.concatenate(joint, dtype=np.float32, casting="unsafe")
+        elif self.critic == "state" and STATE not in parts:
+            parts[STATE] = state
+        return parts
+
+
+def _check_extendable(agent: AgentID, space: Space) -> None:
+    leaves = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    if any(isinstance(leaf, spaces.Box) and len(leaf.shape) > 1 for leaf in leaves):
+        raise ValueError(
+            f"agent {agent!r} observes {space}: agent_id_in_observation and centralized_critic extend flat "
+            "observations, not pictures. Leave them out, or let the environment give features."
+        )
+    if isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > STATE]):
+        raise ValueError(
+            f"agent {agent!r} observes the key {late[0]!r}, which stands behind {STATE!r}; what the critic alone reads "
+            "has to be the last part. Rename it."
+        )
+
+
+def _state_space(env: MultiAgentEnv) -> Space:
+    """The space of the environment's state.
+
+    Raises:
+        ValueError: if it has none.
+    """
+    space = getattr(env, "state_space", None) or getattr(env.unwrapped, "state_space", None)
+    if space is None:
+        own = AgentSpaces(env)
+        first = own.observation(known_agents(env)[0])
+        if isinstance(first, spaces.Dict) and STATE in first.spaces:
+            return first.spaces[STATE]
+        raise ValueError(
+            f"centralized_critic='state' reads the environment's state, but {type(env).__name__} has no state_space. "
+            "Set it, and return the state by state() or infos['__common__']['state']; or use centralized_critic=True."
+        )
+    return space

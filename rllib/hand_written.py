@@ -1,0 +1,141 @@
+"""Policies that are written by hand: they act in the place of a network, and never learn.
+
+    .multi_agent(policies={"main": None, "random": PolicySpec(RandomPolicy)}, ...)
+
+They get the agents' observations as the environment gave them, neither flat nor filtered.
+"""
+
+import copy
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+MASK = "action_mask"
+
+
+class HandWrittenPolicy(ABC):
+    """Base class of policies that are written by hand; a subclass defines `compute_actions`.
+
+    Args:
+        observation_space, action_space: of one of its agents, as the environment has them; None: not known.
+        config: settings of the policy. `seed` and `worker_index` determine `rng`; without a seed it is a fresh one.
+
+    Attributes:
+        rng: for draws of its own.
+    """
+
+    def __init__(
+        self,
+        observation_space: Space | None = None,
+        action_space: Space | None = None,
+        config: Mapping[str, Any] | None = None,
+    ):
+        self.observation_space, self.action_space, self.config = observation_space, action_space, dict(config or {})
+        key = (self.config.get("worker_index") or 0,)
+        self.rng = np.random.default_rng(np.random.SeedSequence(self.config.get("seed"), spawn_key=key))
+
+    @abstractmethod
+    def compute_actions(self, observations: Sequence, state_batches: Sequence[np.ndarray] | None = None, **kwargs):
+        """Chooses an action for each observation.
+
+        Args:
+            observations: N, each as the environment gave it.
+            state_batches: arrays [N, ...], one for each part of `get_initial_state`, as they were returned for the
+                same agent's observation before; None for a policy without a state.
+            kwargs: what may come later.
+
+        Returns:
+            N actions, or a tuple of them, the next states as in `state_batches`, and a dict.
+        """
+
+    def get_initial_state(self) -> list[np.ndarray]:
+        """Parts of the state before an agent's first action in an episode; empty for a policy without one."""
+        return []
+
+
+class RandomPolicy(HandWrittenPolicy):
+    """A policy whose actions are drawn uniformly, among the legal ones where an observation has a mask.
+
+    A mask is the entry `action_mask` of a Dict observation: [n] for Discrete(n), and for MultiDiscrete the masks of its
+    numbers one after another.
+
+    Raises:
+        ValueError: if there is no action space, or a mask for actions of another kind.
+    """
+
+    def __init__(self, observation_space=None, action_space=None, config=None):
+        super().__init__(observation_space, action_space, config)
+        if action_space is None:
+            raise ValueError("RandomPolicy needs an action space to draw from: RandomPolicy(None, Discrete(2))")
+        is_masked = isinstance(observation_space, spaces.Dict) and MASK in observation_space.spaces
+        if is_masked and not isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete):
+            raise ValueError(
+                f"the observations have an {MASK}, but RandomPolicy knows masks of Discrete and MultiDiscrete actions "
+                f"alone, not of {action_space}. Use a HandWrittenPolicy of your own."
+            )
+        self._space = copy.deepcopy(action_space)  # sampling changes a space, and the given one is others' too
+        self._space.seed(int(self.rng.integers(2**31)))
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        return [self._action(observation) for observation in observations]
+
+    def _action(self, observation):
+        mask = observation.get(MASK) if isinstance(observation, Mapping) else None
+        if mask is None:
+            return self._space.sample()
+        if isinstance(self._space, spaces.Discrete):
+            return int(self._space.start) + self._legal(mask)
+        starts = np.cumsum(self._space.nvec.ravel())[:-1]
+        choices = [self._legal(part) for part in np.split(np.asarray(mask).ravel(), starts)]
+        return self._space.start + np.array(choices, self._space.dtype).reshape(self._space.shape)
+
+    def _legal(self, mask) -> int:
+        """One of the choices that the mask allows; the first where it allows none, as an agent has to act."""
+        legal = np.flatnonzero(mask)
+        return int(legal[self.rng.integers(len(legal))]) if len(legal) else 0
+
+
+class HeuristicPolicy(HandWrittenPolicy):
+    """A policy whose actions a function chooses.
+
+        PolicySpec(HeuristicPolicy(lambda observation: int(observation[2] > 0)))
+
+    Args:
+        function: function(observation) -> action, or function(observation, rng) -> action, with the policy's random
+            generator. Each worker has a copy of it.
+        observation_space, action_space, config: as for HandWrittenPolicy.
+
+    Raises:
+        TypeError: if it is no such function.
+    """
+
+    def __init__(self, function: Callable[..., Any], observation_space=None, action_space=None, config=None):
+        super().__init__(observation_space, action_space, config)
+        if not callable(function):
+            raise TypeError(f"HeuristicPolicy needs a function(observation) -> action, but got {function!r}")
+        self.function = function
+        self._takes_rng = _accepts(function, 2)
+        if not self._takes_rng and not _accepts(function, 1):
+            raise TypeError(
+                f"HeuristicPolicy calls its function with (observation) or with (observation, rng), and {function!r} "
+                "takes neither"
+            )
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        more = (self.rng,) if self._takes_rng else ()
+        return [self.function(observation, *more) for observation in observations]
+
+
+def _accepts(function: Callable, count: int) -> bool:
+    """Whether a function can be called with this number of arguments by position."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # builtins without a signature
+        return count == 1
+    return True

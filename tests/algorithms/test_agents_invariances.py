@@ -1,0 +1,147 @@
+"""Runs that have to be equal: one agent and a single one, workers and none, names and orders of agents."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rllib.algorithms.ppo import PPOConfig
+from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+
+NETWORK = {"fcnet_hiddens": [16]}
+
+
+def ppo(env, workers=0, envs=4, **multi_agent):
+    return (
+        PPOConfig()
+        .environment(env)
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs)
+        .multi_agent(**multi_agent)
+        .training(train_batch_size=256, sgd_minibatch_size=64, num_sgd_iter=2, model=NETWORK)
+        .debugging(seed=7)
+    )
+
+
+def trained(config, iterations=3):
+    with config.build() as algo:
+        results = [algo.train() for _ in range(iterations)]
+        return {policy_id: policy.weights.copy() for policy_id, policy in algo.policies.items()}, results[-1]
+
+
+def test_one_agent_is_the_run_of_a_single_one_to_the_bit():
+    alone, of_alone = trained(ppo("CartPole-v1"))
+    one, of_one = trained(ppo(make_multi_agent("CartPole-v1")))
+    np.testing.assert_array_equal(one["default_policy"], alone["default_policy"])
+    assert of_one["episode_reward_mean"] == of_alone["episode_reward_mean"]
+    assert of_one["episode_len_mean"] == of_alone["episode_len_mean"]
+
+
+def two_poles():
+    class TwoPoles(make_multi_agent("CartPole-v1")):
+        def __init__(self, config=None):
+            super().__init__({"num_agents": 2})
+
+    return TwoPoles
+
+
+@pytest.mark.parametrize("policies", ["own", "shared"])
+def test_workers_change_no_bit(policies):
+    splits = [(0, 4), (1, 4), (2, 2)]
+    runs = [trained(ppo(two_poles(), workers, envs, policies=policies), 2) for workers, envs in splits]
+    first, of_first = runs[0]
+    for weights, result in runs[1:]:
+        for policy_id, vector in weights.items():
+            np.testing.assert_array_equal(vector, first[policy_id])
+        assert result["policy_reward_mean"] == of_first["policy_reward_mean"]
+
+
+class Walk(MultiAgentEnv):
+    """Agents step to the left or right; each is rewarded for its own place. Their names and their order may change."""
+
+    observation_space, action_space = spaces.Box(-20, 20, (1,), np.float32), spaces.Discrete(2)
+    names, reverses, has_watcher = ("a", "b"), False, False
+
+    def __init__(self, config=None):
+        self.possible_agents = [*self.names, *(["watcher"] if self.has_watcher else [])]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.places = 0, dict(zip(self.names, self.np_random.integers(-3, 4, 2).tolist()))
+        return self._seen(), {}
+
+    def _seen(self):
+        items = list(self.places.items())
+        return {name: np.array([place], np.float32) for name, place in (reversed(items) if self.reverses else items)}
+
+    def step(self, action_dict):
+        self.time += 1
+        for name, action in action_dict.items():
+            self.places[name] += 1 if action else -1
+        rewards = {name: -abs(place) / 10 for name, place in self.places.items()}
+        if self.has_watcher:
+            rewards["watcher"] = 1.0
+        over = {"__all__": self.time == 10}
+        return self._seen(), rewards, over, {"__all__": False}, {}
+
+
+def variant(**attributes):
+    return type("Walk", (Walk,), attributes)
+
+
+def test_orders_of_dicts_names_and_watchers_change_nothing():
+    first, _ = trained(ppo(Walk, policies="shared"))
+    for attributes in ({"reverses": True}, {"names": ("x", "y")}):
+        other, _ = trained(ppo(variant(**attributes), policies="shared"))
+        np.testing.assert_array_equal(other["shared"], first["shared"], err_msg=str(attributes))
+    # An agent that is rewarded and never acts changes no row. It has a slot, so that products round otherwise.
+    first, _ = trained(ppo(Walk, policies="shared"), 1)
+    other, result = trained(ppo(variant(has_watcher=True), policies="shared"), 1)
+    np.testing.assert_allclose(other["shared"], first["shared"], atol=1e-5)
+    assert result["policy_reward_mean"].keys() == {"shared"}
+
+
+def test_policies_that_do_not_learn_never_change():
+    config = ppo(two_poles(), policies="own", policies_to_train=["0"])
+    with config.build() as algo:
+        before = algo.get_weights()
+        algo.train()
+        after = algo.get_weights()
+        np.testing.assert_array_equal(after["1"], before["1"])
+        assert not np.array_equal(after["0"], before["0"])
+        assert list(algo.learners) == ["0"]
+
+
+class UnequalLives(MultiAgentEnv):
+    """X has a reward of 1 and ends after one step; Y has two steps, with the rewards 0 and 1."""
+
+    possible_agents = ("X", "Y")
+    observation_space, action_space = spaces.Box(0, 3, (3,), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        eye = np.eye(3, dtype=np.float32)
+        return {"X": eye[0], "Y": eye[1]}, {}
+
+    def step(self, action_dict):
+        self.time += 1
+        if self.time == 1:
+            last = np.eye(3, dtype=np.float32)[2]
+            return {"Y": last}, {"X": 1.0, "Y": 0.0}, {"X": True, "__all__": False}, {"__all__": False}, {}
+        return {}, {"Y": 1.0}, {"__all__": True}, {"__all__": False}, {}
+
+
+def test_values_are_those_of_each_agents_own_time():
+    config = (
+        PPOConfig()
+        .environment(UnequalLives)
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=4)
+        .multi_agent(policies="own")
+        .training(gamma=0.9, lr=0.02, train_batch_size=64, sgd_minibatch_size=32, num_sgd_iter=4, vf_clip_param=None)
+        .training(model={"fcnet_hiddens": []})
+        .debugging(seed=1, log_sys_usage=False)
+    )
+    eye = np.eye(3, dtype=np.float32)
+    with config.build() as algo:
+        for _ in range(60):
+            algo.train()
+        assert algo.get_policy("X").values(eye[:1])[0] == pytest.approx(1, abs=0.02)
+        assert algo.get_policy("Y").values(eye[1:]).tolist() == pytest.approx([0.9, 1], abs=0.02)

@@ -1,0 +1,144 @@
+"""Ids of agents in observations, and values that read what all agents observe."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.ppo import PPOConfig
+from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+from rllib.env.multi_agent.augmented import AugmentedEnv
+
+
+class Roles(MultiAgentEnv):
+    """Agent i is rewarded for action i; both observe the same, for one step."""
+
+    possible_agents = ("a", "b")
+    observation_space, action_space = spaces.Box(0, 1, (1,), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return dict.fromkeys("ab", np.ones(1, np.float32)), {}
+
+    def step(self, action_dict):
+        rewards = {agent: float(action == "ab".index(agent)) for agent, action in action_dict.items()}
+        return {}, rewards, {"__all__": True}, {"__all__": False}, {}
+
+
+def roles(**multi_agent):
+    return (
+        PPOConfig()
+        .environment(Roles)
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=8)
+        .multi_agent(policies="shared", **multi_agent)
+        .training(train_batch_size=128, sgd_minibatch_size=64, num_sgd_iter=5, lr=0.01, model={"fcnet_hiddens": [16]})
+        .debugging(seed=1)
+    )
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_shared_policy_takes_roles_by_the_id(knows):
+    with roles(agent_id_in_observation=knows).build() as algo:
+        for _ in range(25):
+            result = algo.train()
+        # Without the id both agents do the same, and one of them is right.
+        assert result["episode_reward_mean"] == pytest.approx(2.0 if knows else 1.0, abs=0.1)
+        if knows:
+            seen = np.ones(1, np.float32)
+            assert algo.compute_actions({"a": seen, "b": seen}, explore=False) == {"a": 0, "b": 1}
+            assert algo.compute_single_action(seen, agent_id="b", explore=False) == 1
+            assert algo.make_player().act({"a": seen, "b": seen}) == {"a": 0, "b": 1}
+            with pytest.raises(ValueError, match="say whose it is, by agent_id="):
+                algo.compute_single_action(seen)
+
+
+class Late(MultiAgentEnv):
+    """The third agent has no observation at first."""
+
+    possible_agents = ("x", "y", "z")
+    observation_space, action_space = spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return {"x": np.array([1, 2], np.float32), "y": np.array([3, 4], np.float32)}, {}
+
+
+def test_the_joint_observation_is_the_own_one_first_and_zeros_for_those_without():
+    env = AugmentedEnv(Late(), agent_ids=True, critic="joint")
+    observations, _ = env.reset()
+    assert observations["y"]["state"].tolist() == [3, 4, 1, 1, 2, 1, 0, 0, 0]
+    assert observations["y"]["agent_id"].tolist() == [0, 1, 0]
+    assert observations["x"]["observation"].tolist() == [1, 2]
+    assert all(env.get_observation_space(agent).contains(seen) for agent, seen in observations.items())
+
+
+
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+def test_the_value_reads_all_and_the_policy_its_own(learner):
+    config = roles(centralized_critic=True).training(learner=learner)
+    with config.build() as algo:
+        algo.train()
+        policy = algo.get_policy("shared")
+        shapes = {name: weights.shape for name, weights in policy.get_weights().items()}
+        assert shapes["policy.hidden_0.weight"] == (16, 1)
+        assert shapes["value.hidden_0.weight"] == (16, 1 + 2 * 2)
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(6, 5)).astype(np.float32)
+        others = rows.copy()
+        others[:, 1:] = rng.normal(size=(6, 4))
+        np.testing.assert_array_equal(policy.dist_inputs(rows), policy.dist_inputs(others))
+        assert abs(policy.values(rows) - policy.values(others)).min() > 0
+        # The numpy network and the torch module are the same function.
+        import torch
+
+        dist_inputs, values = policy.model(torch.from_numpy(policy.encode(rows).copy()))
+        np.testing.assert_allclose(dist_inputs.detach(), policy.dist_inputs(rows), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(values.detach(), policy.values(rows), rtol=1e-4, atol=1e-6)
+
+
+class Nameless(Roles):
+    possible_agents = ()
+
+    def get_agent_ids(self):
+        return {"a", "b"}
+
+
+class Pictures(Roles):
+    observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (roles(centralized_critic=True).environment(Nameless), "centralized_critic needs to know all agents"),
+        (roles(agent_id_in_observation=True).environment(Pictures), "not pictures"),
+        (roles(centralized_critic="state"), "has no state_space"),
+        (roles(centralized_critic=True).training(model={"use_lstm": True}), "does not go with centralized_critic"),
+        (
+            DQNConfig().environment(Roles).multi_agent(centralized_critic=True),
+            "is for algorithms with a value beside the policy|does not train policies of several agents",
+        ),
+    ],
+)
+def test_mistakes(config, message):
+    with pytest.raises(ValueError, match=message):
+        config.build()
+
+
+def test_the_state_of_the_environment_is_read():
+    class WithState(Roles):
+        state_space = spaces.Box(0, 9, (3,), np.float32)
+
+        def state(self):
+            return np.arange(3, dtype=np.float32)
+
+    env = AugmentedEnv(WithState(), critic="state")
+    assert env.reset()[0]["a"]["state"].tolist() == [0, 1, 2]
+    with roles(centralized_critic="state").environment(WithState).build() as algo:
+        algo.train()
+        assert algo.get_policy("shared").get_weights()["value.hidden_0.weight"].shape == (16, 1 + 3)
+
+
+def test_one_agent_needs_neither():
+    config = PPOConfig().environment("CartPole-v1").multi_agent(centralized_critic=True)
+    with pytest.raises(ValueError, match="has one agent"):
+        config.build()
+    assert make_multi_agent("CartPole-v1")({}).possible_agents == [0]

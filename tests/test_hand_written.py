@@ -1,0 +1,76 @@
+"""Policies that are written by hand: draws, masks, functions, and their errors."""
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from rllib.hand_written import HeuristicPolicy, RandomPolicy
+
+
+def masked(mask):
+    return {"observation": 0, "action_mask": np.array(mask, np.int8)}
+
+
+@pytest.mark.parametrize("space", [Discrete(3, start=-1), Box(-1, 1, (2,)), Tuple((Discrete(2), Box(0, 1, ())))])
+def test_random_actions_lie_in_the_space_and_follow_the_seed(space):
+    first, second, other = (RandomPolicy(None, space, {"seed": seed}).compute_actions([0] * 20) for seed in (1, 1, 2))
+    assert all(space.contains(action) for action in first)
+    assert repr(first) == repr(second) != repr(other)
+
+
+def test_workers_draw_different_actions():
+    drawn = [
+        RandomPolicy(None, Discrete(100), {"seed": 1, "worker_index": index}).compute_actions([0] * 20)
+        for index in (1, 2)
+    ]
+    assert drawn[0] != drawn[1]
+
+
+def test_drawing_leaves_the_given_space_alone():
+    space = Discrete(100)
+    space.seed(3)
+    RandomPolicy(None, space, {"seed": 1}).compute_actions([0] * 5)
+    drawn = space.sample()
+    space.seed(3)
+    assert space.sample() == drawn
+
+
+def test_legal_actions_are_drawn_uniformly():
+    policy = RandomPolicy(None, Discrete(4, start=10), {"seed": 0})
+    actions = policy.compute_actions([masked([0, 1, 0, 1])] * 1000)
+    assert set(actions) == {11, 13}
+    assert 400 < actions.count(11) < 600
+    assert policy.compute_actions([masked([0, 0, 0, 0])]) == [10]
+
+
+def test_masks_of_several_numbers():
+    policy = RandomPolicy(None, MultiDiscrete([2, 3]), {"seed": 0})
+    actions = np.array(policy.compute_actions([masked([0, 1, 1, 0, 1])] * 100))
+    assert {tuple(action) for action in actions.tolist()} == {(1, 0), (1, 2)}
+
+
+def test_random_policy_refuses_what_it_cannot_draw():
+    with pytest.raises(ValueError, match="needs an action space"):
+        RandomPolicy()
+    with pytest.raises(ValueError, match="masks of Discrete and MultiDiscrete actions alone"):
+        RandomPolicy(Dict(action_mask=MultiBinary(2), observation=Discrete(2)), MultiBinary(2))
+
+
+def test_a_function_of_the_observation():
+    assert HeuristicPolicy(lambda observation: observation + 1).compute_actions([1, 2]) == [2, 3]
+    assert HeuristicPolicy(int).compute_actions([1.5]) == [1]
+
+
+def test_a_function_with_the_policys_generator():
+    def draw(observation, rng):
+        return int(rng.integers(1000)) + observation
+
+    first, second = (HeuristicPolicy(draw, config={"seed": 5}).compute_actions([0, 1000]) for _ in range(2))
+    assert first == second
+    assert first[1] >= 1000
+
+
+@pytest.mark.parametrize(("function", "message"), [(3, "needs a function"), (lambda: 0, "takes neither")])
+def test_heuristic_policy_refuses_what_it_cannot_call(function, message):
+    with pytest.raises(TypeError, match=message):
+        HeuristicPolicy(function)

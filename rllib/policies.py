@@ -13,12 +13,13 @@ from typing import Any
 from gymnasium import Space
 
 from rllib.hand_written import HandWrittenPolicy, HeuristicPolicy, RandomPolicy
+from rllib.storage.by_arguments import ByArguments
 
 __all__ = ["HandWrittenPolicy", "HeuristicPolicy", "PolicySpec", "RandomPolicy"]
 
 
 @dataclass(frozen=True)
-class PolicySpec:
+class PolicySpec(ByArguments):
     """Description of one policy of a run with several agents, by Ray's names.
 
     Args:
@@ -33,10 +34,6 @@ class PolicySpec:
     observation_space: Space | None = None
     action_space: Space | None = None
     config: Mapping[str, Any] | None = None
-
-    def as_tuple(self) -> tuple[Any, Space | None, Space | None, Mapping[str, Any] | None]:
-        """Ray's tuple (policy_class, observation_space, action_space, config), which checkpoints hold as data."""
-        return self.policy_class, self.observation_space, self.action_space, self.config
 
     @classmethod
     def of(cls, given: Any, policy_id: str) -> "PolicySpec":

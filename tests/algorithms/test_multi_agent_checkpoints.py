@@ -7,6 +7,7 @@ from rllib import Algorithm, Policy, PPOConfig, load_policy
 from rllib.env import register_env
 from rllib.env.multi_agent import make_multi_agent
 from rllib.errors import CheckpointError
+from rllib.hand_written import RandomPolicy
 from rllib.policies import PolicySpec
 
 TWO = {"policies": {"p0", "p1"}, "policy_mapping_fn": {"0": "p0", "*": "p1"}}
@@ -73,6 +74,33 @@ def test_specs_are_specs_again(tmp_path):
     with Algorithm.from_checkpoint(path) as algo:
         assert algo.config.policies == SPECS
         assert algo.config_of("p0").lr == 1e-4
+
+
+class Still:
+    """A policy of the user's that is written by hand."""
+
+    def __init__(self, observation_space, action_space, config):
+        pass
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        return [0] * len(observations)
+
+
+@pytest.mark.parametrize("as_spec", [True, False])
+def test_policies_that_are_written_by_hand(tmp_path, as_spec):
+    def policies(acts):
+        return {"p0": None, "p1": PolicySpec(acts) if as_spec else acts}
+
+    path, weights, _ = saved(tmp_path / "library", **{**TWO, "policies": policies(RandomPolicy)})
+    assert weights.keys() == {"p0"} == {each.name for each in (path / "policies").iterdir()}
+    with Algorithm.from_checkpoint(path) as algo:
+        assert algo.config.policies == policies(RandomPolicy)
+        algo.train()
+    path, _, _ = saved(tmp_path / "own", **{**TWO, "policies": policies(Still)})
+    with pytest.raises(CheckpointError, match=r"holds code of yours.*policies\['p1'\].*overrides="):
+        Algorithm.from_checkpoint(path)
+    with Algorithm.from_checkpoint(path, load_user_code=True) as algo:
+        algo.train()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from rllib.env.factories.registry import is_environment_class, register_typed_fu
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
-from rllib.policies import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
@@ -146,17 +145,6 @@ def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
     return saved
 
 
-def settings_to_save(config: AlgorithmConfig) -> dict[str, Any]:
-    """The settings as a checkpoint holds them; PolicySpecs are tuples there, which are data."""
-    settings = config.to_dict()
-    if isinstance(settings["policies"], Mapping):
-        settings["policies"] = {
-            policy_id: spec.as_tuple() if isinstance(spec, PolicySpec) else spec
-            for policy_id, spec in settings["policies"].items()
-        }
-    return settings
-
-
 def saved_config(
     state: State,
     path: str | os.PathLike,
@@ -191,7 +179,7 @@ def saved_config(
     if policy_ids is not None:
         _take_policies(config, state, path, policy_ids)
     if isinstance(config.policies, Mapping):
-        config.multi_agent(policies={policy_id: _saved_spec(spec) for policy_id, spec in config.policies.items()})
+        config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
     _refuse_unloaded_code(config, path)
     return config
 
@@ -213,14 +201,11 @@ def _take_policies(
         config.multi_agent(policies_to_train=[each for each in config.policies_to_train if each in wanted])
 
 
-def _saved_spec(value):
-    """What `policies` has for a policy, as it was before `settings_to_save`."""
-    if not (isinstance(value, tuple) and len(value) == 4):
-        return value
-    acts, *rest = value
-    if isinstance(acts, UserCode) and acts.reference.partition(":")[0] == _HAND_WRITTEN:
-        acts = import_path(acts.reference)
-    return PolicySpec(acts, *rest)
+def _known_policy(value):
+    """What `policies` has for a policy, with the library's class in the place of its reference."""
+    if isinstance(value, UserCode) and value.reference.partition(":")[0] == _HAND_WRITTEN:
+        return import_path(value.reference)
+    return value
 
 
 def _refuse_unloaded_code(config: AlgorithmConfig, path: str | os.PathLike) -> None:

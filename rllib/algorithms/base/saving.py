@@ -13,7 +13,7 @@ import numpy as np
 from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.from_checkpoint import read_state, saved_class, saved_config, settings_to_save
+from rllib.algorithms.base.from_checkpoint import read_state, saved_class, saved_config
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import GpuMemoryError, LearnersLostError
@@ -184,7 +184,7 @@ class Saving:
                 "evaluations": self._evaluations.count,
                 "restores": self._restores,
             },
-            "config.json": settings_to_save(self.config),
+            "config.json": self.config.to_dict(),
             "rng.json": {
                 "learner": self._learner_rng.bit_generator.state,
                 "inference": self._acting_rng.bit_generator.state,

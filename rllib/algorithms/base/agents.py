@@ -23,8 +23,8 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
+from rllib.processes import unpicklable_part
 from rllib.sample_batch import DEFAULT_POLICY
-from runtime.unpicklable import find, picklable
 
 logger = logging.getLogger(__name__)
 
@@ -370,14 +370,11 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
 
 def _check_travels(mapping: PolicyMapping) -> None:
     """Raises ValueError for a mapping that cannot be sent to workers; it names the object to blame."""
-    if picklable(mapping):
-        return
-    path, culprit = find(mapping.function, "policy_mapping_fn")
-    raise ValueError(
-        f"{path} cannot be pickled, and so cannot be sent to the workers: it is a {type(culprit).__module__}."
-        f"{type(culprit).__qualname__}. Leave it out of the function, give a table such as {{'agent_*': 'p0'}}, or use "
-        ".rollouts(num_rollout_workers=0)."
-    )
+    if culprit := unpicklable_part(mapping.function, "policy_mapping_fn"):
+        raise ValueError(
+            f"{culprit}, which cannot be pickled, and so cannot be sent to the workers. Leave it out of the function, "
+            "give a table such as {'agent_*': 'p0'}, or use .rollouts(num_rollout_workers=0)."
+        )
 
 
 def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> UnknownPolicyError:

@@ -14,6 +14,7 @@ from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
 from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.by_arguments import is_library_path
 from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
@@ -25,8 +26,6 @@ REPLAY_FILE = "replay.safetensors"
 _OF_ONE_POLICY = ("updates_owed", "replay_empty_at", "critic_updates")
 # Keys of algorithm.json that are read here.
 _OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
-# Module of the library's policies that are written by hand, whose classes checkpoints may name.
-_HAND_WRITTEN = "rllib.hand_written"
 # Settings with code of the user's that `from_checkpoint` takes as arguments of their own.
 _ARGUMENTS = ("policy_mapping_fn", "policies_to_train")
 # Where APPO's checkpoints held the target before the learner's state did.
@@ -202,8 +201,8 @@ def _take_policies(
 
 
 def _known_policy(value):
-    """What `policies` has for a policy, with the library's class in the place of its reference."""
-    if isinstance(value, UserCode) and value.reference.partition(":")[0] == _HAND_WRITTEN:
+    """The value that `policies` has for a policy, with the library's class in the place of its reference."""
+    if isinstance(value, UserCode) and is_library_path(value.reference):
         return import_path(value.reference)
     return value
 

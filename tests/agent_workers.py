@@ -1,10 +1,12 @@
 """Environments that follow a script, and workers that sample them without an algorithm, for tests of rows."""
 
+import inspect
+
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from rllib.algorithms.ppo import PPOConfig
-from rllib.env.multi_agent import MultiAgentEnv
+from rllib.env.multi_agent import AgentSpaces, MultiAgentEnv
 from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
@@ -84,33 +86,70 @@ class Script(MultiAgentEnv):
         return self._arrays(observations), rewards, terminateds, truncateds, {}
 
 
-def worker_of(envs, num_steps: int, *, policy_of=None, config: PPOConfig | None = None, **more) -> MultiAgentWorker:
+def worker_of(
+    envs,
+    num_steps: int = 1,
+    *,
+    policy_of=None,
+    config: PPOConfig | None = None,
+    kind=MultiAgentWorker,
+    worker_index: int = 0,
+    remake=None,
+    seeds=None,
+    own: dict | None = None,
+    **more,
+) -> MultiAgentWorker:
     """A worker over these environments, without an algorithm; the policies "p0", ... are those that policy_of names.
 
     Args:
-        envs: environments with the same spaces.
+        envs: environments with the same spaces, or a function of the index of an environment in the run; num_envs then
+            says how many.
         num_steps: of a fragment.
-        policy_of: function of the agent; by default all agents have the policy "p0".
+        policy_of: function of the agent, or of (agent, episode, worker); by default all agents have the policy "p0".
         config: of the algorithm whose postprocess and network it has.
+        kind: class of the worker.
+        worker_index: see RolloutWorker.
+        remake: as for MultiAgentStream.
+        seeds: of the first resets; by default the indices.
+        own: further fields of AgentSettings.
         more: further fields of RolloutSettings.
     """
-    spaces = envs[0].observation_space, envs[0].action_space
+    make = envs if callable(envs) else None
+    if make:
+        envs = [make(i) for i in range(more.get("num_envs", 1))]
+    else:
+        more["num_envs"] = len(envs)
+    known, agents = AgentSpaces(envs[0]), list(envs[0].possible_agents) or [0]
+    spaces = known.observation(agents[0]), known.action(agents[0])
     config = (config or PPOConfig()).environment(observation_space=spaces[0], action_space=spaces[1]).debugging(seed=3)
     algorithm = config.build()
     known = algorithm._rollout_settings
     policy_of = policy_of or (lambda agent: "p0")
-    ids = sorted({policy_of(agent) for agent in envs[0].possible_agents})
-    counts = {i: sum(policy_of(agent) == i for agent in envs[0].possible_agents) for i in ids}
-    agents = AgentSettings(
-        lambda agent, seats, worker: policy_of(agent), dict.fromkeys(ids, spaces), counts, frozenset(ids)
-    )
+    if len(inspect.signature(policy_of).parameters) == 1:
+        by_agent, policy_of = policy_of, lambda agent, episode, worker: by_agent(agent)
+        ids = sorted({by_agent(agent) for agent in agents})
+        counts = {i: sum(by_agent(agent) == i for agent in agents) for i in ids}
+        fields = {"spaces": dict.fromkeys(ids, spaces), "trained": frozenset(ids)}
+        own = fields | ({"num_slots": counts} if envs[0].possible_agents else {}) | (own or {})
+    agents = AgentSettings(policy_of, **own)
 
     class Settings(RolloutSettings):
         def open_agents(self, kind, indices, worker_index, incarnation):
-            return MultiAgentStream(envs, list(indices))
+            given = [make(i) for i in indices] if make else envs
+            owner = f"{worker_class.kind} {worker_index}"
+            return MultiAgentStream(given, seeds or list(indices), worker=owner, remake=remake)
 
-    fields = {**vars(known), "policies": dict.fromkeys(ids, known.only_policy), "agents": agents}
-    worker = MultiAgentWorker(Settings(**{**fields, "num_envs": len(envs), "fragment_length": num_steps, **more}))
+    worker_class = kind
+    policies = {i: known.only_policy for i in agents.spaces if i not in agents.hand_written}
+    fields = {
+        **vars(known),
+        "policies": policies,
+        "agents": agents,
+        "fragment_length": num_steps,
+        "num_envs": 1,
+        "num_workers": 0,
+    }
+    worker = kind(Settings(**{**fields, **more}), worker_index)
     for policy in worker.policies.values():
         policy.set_weights(algorithm.get_policy().weights)
     return worker

@@ -174,6 +174,58 @@ class SometimesZeroAgentsMultiAgent(MultiAgentEnv):
         return self._some(), rewards, {"__all__": is_over}, {"__all__": False}, {}
 
 
+class NameTheSignal(MultiAgentEnv):
+    """Each agent is shown a signal, one-hot, and gets 1 for the action that names it: at best `length` an episode.
+
+    A continuous action names signal i by its place between -0.5 and 0.5, and its distance from there is subtracted.
+
+    Args:
+        config: the items "sizes" (numbers of the agents' signals, (2, 3) by default), "in_turn" (one agent acts in a
+            step), "is_continuous", and "length" (steps of each agent in an episode, 8).
+    """
+
+    possible_agents = ("first", "second")
+
+    def __init__(self, config=None):
+        super().__init__()
+        config = config or {}
+        self.sizes = dict(zip(self.possible_agents, config.get("sizes", (2, 3))))
+        self.in_turn, self.is_continuous = config.get("in_turn", False), config.get("is_continuous", False)
+        self.length = config.get("length", 8)
+        self.observation_spaces = {agent: Box(0, 1, (size,), np.float32) for agent, size in self.sizes.items()}
+        self.action_spaces = {
+            agent: Box(-1, 1, (1,), np.float32) if self.is_continuous else Discrete(size)
+            for agent, size in self.sizes.items()
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.agents, self.left = list(self.possible_agents), dict.fromkeys(self.possible_agents, self.length)
+        self.turn, self.signals = 0, {}
+        return self._shown(), {}
+
+    def _shown(self):
+        agents = [self.possible_agents[self.turn]] if self.in_turn else self.possible_agents
+        self.signals = {agent: int(self.np_random.integers(self.sizes[agent])) for agent in agents}
+        return {agent: np.eye(self.sizes[agent], dtype=np.float32)[i] for agent, i in self.signals.items()}
+
+    def step(self, action_dict):
+        rewards = {agent: self.reward(agent, self.signals[agent], action) for agent, action in action_dict.items()}
+        for agent in action_dict:
+            self.left[agent] -= 1
+        self.turn = 1 - self.turn
+        is_over = not any(self.left.values())
+        if is_over:
+            self.agents = []
+        return self._shown(), rewards, {"__all__": is_over}, {"__all__": False}, {}
+
+    def reward(self, agent, signal, action) -> float:
+        """What the agent gets for its action."""
+        if not self.is_continuous:
+            return float(action == signal)
+        return 1.0 - abs(float(action[0]) - (signal / (self.sizes[agent] - 1) - 0.5))
+
+
 MultiAgentCartPole = make_multi_agent("CartPole-v1")
 MultiAgentMountainCar = make_multi_agent("MountainCarContinuous-v0")
 

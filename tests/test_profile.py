@@ -142,12 +142,17 @@ def built(config_class, num_workers=2, **training):
             {"driver": {"sample", "aggregate", "learn"}, "aggregation worker": {"join"}},
         ),
         (
-            lambda: built(ApexDQNConfig, 1, num_steps_sampled_before_learning_starts=100, num_replay_buffer_shards=1),
+            lambda: built(
+                ApexDQNConfig, 1, num_steps_sampled_before_learning_starts=100, num_replay_buffer_shards=1,
+                hiddens=[8], model={"fcnet_hiddens": [8]}, train_batch_size=64,
+            ).reporting(min_sample_timesteps_per_iteration=200, min_train_timesteps_per_iteration=64),
             ["driver", "replay shard 0", "rollout worker 1"],
             {"driver": {"sample", "replay", "learn"}, "replay shard": {"add", "sample", "update priorities"}},
         ),
         (
-            lambda: built(DQNConfig, 1).evaluation(evaluation_interval=1, evaluation_num_workers=1),
+            lambda: built(DQNConfig, 1, num_steps_sampled_before_learning_starts=100, model={"fcnet_hiddens": [8]})
+            .reporting(min_sample_timesteps_per_iteration=200)
+            .evaluation(evaluation_interval=1, evaluation_num_workers=1),
             ["driver", "evaluation worker 1", "rollout worker 1"],
             {"driver": {"sample", "learn", "evaluation"}, "evaluation worker": {"evaluate"}},
         ),
@@ -197,6 +202,7 @@ def test_a_recording_changes_nothing_else():
 
 def test_one_recording_in_a_process_at_a_time():
     config = PPOConfig().environment(CountingEnv).rollouts(num_rollout_workers=0).reporting(profile=True)
+    config.training(train_batch_size=64, sgd_minibatch_size=64, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
     with config.build() as algo, config.copy().build() as other:
         algo.train()
         with pytest.raises(RuntimeError, match="for one algorithm of a process at a time"):

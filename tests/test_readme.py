@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -39,15 +40,27 @@ def run(command, directory):
     return subprocess.run(command, cwd=directory, env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
 
 
+@pytest.fixture(scope="module")
+def server():
+    """A process that runs files in forks of itself (snippet_server.py): torch is imported once."""
+    with subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("snippet_server.py")],
+        env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        yield process
+        os.killpg(process.pid, signal.SIGKILL)  # with what a snippet that did not end has left
+
+
 @pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippet_runs(snippet, tmp_path):
+def test_snippet_runs(snippet, server, tmp_path):
     for name in OPTIONAL:
         if f"import {name}" in snippet and not find_spec(name):
             pytest.skip(f"needs {name}")
     path = tmp_path / "snippet.py"
     path.write_text(snippet)
-    found = run([sys.executable, path], tmp_path)
-    assert found.returncode == 0, found.stdout + found.stderr
+    print(path, file=server.stdin, flush=True)
+    code = server.stdout.readline()
+    assert code == "0\n", (tmp_path / "output.txt").read_text()
 
 
 def test_the_shell_commands_of_tune(tmp_path):

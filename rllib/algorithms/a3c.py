@@ -57,6 +57,7 @@ class A3C(A2C):
     """Asynchronous advantage actor-critic."""
 
     config_class = A3CConfig
+    trains_several = False  # a worker has the learner of one policy
     is_synchronous = False
     workers_learn = True
 

@@ -76,7 +76,7 @@ class ApexDDPG(DistributedReplay, DDPG):
         return ErrorsOfCritics(CRITICS, self.critic_module(policy_id))
 
     def snapshot(self, policy_id: str = DEFAULT_POLICY) -> Snapshot:
-        if not self.workers_give_priorities(policy_id):
+        if policy_id not in self.learners or not self.workers_give_priorities(policy_id):
             return super().snapshot(policy_id)
         critics = {CRITICS: self.learners[policy_id].vector[CRITICS]}
         return dataclasses.replace(super().snapshot(policy_id), modules=critics)

@@ -59,13 +59,21 @@ class APPO(IMPALA):
     loss = APPO_LOSS
 
     def setup(self) -> None:
+        self._kl = AdaptiveKL({})
         super().setup()
-        self._kl = AdaptiveKL({policy_id: self.config_of(policy_id) for policy_id in self.policies})
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self._kl.add(policy_id, self.config_of(policy_id))
+
+    def target_of(self, policy_id: str) -> Policy:
+        """The target network of a policy."""
+        return self.learners[policy_id].targets["policy"].policy
 
     @property
     def target_policy(self) -> Policy:
         """The target network of the only policy."""
-        return self.learner.targets["policy"].policy
+        return self.target_of(DEFAULT_POLICY)
 
     def make_learner(self, policy_id: str) -> Learner:
         config = self.config_of(policy_id)
@@ -75,21 +83,22 @@ class APPO(IMPALA):
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
         return super().make_learner(policy_id, targets=[TargetCopy("policy", config.tau, every)])
 
-    def prepared(self, batch: SampleBatch) -> SampleBatch:
+    def prepared(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
         # Sequences begin with the states of the policy that acted, for the target network as for the learning one.
         memory = [batch[name] for name in PER_SEQUENCE if name in batch]
         return SampleBatch(
-            {**batch, TARGET_DIST_INPUTS: self.target_policy.dist_inputs(batch[OBS], *memory)},
+            {**batch, TARGET_DIST_INPUTS: self.target_of(policy_id).dist_inputs(batch[OBS], *memory)},
             policy_version=batch.policy_version,
         )
 
-    def loss_settings(self) -> dict[str, Any]:
-        settings = super().loss_settings() | self.scheduled("clip_param") | self._kl.settings(DEFAULT_POLICY)
-        return settings | {"lambda_": 1.0 if self.config.vtrace else self.config.lambda_}
+    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
+        config, clip = self.config_of(policy_id), self.scheduled("clip_param", policy_id=policy_id)
+        settings = super().loss_settings(policy_id) | clip | self._kl.settings(policy_id)
+        return settings | {"lambda_": 1.0 if config.vtrace else config.lambda_}
 
-    def after_update(self, stats: dict[str, float]) -> None:
-        if self.learner.update_targets(self.num_updates):
-            self._kl.adapt(DEFAULT_POLICY, stats["kl"], self.timesteps)
+    def after_update(self, stats: dict[str, float], policy_id: str = DEFAULT_POLICY) -> None:
+        if self.learners[policy_id].update_targets(self.metrics.num_updates(policy_id)):
+            self._kl.adapt(policy_id, stats["kl"], self.timesteps)
 
     # ------------------------------------------------------------------ checkpoints
 

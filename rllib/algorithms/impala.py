@@ -9,15 +9,16 @@ Departures from the paper:
   learner wait instead of sampling with weights that grow older (Ray's queue drops what does not fit).
 - The learner takes the fragments in the order in which they arrive: slow workers delay nobody.
 - The loss is a mean over the steps of a train batch, not a sum (losses/impala.py), and Adam is the default optimizer.
+- With several agents each policy has a queue of its own: its rows are collected until its train batch is full.
 - Weights are sent with every request, so a worker never acts with older ones than when it was asked.
 
 With num_rollout_workers=0 this process samples and learns in turn; V-trace then corrects nothing. Checkpoints hold
 neither fragments under way nor those kept for replay: a restored run continues with fresh ones.
 """
 
+import functools
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.wiring import fault_tolerance
+from rllib.algorithms.families.fragment_queue import FragmentQueue
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, between, section
@@ -34,7 +36,7 @@ from rllib.evaluation.aggregation import Aggregators
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.replay.memory import free_bytes
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
 
 
 class IMPALAConfig(PolicyGradientConfig):
@@ -146,22 +148,25 @@ class IMPALA(Algorithm):
     reported_stats = (
         "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "entropy", "var_gnorm",
     )  # fmt: skip
+    trains_several = True
     is_synchronous = False
     samples_sequences = True
     loss = IMPALA_LOSS
 
     def setup(self) -> None:
         config = self.config
-        self._arrived: deque[SampleBatch] = deque()
-        self._steps_arrived = 0
+        self._refuse_aggregation()
         self._check_memory()
-        self._replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
-        self._ring: BatchRing[TrainBatch] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
+        # Of each policy that learns: its fragments, its ring of train batches, and its newest update's statistics.
+        self._queues: dict[str, FragmentQueue] = {}
+        self._rings: dict[str, BatchRing[TrainBatch]] = {}
+        self._stats: dict[str, dict[str, float]] = {}
         # This process has time for it while a GPU or others compute; batches of aggregators come when they do.
         has_workers = config.num_rollout_workers > 0 and not config.num_aggregation_workers
         self._stages_ahead = (config.num_gpus > 0 or config.num_learners > 0) and has_workers
-        self._staged: TrainBatch | None = None
+        self._staged: dict[str, TrainBatch] = {}
         self._request: Callable | None = None
+        self._asked_for: list[str] = []  # policies whose weights the request carries
         self._broadcast_at = 0
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
@@ -169,14 +174,40 @@ class IMPALA(Algorithm):
             self._aggregators = self._owns(
                 Aggregators(config.num_aggregation_workers, fault_tolerance(config), self._spans_directory)
             )
+        for policy_id in self.learners:
+            self.prepare_policy(policy_id)
+
+    def prepare_policy(self, policy_id: str) -> None:
+        """Makes what a policy needs beside its learner."""
+        config = self.config_of(policy_id)
+        replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
+        self._queues[policy_id] = FragmentQueue(config.train_batch_size, replay)
+        self._rings[policy_id] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
+
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self.prepare_policy(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        for of_policies in (self._queues, self._rings, self._staged, self._stats):
+            of_policies.pop(policy_id, None)
+
+    def _refuse_aggregation(self) -> None:
+        """Raises a ValueError if processes are to join the fragments of several agents."""
+        if self.config.num_aggregation_workers and self.agents is not None:
+            raise ValueError(
+                f"num_aggregation_workers={self.config.num_aggregation_workers} join the fragments of one policy, and "
+                f"{self.agents.environment.name} has several agents. Use .training(num_aggregation_workers=0)."
+            )
 
     def _check_memory(self) -> None:
         """Raises a ValueError if the observations that replay keeps do not fit into memory."""
-        config, column = self.config, observation_column(self.observation_space)
+        config = self.config
         if not config.replay_proportion:
             return
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker
-        slot_bytes = steps * math.prod(column.shape) * np.dtype(column.dtype).itemsize
+        slot_bytes = sum(steps * self._observation_bytes(policy_id) for policy_id in self.learners)
         size_bytes, available = config.replay_buffer_num_slots * slot_bytes, free_bytes()
         if size_bytes > available:
             raise ValueError(
@@ -185,6 +216,12 @@ class IMPALA(Algorithm):
                 f"Use .training(replay_buffer_num_slots={available // (2 * slot_bytes)})."
             )
 
+    def _observation_bytes(self, policy_id: str) -> int:
+        """Bytes that a policy observes in one step of an environment, in which all of its agents act."""
+        column = observation_column(self.policy_spaces()[policy_id][0])
+        num_agents = 1 if self.agents is None else self.agents.settings.num_slots.get(policy_id, 1)
+        return num_agents * math.prod(column.shape) * np.dtype(column.dtype).itemsize
+
     def _most_requests_per_worker(self) -> int:
         """The number of requests that is set, or fewer if all fragments together would overfill the learner's queue."""
         config = self.config
@@ -192,21 +229,51 @@ class IMPALA(Algorithm):
         fitting = config.learner_queue_size * config.train_batch_size // steps
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
 
-    def training_step(self) -> dict[str, float]:
-        settings = self.loss_settings()
-        batch, num_epochs = self._ring.next(self.next_batch)
-        lags = [self.num_updates - version for version in batch.versions]
+    def training_step(self) -> dict[str, dict[str, float]]:
+        for policy_id in self._policies_due():
+            self._stats[policy_id] = self._learn(policy_id)
+        return dict(self._stats)
+
+    def _policies_due(self) -> list[str]:
+        """Policies for which there is a train batch.
+
+        With several agents it waits until there is one, or until a train batch of steps has been sampled: some policies
+        may act seldom, and it is for the user's function whether one learns at all. A policy that is alone waits for
+        its batch in `next_batch`.
+        """
+        if self.agents is None:
+            return list(self.learners)
+        if not (due := self._with_batches()):
+            enough = self.timesteps + self.config.train_batch_size
+            self._wait_until(lambda: self._with_batches() or self.timesteps >= enough)
+            due = self._with_batches()
+        return due
+
+    def _with_batches(self) -> list[str]:
+        """Policies whose next train batch is there."""
+        return [
+            policy_id
+            for policy_id, ring in self._rings.items()
+            if not ring.is_used_up or policy_id in self._staged or self._queues[policy_id].is_full
+        ]
+
+    def _learn(self, policy_id: str) -> dict[str, float]:
+        """One update of a policy on its next train batch."""
+        settings = self.loss_settings(policy_id)
+        batch, num_epochs = self._rings[policy_id].next(functools.partial(self.next_batch, policy_id))
+        lags = [self.metrics.num_updates(policy_id) - version for version in batch.versions]
         stats = self.learn_on_batch(
-            self.prepared(batch.columns),
+            self.prepared(batch.columns, policy_id),
+            policy_id,
             num_epochs=num_epochs,
             shuffle=False,
-            meanwhile=self._stage_next if self._stages_ahead else None,
+            meanwhile=functools.partial(self._stage_next, policy_id) if self._stages_ahead else None,
             **settings,
         )
-        self.after_update(stats)
+        self.after_update(stats, policy_id)
         return {
             **stats,
-            "var_gnorm": float(np.linalg.norm(self.policy.weights)),
+            "var_gnorm": float(np.linalg.norm(self.policies[policy_id].weights)),
             "policy_lag_mean": float(np.mean(lags)),
             "policy_lag_max": float(max(lags)),
             "diff_num_grad_updates_vs_sampler_policy": float(np.mean(lags)) * num_epochs,
@@ -214,36 +281,46 @@ class IMPALA(Algorithm):
 
     # ------------------------------------------------------------------ train batches
 
-    def next_batch(self) -> TrainBatch:
-        """Next train batch, of the fragments in the order in which they arrived."""
-        if self._staged is not None:
-            batch, self._staged = self._staged, None
-            return batch
+    def next_batch(self, policy_id: str = DEFAULT_POLICY) -> TrainBatch:
+        """Next train batch of a policy, of its fragments in the order in which they arrived."""
+        if policy_id in self._staged:
+            return self._staged.pop(policy_id)
         if self._aggregators is None:
-            return TrainBatch.of(self.next_fragments())
+            return TrainBatch.of(self.next_fragments(policy_id))
         while not self._aggregators.is_busy:
-            self._aggregators.give(self.next_fragments())
+            self._aggregators.give(self.next_fragments(policy_id))
         with self.metrics.timer("aggregate"):
             return TrainBatch.of(*self._aggregators.take())
 
-    def _stage_next(self) -> None:
-        """While a GPU computes: keeps what has arrived, and sends the next batch there once it is complete."""
-        if self._staged is not None:
+    def _stage_next(self, policy_id: str) -> None:
+        """While a GPU computes: keeps what has arrived, and sends the policy's next batch there once it is complete."""
+        queue = self._queues[policy_id]
+        if policy_id in self._staged:
             return
-        while not self._has_arrived() and self._receive(0.0):
+        while not queue.is_full and self._receive(0.0):
             self._ask()
-        if self._has_arrived():
-            self._staged = TrainBatch.of(self._pop_arrived())
-            self.learner.stage(self._staged.columns)
+        if queue.is_full:
+            self._staged[policy_id] = TrainBatch.of(queue.pop_batch())
+            self.learners[policy_id].stage(self._staged[policy_id].columns)
 
     # ------------------------------------------------------------------ fragments, as they come
 
-    def next_fragments(self) -> list[SampleBatch]:
-        """Fragments of one train batch, in the order in which they arrived; the workers go on meanwhile."""
+    def next_fragments(self, policy_id: str = DEFAULT_POLICY) -> list[SampleBatch]:
+        """Fragments of a policy's next train batch, as they arrived; the workers go on meanwhile."""
+        queue = self._queues[policy_id]
+        self._wait_until(lambda: queue.is_full)
+        return queue.pop_batch()
+
+    def _wait_until(self, is_done: Callable[[], Any]) -> None:
+        """Keeps the fragments that arrive until the condition holds.
+
+        Raises:
+            SampleTimeoutError: if none arrives for too long.
+        """
         with self.metrics.timer("sample"):
             self._ask()
             started = time.monotonic()
-            while not self._has_arrived():
+            while not is_done():
                 if self._receive(self.config.learner_queue_timeout):
                     started = time.monotonic()
                 self._ask()
@@ -253,10 +330,9 @@ class IMPALA(Algorithm):
                         f".training(learner_queue_timeout={self.config.learner_queue_timeout:g}) or a shorter "
                         f"rollout_fragment_length than {self.config.rollout_fragment_length}."
                     )
-        return self._pop_arrived()
 
     def _receive(self, timeout_s: float) -> int:
-        """Waits for the first fragment and keeps all that have arrived, each with the fragments replayed beside it.
+        """Waits for the first fragment and keeps all that have arrived.
 
         Returns:
             number of fragments that have arrived.
@@ -271,29 +347,17 @@ class IMPALA(Algorithm):
             self._keep(fragment)
         return len(answers)
 
-    def _keep(self, fragment: SampleBatch) -> None:
-        for each in self._replay.mixed(fragment):
-            self._arrived.append(each)
-            self._steps_arrived += each.env_steps()
-
-    def _has_arrived(self) -> bool:
-        """Whether enough fragments for a train batch have arrived."""
-        return self._steps_arrived >= self.config.train_batch_size
+    def _keep(self, fragment: SampleBatch | MultiAgentBatch) -> None:
+        for policy_id, rows in self.by_policy(fragment).items():
+            self._queues[policy_id].put(rows)
 
     def _ask(self) -> None:
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""
-        if self._request is None or self.num_updates >= self._broadcast_at:
+        if self._request is None or self.num_updates >= self._broadcast_at or self._asked_for != [*self.policies]:
             self._request = self.workers.request("sample", self.snapshots())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
+            self._asked_for = [*self.policies]
         self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
-
-    def _pop_arrived(self) -> list[SampleBatch]:
-        fragments, steps = [], 0
-        while steps < self.config.train_batch_size:
-            fragments.append(self._arrived.popleft())
-            steps += fragments[-1].env_steps()
-        self._steps_arrived -= steps
-        return fragments
 
     def extra_results(self) -> dict[str, Any]:
         restarts = self._aggregators.fleet.num_restarts if self._aggregators else 0
@@ -306,23 +370,23 @@ class IMPALA(Algorithm):
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores a state, and drops fragments that other weights have sampled or are sampling."""
         super().set_state(state)
-        self._request, self._staged, self._broadcast_at = None, None, 0
-        self._steps_arrived = 0
-        for kept in (self._arrived, self._replay, self._ring, self._aggregators):
+        self._request, self._broadcast_at = None, 0
+        self._staged.clear()
+        for kept in (*self._queues.values(), *self._rings.values(), self._aggregators):
             if kept is not None:
                 kept.clear()
 
     # ------------------------------------------------------------------ what APPO adds
 
-    def prepared(self, batch: SampleBatch) -> SampleBatch:
-        """The batch with further columns for the loss."""
+    def prepared(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
+        """The batch of a policy with further columns for the loss."""
         return batch
 
-    def loss_settings(self) -> dict[str, Any]:
-        """Settings of the next update, at this time."""
-        config = self.config
+    def loss_settings(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
+        """Settings of the next update of a policy, at this time."""
+        config = self.config_of(policy_id)
         return {
-            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff"),
+            **self.scheduled("lr", "entropy_coeff", "vf_loss_coeff", policy_id=policy_id),
             "gamma": config.gamma,
             "lambda_": config.lambda_,
             "vtrace": config.vtrace,
@@ -331,5 +395,5 @@ class IMPALA(Algorithm):
             "standardize_advantages": bool(config.standardize_advantages),
         }
 
-    def after_update(self, stats: dict[str, float]) -> None:
-        """Called after each update with its statistics."""
+    def after_update(self, stats: dict[str, float], policy_id: str = DEFAULT_POLICY) -> None:
+        """Called after each update of a policy with its statistics."""

@@ -71,6 +71,7 @@ class PQN(SamplingAhead):
     """Parallelised Q-network."""
 
     config_class = PQNConfig
+    trains_several = True
     loss = TDLoss("mse")
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
@@ -90,8 +91,8 @@ class PQN(SamplingAhead):
         return QLambda(config.gamma, config.lambda_)
 
     def training_step(self) -> dict[str, dict[str, float]]:
-        stats, rates = {}, {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.policies}
-        explored = {policy_id: self._exploration_stats(policy_id) for policy_id in self.policies}
+        stats, rates = {}, {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.learners}
+        explored = {policy_id: self._exploration_stats(policy_id) for policy_id in self.learners}
         for policy_id, batch in self.train_batches().items():
             config = self.config_of(policy_id)
             batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)

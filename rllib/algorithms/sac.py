@@ -117,15 +117,23 @@ class SAC(OffPolicyActorCritic):
     """Soft actor-critic.
 
     Attributes:
-        temperatures: policy id -> alpha, learned.
+        temperatures: id of a policy that learns -> alpha, learned.
     """
 
     config_class = SACConfig
     reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
 
     def setup(self) -> None:
+        self.temperatures: dict[str, Temperature] = {}
         super().setup()
-        self.temperatures = {policy_id: self._make_temperature(policy_id) for policy_id in self.policies}
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self.temperatures[policy_id] = self._make_temperature(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        self.temperatures.pop(policy_id, None)
 
     @property
     def temperature(self) -> Temperature:

@@ -31,7 +31,7 @@ class RunningEpisode:
     """The running episode that hooks get, from its reset on. The agent id of the `..._for` methods is optional.
 
     Attributes:
-        episode_id: a number, unique in its process.
+        episode_id: index of the environment in the run << 32 | number of the episode in it, from 0.
         env_id: index of the environment within the worker.
         worker: the worker that has the environment.
         length: steps so far.
@@ -44,10 +44,8 @@ class RunningEpisode:
         game_goes_on: whether the episode has ended with a life of a game whose next life is the next episode.
     """
 
-    _ids = itertools.count(1)
-
-    def __init__(self, worker: Worker, env_id: int):
-        self.episode_id = next(self._ids)
+    def __init__(self, worker: Worker, env_id: int, episode_id: int):
+        self.episode_id = episode_id
         self.env_id = env_id
         self.worker = worker
         self.length = 0
@@ -154,46 +152,32 @@ class BaseEnv:
         return self.envs[env_id].render()
 
 
-class EpisodeHooks:
-    """An observer of a stream's episodes that calls the user's callbacks.
+class EnvironmentHooks:
+    """Base of observers that call the user's callbacks for the environments of a worker.
 
     Args:
         callbacks: the user's object.
-        worker: argument of the hooks; its stream is watched if a hook needs that.
+        worker: argument of the hooks.
         in_evaluation: value of in_evaluation in the EnvContext.
-        wants: (environment, length of the episode that it has just ended, or 0) -> whether hooks get the next episode.
+
+    Attributes:
+        follows_episodes: whether any hook of episodes is defined. If not, steps are not watched and cost nothing.
     """
 
-    def __init__(
-        self,
-        callbacks: DefaultCallbacks,
-        worker: Worker,
-        *,
-        in_evaluation: bool = False,
-        wants: Callable[[int, int], bool] = lambda index, length: True,
-    ):
+    def __init__(self, callbacks: DefaultCallbacks, worker: Worker, in_evaluation: bool = False):
         self._callbacks, self._worker, self._in_evaluation = callbacks, worker, in_evaluation
-        stream = worker.stream
-        self._arguments = {"worker": worker, "base_env": BaseEnv(stream), "policies": worker.policy_map}
-        self._wants = wants
+        self._arguments = {"worker": worker, "base_env": BaseEnv(worker.stream), "policies": worker.policy_map}
         self._hears_steps = hears(callbacks, "on_episode_step")
         self._hears_parts = hears(callbacks, "on_postprocess_trajectory")
-        # Whether any hook of episodes is defined. If not, steps are not watched and cost nothing.
         self.follows_episodes = any(hears(callbacks, hook) for hook in EPISODE_HOOKS)
-        self.start_over()
-        if self.follows_episodes or hears(callbacks, "on_sub_environment_created"):
-            for index, env in enumerate(stream.environments):
-                self.environment_made(index, env)
-            stream.watch(self)
 
-    def start_over(self) -> None:
-        """Forgets the running episodes, and the finished ones that were not reported."""
-        count = self._worker.stream.num_envs
-        self._running: list[RunningEpisode | None] = [None] * count
-        self._finished: list[deque[RunningEpisode]] = [deque() for _ in range(count)]
-        self._just_ended = [0] * count  # length of the episode that an environment has ended, until the next is created
-
-    # ------------------------------------------------------------------ called by the stream
+    def report_environments(self) -> bool:
+        """Reports the environments that there are; returns whether later ones have to be reported as well."""
+        if not (self.follows_episodes or hears(self._callbacks, "on_sub_environment_created")):
+            return False
+        for index, env in enumerate(self._worker.stream.environments):
+            self.environment_made(index, env)
+        return True
 
     def environment_made(self, index: int, env) -> None:
         """Calls `on_sub_environment_created` for a new environment."""
@@ -208,13 +192,53 @@ class EpisodeHooks:
         )
         self._callbacks.on_sub_environment_created(worker=self._worker, sub_environment=env, env_context=context)
 
+
+class EpisodeHooks(EnvironmentHooks):
+    """An observer of a stream's episodes that calls the user's callbacks.
+
+    Args:
+        callbacks: the user's object.
+        worker: argument of the hooks; its stream is watched if a hook needs that.
+        in_evaluation: value of in_evaluation in the EnvContext.
+        first_env: index in the run of the worker's first environment.
+        wants: (environment, length of the episode that it has just ended, or 0) -> whether hooks get the next episode.
+    """
+
+    def __init__(
+        self,
+        callbacks: DefaultCallbacks,
+        worker: Worker,
+        *,
+        in_evaluation: bool = False,
+        first_env: int = 0,
+        wants: Callable[[int, int], bool] = lambda index, length: True,
+    ):
+        super().__init__(callbacks, worker, in_evaluation)
+        self._wants, self._first_env = wants, first_env
+        self._numbers = [itertools.count() for _ in range(worker.stream.num_envs)]
+        self.start_over()
+        if self.report_environments():
+            worker.stream.watch(self)
+
+    def start_over(self) -> None:
+        """Forgets the running episodes, and the finished ones that were not reported."""
+        count = self._worker.stream.num_envs
+        self._running: list[RunningEpisode | None] = [None] * count
+        self._finished: list[deque[RunningEpisode]] = [deque() for _ in range(count)]
+        self._just_ended = [0] * count  # length of the episode that an environment has ended, until the next is created
+
+    def _new_episode(self, index: int) -> RunningEpisode:
+        return RunningEpisode(self._worker, index, (self._first_env + index) << 32 | next(self._numbers[index]))
+
+    # ------------------------------------------------------------------ called by the stream
+
     def created(self, index: int) -> None:
         """Creates the episode of an environment that is about to be reset."""
         self._running[index] = None
         length, self._just_ended[index] = self._just_ended[index], 0
         if not self.follows_episodes or not self._wants(index, length):
             return
-        episode = self._running[index] = RunningEpisode(self._worker, index)
+        episode = self._running[index] = self._new_episode(index)
         self._callbacks.on_episode_created(**self._arguments, env_index=index, episode=episode)
 
     def started(self, index: int, observation, info: dict) -> None:
@@ -274,7 +298,7 @@ class EpisodeHooks:
                 if ended[t, index] or t == fragment.num_steps - 1:
                     # Steps of a void episode are learned from, but the episode is gone.
                     is_void = (t, index) in fragment.cuts
-                    episode = RunningEpisode(self._worker, index) if is_void else next(episodes)
+                    episode = self._new_episode(index) if is_void else next(episodes)
                     self._postprocess(fragment, computed, index, slice(start, t + 1), episode)
                     start = t + 1
 
@@ -310,13 +334,17 @@ class EpisodeHooks:
             goes_on = running.game_goes_on
             if running.is_faulty:
                 continue
-            for name, value in running.custom_metrics.items():
-                earlier = episode.custom_metrics.get(name)
-                joined = _plain(value) if earlier is None else _numbers(earlier) + _numbers(value)
-                episode.custom_metrics[name] = joined
-            for name, values in running.hist_data.items():
-                episode.hist_data.setdefault(name, []).extend(_numbers(values))
-            episode.media.update(running.media)
+            add_metrics(running, episode)
+
+
+def add_metrics(running, episode: Episode) -> None:
+    """Adds what hooks have put into a running episode to the finished one, of which it is the whole or a life."""
+    for name, value in running.custom_metrics.items():
+        earlier = episode.custom_metrics.get(name)
+        episode.custom_metrics[name] = _plain(value) if earlier is None else _numbers(earlier) + _numbers(value)
+    for name, values in running.hist_data.items():
+        episode.hist_data.setdefault(name, []).extend(_numbers(values))
+    episode.media.update(running.media)
 
 
 def _plain(value) -> float | list[float]:

@@ -2,8 +2,9 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -114,28 +115,38 @@ class EvaluationWorker(Worker):
             num_envs = min(int(duration.amount), _TOGETHER)
         first = worker_index * num_envs
         indices = range(first, first + num_envs)
-        rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
         with (
             Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
             # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
             seeding.keeping_process_state(),
             contextlib.closing(
-                settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
-            ) as stream,
+                self._open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
+            ) as self.stream,
         ):
-            budget, check = Budget(duration, num_envs), SpaceCheck(stream, worker_index)
-            self.stream = stream
-            hooks = EpisodeHooks(self.callbacks, self, in_evaluation=True, wants=budget.goes_on)
-            episodes = self._play(budget, rng if explore else None, patience, check)
-            for episode in episodes:
-                hooks.report(episode, episode.env_index)
+            episodes = self._play(Budget(duration, num_envs), patience, indices, round_index, explore)
         self.stream = None
         return episodes
 
+    @property
+    def _open_stream(self) -> Callable[..., Any]:
+        return self.settings.open_stream
+
     def _play(
-        self, budget: Budget, rng: np.random.Generator | None, patience: Patience, check: SpaceCheck
+        self, budget: Budget, patience: Patience, indices: range, round_index: int, explore: bool
     ) -> list[Episode]:
+        """Plays episodes in the environments of `stream`, whose indices in the run are given."""
+        hooks = EpisodeHooks(self.callbacks, self, in_evaluation=True, first_env=indices[0], wants=budget.goes_on)
+        rng = None
+        if explore:
+            rng = seeding.generator(self.settings.seed, seeding.EVALUATION_ACTIONS, self.worker_index, round_index)
+        episodes = self._play_in_lockstep(budget, rng, patience)
+        for episode in episodes:
+            hooks.report(episode, episode.env_index)
+        return episodes
+
+    def _play_in_lockstep(self, budget: Budget, rng: np.random.Generator | None, patience: Patience) -> list[Episode]:
         settings, policy, stream = self.settings, self.policy, self.stream
+        check = SpaceCheck(stream, self.worker_index)
         num_envs = stream.num_envs
         buffers = stream.new_buffers()
         observations, rewards = buffers.observations, buffers.rewards

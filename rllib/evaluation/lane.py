@@ -7,7 +7,7 @@ steps the environments and tells its lanes what followed.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,12 @@ class Lane:
             self.policy.filter.merge(filter_delta)
         if return_delta is not None:
             self._return_scale.merge(return_delta)
+
+    def take_over(self, other: "Lane") -> None:
+        """Takes over what another lane of the policy has received: version, clock and statistics of returns."""
+        self.policy_version, self.timesteps = other.policy_version, other.timesteps
+        if self._return_scale:
+            self._return_scale.set_state(other._return_scale.get_state())
 
     def pop_deltas(self) -> tuple[Any, Any]:
         """Statistics of observations and of returns since the last call; None where they are not kept."""
@@ -304,9 +310,16 @@ class Lane:
                 f"{no_choice(self.policy.spec.encoder.mask(seen[t, i][None])[0])}"
             )
 
-    def note_rows_without_choice(self, error: BaseException) -> None:
-        """Adds to an error of the environments which slots had no legal action when they acted last."""
+    def note_rows_without_choice(self, error: BaseException, acting: Container[int] | None = None) -> None:
+        """Adds to an error of the environments which slots had no legal action when they acted last.
+
+        Args:
+            error: gets a note for each of them.
+            acting: slots that have acted; None: all.
+        """
         for i in self.policy.acted_without_choice() if self.policy.is_masked else ():
+            if acting is not None and i not in acting:
+                continue
             error.add_note(f"{self._place(i)} had no legal action at that step")
 
     def _check_finite(self, fragment: Fragment) -> None:

@@ -110,7 +110,7 @@ class RolloutWorker(Worker):
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
         self.policy.observation_space = self.stream.observation_space
         self.policy.action_space = self.stream.action_space
-        self._hooks = EpisodeHooks(self.callbacks, self)
+        self._hooks = EpisodeHooks(self.callbacks, self, first_env=first)
         self.episodes = EpisodeTracker(settings.num_envs)
         self.lane = Lane(
             self.policy,

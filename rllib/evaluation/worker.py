@@ -55,9 +55,22 @@ class Worker:
             self.policies = {policy_id: Policy(own.spec) for policy_id, own in settings.policies.items()}
         device = settings.acting_device if worker_index else None
         self.acts_elsewhere = device is not None and all([each.act_on(device) for each in self.policies.values()])
-        for policy_id, own in self.policies.items() if policy is None else ():
-            own.config = settings.config
-            self.callbacks.on_create_policy(policy_id=policy_id, policy=own)
+        for policy_id in self.policies if policy is None else ():
+            self._announce(policy_id)
+
+    def _announce(self, policy_id: str) -> None:
+        """Gives a new policy the config, and calls the user's hook for it."""
+        policy = self.policies[policy_id]
+        policy.config = self.settings.config
+        self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
+
+    def change_settings(self, settings) -> None:
+        """Goes on with other settings: policies that were added or removed, or another mapping of agents."""
+        self.settings = settings
+        for policy_id, own in settings.policies.items():
+            if policy_id not in self.policies:
+                self.policies[policy_id] = Policy(own.spec)
+                self._announce(policy_id)
 
     @property
     def policy(self) -> Policy:

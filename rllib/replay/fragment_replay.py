@@ -67,6 +67,11 @@ class BatchRing(Generic[T]):
         self._uses_of_next = num_uses if num_places == 1 else 1
         self._place = 0
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the next call fetches a batch."""
+        return not self._uses_left[self._place]
+
     def next(self, fetch: Callable[[], T]) -> tuple[T, int]:
         """The next batch to learn from, and the number of times to use it before the next call.
 

@@ -121,7 +121,7 @@ class Journal(DefaultCallbacks):
         _, _, original = original_batches[agent_id]
         assert "value_targets" not in original and original.count == postprocessed_batch.count
         episode.custom_metrics["parts"] = episode.custom_metrics.get("parts", 0) + 1
-        postprocessed_batch["advantages"] = postprocessed_batch["obs"][:, 0] + 100 * episode.episode_id
+        postprocessed_batch["advantages"] = postprocessed_batch["obs"][:, 0] + 100 * (episode.episode_id & 0xFFFF)
         assert (np.diff(postprocessed_batch["obs"][:, 0]) == 1).all(), "one episode's rows, in order"
 
 

@@ -45,6 +45,7 @@ while at < len(data):
     return int(step), int(width), int(height), bytes.fromhex(start)
 
 
+@pytest.mark.sidecar
 def test_episodes_after_an_evaluation_become_a_video_in_tensorboard(tmp_path):
     with config(tmp_path, lengths=[3, 5]).build() as algo:
         assert "evaluation" not in algo.train()

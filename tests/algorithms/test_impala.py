@@ -14,6 +14,7 @@ from rllib.algorithms.base.from_checkpoint import LEARNER_FILE, OLD_TARGET_FILE
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.losses.appo import TARGET_DIST_INPUTS
+from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import write_checkpoint
 from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train
@@ -281,7 +282,7 @@ def test_replayed_fragments_are_mixed_in(config_class, num_workers):
         told = learner_stats(train(algo, 41))
         counters = algo.metrics.counters
         # Private: not learned from yet
-        fresh = counters["num_env_steps_sampled"] - sum(fragment.env_steps() for fragment in algo._arrived)
+        fresh = counters["num_env_steps_sampled"] - algo._queues[DEFAULT_POLICY].num_steps
         assert counters["num_env_steps_trained"] == 41 * 80
         assert abs(fresh - 41 * 40) <= 40 * (1 + num_workers)
         assert told["policy_lag_max"] >= 1

@@ -30,6 +30,7 @@ from rllib.runs.files import keep_failing_batch
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
 
 
+@pytest.mark.sidecar
 def test_a_run_leaves_its_files_and_says_where_they_are(rllib_command, behaviour, tmp_path):
     result = rllib_command(*TRAIN, "--stop", "episode_reward_mean=50")
     assert result.exit_code == 0, result.output
@@ -261,6 +262,7 @@ def test_runs_without_a_name_never_share_a_directory(rllib_command, behaviour, t
     assert len(names) == 3 and all(name.startswith("PPO_ns_My_Env-v0_20") for name in names)
 
 
+@pytest.mark.sidecar
 def test_ctrl_c_saves_a_checkpoint_and_exits_130(rllib_command, behaviour, press_ctrl_c, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     behaviour[3] = press_ctrl_c

@@ -220,8 +220,7 @@ def test_what_is_refused_changes_no_file(rllib_command, run_at_8, arguments, har
     assert contents(run_at_8) == before
 
 
-def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8, monkeypatch):
-    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8):
     for last in (9, 10):
         with open(run_at_8 / "result.json", "a") as file:
             file.write('{"training_iteration": 99, "epi')
@@ -231,8 +230,7 @@ def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8, monkeypat
         assert [line["training_iteration"] for line in results_of(run_at_8)][-2:] == [last - 1, last]
 
 
-def test_a_full_disk_ends_a_run_with_the_name_of_the_file(rllib_command, behaviour, monkeypatch, tmp_path):
-    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+def test_a_full_disk_ends_a_run_with_the_name_of_the_file(rllib_command, behaviour, tmp_path):
     run = tmp_path / "results" / "run"
 
     def fill_the_disk():

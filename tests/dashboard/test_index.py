@@ -89,8 +89,7 @@ def test_a_setting_named_algorithm_is_shown(results):
     assert settings == {"algorithm": "sarsa", "lr": 0.1}
 
 
-def test_a_run_of_log_dir_runs_until_its_algorithm_stops(results, monkeypatch):
-    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+def test_a_run_of_log_dir_runs_until_its_algorithm_stops(results):
     config = PGConfig().environment("CartPole-v1").training(train_batch_size=32).reporting(log_dir=results / "own")
     index = Index(results)
     with config.build() as algo:

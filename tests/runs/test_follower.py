@@ -117,6 +117,7 @@ def test_a_logger_that_raises_does_not_stop_the_others(tmp_path, capsys):
     assert capsys.readouterr().out == "what it remembers is incomplete: ValueError: it breaks\n"
 
 
+@pytest.mark.sidecar
 def test_on_a_full_disk_the_process_ends_and_says_what_is_missing(tmp_path):
     pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
     sidecar = SidecarLogger(tmp_path)
@@ -168,6 +169,7 @@ def test_a_log_that_cannot_close_a_file_ends_the_process_beside_it(tmp_path, mon
     RunLog(tmp_path).close()  # it is not locked
 
 
+@pytest.mark.sidecar
 def test_the_events_of_a_run_have_its_hyperparameters(tmp_path):
     write_params(tmp_path, {"lr": 0.1, "model": {"fcnet_hiddens": [8]}, "none": None})
     write(tmp_path, [1, 2])

@@ -23,16 +23,11 @@ def config(tmp_path):
     )
 
 
-@pytest.fixture
-def only_results(monkeypatch):
-    """Without the process beside the run, which takes a second to end."""
-    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
-
-
 def iterations(directory: Path) -> list[int]:
     return [result["training_iteration"] for result in read_results(directory)]
 
 
+@pytest.mark.sidecar
 def test_a_run_has_the_files_of_rllib_train(config, tmp_path):
     run = tmp_path / "run"
     with config.build() as algo:
@@ -48,6 +43,7 @@ def test_a_run_has_the_files_of_rllib_train(config, tmp_path):
     assert [len(each.results) for each in read_runs(run)] == [2]
 
 
+@pytest.mark.sidecar
 def test_the_process_beside_a_killed_run_is_waited_for(tmp_path, monkeypatch):
     (tmp_path / "result.json").touch()
     earlier = sidecar.SidecarLogger(tmp_path)
@@ -63,7 +59,7 @@ def test_the_process_beside_a_killed_run_is_waited_for(tmp_path, monkeypatch):
     log.close()
 
 
-def test_restoring_takes_later_results_out(config, tmp_path, only_results):
+def test_restoring_takes_later_results_out(config, tmp_path):
     with config.build() as algo:
         algo.train()
         checkpoint = algo.save()
@@ -78,7 +74,7 @@ def test_restoring_takes_later_results_out(config, tmp_path, only_results):
     assert iterations(tmp_path / "run") == [1, 2]
 
 
-def test_two_runs_are_not_mixed(config, tmp_path, only_results):
+def test_two_runs_are_not_mixed(config, tmp_path):
     with config.build() as algo:
         algo.train()
         checkpoint = algo.save()
@@ -89,7 +85,7 @@ def test_two_runs_are_not_mixed(config, tmp_path, only_results):
     assert iterations(tmp_path / "run") == [1]
 
 
-def test_the_settings_of_a_worker_can_be_had_beside_a_run(config, only_results):
+def test_the_settings_of_a_worker_can_be_had_beside_a_run(config):
     with config.build() as algo:
         algo.train()
         settings, weights = config.get_rollout_settings()

@@ -12,9 +12,12 @@ from tests.test_readme import PAGES, blocks
 
 HERE = Path(__file__).parent
 COMMANDS = {
-    "mypy": ["--config-file", HERE / "mypy.ini", "--warn-unused-ignores", "--check-untyped-defs", "."],
+    "mypy": [
+        "--config-file", HERE / "mypy.ini", "--warn-unused-ignores", "--check-untyped-defs",
+        "--cache-dir", HERE.parents[1] / "build" / "mypy", ".",
+    ],
     "basedpyright": ["--pythonpath", sys.executable],
-}
+}  # fmt: skip
 
 # Settings of Ray 2.6 that have no effect here are taken, and are not in the stubs.
 LEFT_OUT = ("from_rllib_0",)

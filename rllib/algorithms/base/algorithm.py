@@ -452,7 +452,8 @@ class Algorithm(Acting, Saving, ABC):
         if self.agents is None:
             return {DEFAULT_POLICY: batch}
         trains = self.agents.trains
-        return {policy_id: rows for policy_id, rows in batch.policy_batches.items() if trains(policy_id, rows)}
+        known = {policy_id: rows for policy_id, rows in batch.policy_batches.items() if policy_id in self.learners}
+        return {policy_id: rows for policy_id, rows in known.items() if trains(policy_id, rows)}
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""

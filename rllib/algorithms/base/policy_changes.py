@@ -160,18 +160,18 @@ def _make_policy(
 
 def _take_over(algorithm, agents: Agents) -> None:
     """Makes the algorithm and its workers go on with these agents."""
-    before = algorithm._trained_ids()
+    before = list(algorithm.learners)
     algorithm.agents = agents
+    policies = {
+        policy_id: algorithm._rollout_settings.policies.get(policy_id) or algorithm._policy_settings(policy_id)
+        for policy_id in algorithm.policies
+    }
+    algorithm._rollout_settings = replace(algorithm._rollout_settings, policies=policies, agents=agents.settings)
     for policy_id in algorithm._trained_ids():
         if policy_id not in algorithm.learners:
             algorithm.begin_training(policy_id)
     for policy_id in before:
         if policy_id not in agents.settings.trained:
             algorithm.end_training(policy_id)
-    policies = {
-        policy_id: algorithm._rollout_settings.policies.get(policy_id) or algorithm._policy_settings(policy_id)
-        for policy_id in algorithm.policies
-    }
-    algorithm._rollout_settings = replace(algorithm._rollout_settings, policies=policies, agents=agents.settings)
     algorithm.workers.change_settings(algorithm._rollout_settings)
     algorithm._evaluations.change_agents(policies, agents.settings)

@@ -177,7 +177,7 @@ def agents_of(
     if not algorithm.trains_several:
         raise ValueError(
             f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
-            f"{len(examined.agents)}. PPO, A2C, PG, IMPALA, APPO, DQN, SAC, TD3 and DDPG do."
+            f"{len(examined.agents)}. All algorithms but A3C, ES and ARS do, such as PPO, IMPALA, DQN and SAC."
         )
     if config.centralized_critic and not config.get("use_critic", False):
         raise ValueError(

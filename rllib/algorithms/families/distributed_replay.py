@@ -115,6 +115,19 @@ class _Sent:
     steps: int = 0
 
 
+@dataclass
+class Fragment:
+    """Samples of a worker, in rows by policy.
+
+    Attributes:
+        rows: policy id -> its rows.
+        steps: by which it has moved the run's clock.
+    """
+
+    rows: dict[str, SampleBatch]
+    steps: int
+
+
 class DistributedReplay(OffPolicy):
     """Base of the algorithms that learn from a replay in shards, beside workers that sample on and on."""
 
@@ -122,10 +135,22 @@ class DistributedReplay(OffPolicy):
     stratified = True
 
     def setup(self) -> None:
-        super().setup()
         self._sent: dict[int, _Sent] = {}
+        self._sent_policies: list[str] = []
         self._newest: tuple[int, Any] | None = None
-        self._lags: list[int] = [0]
+        # Age of the fragments of each policy that arrived last, in its updates.
+        self._lags: dict[str, list[int]] = {}
+        super().setup()
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self._lags[policy_id] = [0]
+
+    def end_training(self, policy_id: str) -> None:
+        if policy_id in self.replays:
+            self.replays[policy_id].stop()
+        super().end_training(policy_id)
+        self._lags.pop(policy_id, None)
 
     @abstractmethod
     def worker_errors(self, policy_id: str) -> TDErrors:
@@ -155,7 +180,7 @@ class DistributedReplay(OffPolicy):
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
             spans_directory=self._spans_directory,
-            first_stream=sorted(self.policies).index(policy_id) * shards,
+            first_stream=self.policy_number(policy_id) * shards,
         )
         return self._owns(replay)
 
@@ -195,34 +220,41 @@ class DistributedReplay(OffPolicy):
         if config.training_intensity is not None:
             self._updates_owed[policy_id] -= 1
 
-    def _arriving_fragments(self) -> list[SampleBatch]:
+    def _arriving_fragments(self) -> list[Fragment]:
         """The fragments that have arrived; waits for one if the learner has nothing to do."""
+        before = self.timesteps
         if not self.config.num_rollout_workers:
-            return [self.sample(1)]
+            batch = self.sample(1)
+            return [Fragment(self.by_policy(batch), self.timesteps - before)]
         with self.metrics.timer("sample"):
             self.workers.fleet.keep_in_flight(self._request, self.config.max_requests_in_flight_per_sampler_worker)
             learns = any(self._owes(policy_id, 1) for policy_id in self.replays)
             answers = self.workers.fleet.take(0.0 if learns else self.config.sample_timeout_s)
-        counted = self._counted_workers()
+        counted, fragments = self._counted_workers(), []
         for answer in answers:
-            _, report = answer.value
+            batch, report = answer.value
             if answer.index not in counted:
                 report.episodes = []
+            before = self.timesteps
             self._take_in(report)
-        fragments = [answer.value[0] for answer in answers]
-        if fragments:
-            self._lags = [self.num_updates - fragment.policy_version for fragment in fragments]
+            fragments.append(Fragment(self.by_policy(batch), self.timesteps - before))
+        for policy_id in self.replays:
+            versions = [each.rows[policy_id].policy_version for each in fragments if policy_id in each.rows]
+            if versions:
+                self._lags[policy_id] = [self.metrics.num_updates(policy_id) - version for version in versions]
         return fragments
 
-    def _store(self, fragments: list[SampleBatch]) -> None:
+    def _store(self, fragments: list[Fragment]) -> None:
         """Gives rows to the replays and, once learning has started, counts the updates they make due."""
         for fragment in fragments:
-            for policy_id, batch in self.by_policy(fragment).items():
-                self._store_rows(policy_id, batch)
+            for policy_id, batch in fragment.rows.items():
+                # Of one agent, the steps are those whose rows are complete.
+                steps = batch.count / self.config_of(policy_id).rows_per_step if self.agents is None else fragment.steps
+                self._store_rows(policy_id, batch, steps)
         for replay in self.replays.values():
             replay.wait_for_room(0.0)
 
-    def _store_rows(self, policy_id: str, batch: SampleBatch) -> None:
+    def _store_rows(self, policy_id: str, batch: SampleBatch, steps: float) -> None:
         config, replay = self.config_of(policy_id), self.replays[policy_id]
         while not replay.has_room:
             replay.wait_for_room(config.sample_timeout_s)
@@ -232,13 +264,15 @@ class DistributedReplay(OffPolicy):
         if config.training_intensity is None:
             self._updates_owed[policy_id] = MOST_UPDATES_OWED - 1
         else:
-            steps = batch.count / config.rows_per_step
             self._updates_owed[policy_id] += steps * config.training_intensity / config.train_batch_size
 
     # ------------------------------------------------------------------ workers
 
     def _request(self, actor, index: int):
         """Asks for a fragment; the worker gets new weights after max_weight_sync_delay steps."""
+        if self._sent_policies != [*self.policies]:
+            self._forget_weights()
+            self._sent_policies = [*self.policies]
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
             if self._newest is None or self._newest[0] != self.num_updates:
@@ -258,9 +292,8 @@ class DistributedReplay(OffPolicy):
         extra, fleets = super().extra_results(), [replay.fleet for replay in self.replays.values()]
         extra["replay"]["num_shards"] = sum(len(fleet.members) for fleet in fleets)
         extra["replay"]["num_shard_restarts"] = sum(fleet.num_restarts for fleet in fleets)
-        # Age of the fragments that have just arrived, in updates.
-        lag, most = float(np.mean(self._lags)), float(max(self._lags))
-        for stats in extra["learner"].values():
+        for policy_id, stats in extra["learner"].items():
+            lag, most = float(np.mean(self._lags[policy_id])), float(max(self._lags[policy_id]))
             stats |= {"policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
         return extra
 

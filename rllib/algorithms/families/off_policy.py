@@ -228,23 +228,45 @@ class OffPolicy(SamplingAhead):
     """Base of the algorithms that learn from a replay.
 
     Attributes:
-        replays: policy id -> its rows.
+        replays: id of a policy that learns -> its rows.
     """
 
+    trains_several = True
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
     stratified: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self._betas = {
-            policy_id: Schedule(self.config_of(policy_id).replay_settings()["prioritized_replay_beta"])
-            for policy_id in self.policies
-        }
-        self._updates_owed = dict.fromkeys(self.policies, 0.0)
-        # Environment steps of the run when the replay was empty.
-        self._empty_at = dict.fromkeys(self.policies, 0)
+        self._betas: dict[str, Schedule] = {}
+        self._updates_owed: dict[str, float] = {}
+        # The run's clock when the replay was empty.
+        self._empty_at: dict[str, int] = {}
         # Statistics of each policy's newest update.
-        self._stats: dict[str, dict[str, Any]] = {policy_id: {} for policy_id in self.policies}
-        self.replays = {policy_id: self.make_replay(policy_id) for policy_id in self.policies}
+        self._stats: dict[str, dict[str, Any]] = {}
+        self.replays: dict[str, Any] = {}
+        for policy_id in self.learners:
+            self.prepare_policy(policy_id)
+
+    def prepare_policy(self, policy_id: str) -> None:
+        """Makes what a policy needs beside its learner."""
+        beta = self.config_of(policy_id).replay_settings()["prioritized_replay_beta"]
+        self._betas[policy_id], self._updates_owed[policy_id] = Schedule(beta), 0.0
+        self._empty_at[policy_id], self._stats[policy_id] = self.timesteps, {}
+        self.replays[policy_id] = self.make_replay(policy_id)
+
+    def begin_training(self, policy_id: str) -> None:
+        super().begin_training(policy_id)
+        self.prepare_policy(policy_id)
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        for of_policies in (self._betas, self._updates_owed, self._empty_at, self._stats, self.replays):
+            of_policies.pop(policy_id, None)
+
+    def policy_number(self, policy_id: str) -> int:
+        """A number of the policy that no other has, to key its random streams."""
+        if self.agents is None:
+            return sorted(self.policies).index(policy_id)
+        return self.agents.settings.numbers[policy_id]
 
     @property
     def replay(self):
@@ -264,6 +286,12 @@ class OffPolicy(SamplingAhead):
         rows = stored.shape, stored.dtype, config.gamma, config.n_step
         if not config.needs_goals:
             return Transitions(*rows)
+        if self.agents is not None:
+            raise ValueError(
+                f"replay_buffer_config: type={config.replay_settings()['type']!r} asks the environment for the rewards "
+                f"of other goals, and {self.agents.environment.name} has several agents. Use "
+                "{'type': 'ReplayBuffer'}."
+            )
         goals, settings = Goals.of(self.policies[policy_id].observation_space), config.replay_settings()
         return HindsightTransitions(
             *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]

@@ -131,8 +131,16 @@ class OffPolicyActorCritic(OffPolicy):
     for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def setup(self) -> None:
+        self._critic_updates: dict[str, int] = {}
         super().setup()
-        self._critic_updates = dict.fromkeys(self.policies, 0)
+
+    def prepare_policy(self, policy_id: str) -> None:
+        super().prepare_policy(policy_id)
+        self._critic_updates[policy_id] = 0
+
+    def end_training(self, policy_id: str) -> None:
+        super().end_training(policy_id)
+        self._critic_updates.pop(policy_id, None)
 
     @abstractmethod
     def critic_loss(self, policy_id: str) -> LossOverModules:
@@ -216,7 +224,7 @@ class OffPolicyActorCritic(OffPolicy):
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
             # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.
-            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, sorted(self.policies).index(policy_id)),
+            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, self.policy_number(policy_id)),
         )
 
     # ------------------------------------------------------------------ training

@@ -51,10 +51,6 @@ class MultiAgentStream:
         checked_steps: 0: first results are not checked against the spaces.
         remake: makes the environment with a given index anew; one that raises is then closed and replaced. None: its
             errors are raised.
-
-    Attributes:
-        order: positions of the agents, by which rows are ordered.
-        first: observations and infos of the new episode, after a step that returned None.
     """
 
     def __init__(
@@ -69,6 +65,7 @@ class MultiAgentStream:
     ):
         self.num_envs = len(envs)
         self._worker, self._warns, self._remake = worker, warns, remake
+        self._warns_of_dropped_row = warns
         self._examined = EXAMINED_STEPS if checked_steps else 0
         self._checked: list[CheckedAgents] = []
         self._limits: list[float] = []
@@ -76,12 +73,12 @@ class MultiAgentStream:
             checked, limit = self._wrapped(env, index)
             self._checked.append(checked)
             self._limits.append(limit)
-        self.order = AgentOrder(known_agents(self._checked[0].env))
-        self._knows_agents = len(self.order) > 0
+        self._known = [known_agents(env) for env in self.environments]
+        self._orders = [AgentOrder(known) for known in self._known]
         self.reseed(seeds)
         self._failures, self._replacements = [0] * self.num_envs, [0] * self.num_envs
         self._empty_steps = [0] * self.num_envs
-        self.first: tuple[Mapping, Mapping] = {}, {}
+        self._environment_made: Callable[[int, Any], None] | None = None
 
     def _wrapped(self, env, index: int) -> tuple[CheckedAgents, float]:
         bare, limit = take_off_wrappers(env)
@@ -94,27 +91,50 @@ class MultiAgentStream:
         """The environments, or their adapters to the interface of MultiAgentEnv."""
         return [checked.env for checked in self._checked]
 
+    @property
+    def observation_space(self):
+        """The observation space that the first environment gives: of all agents, by agent, or None."""
+        return self.environments[0].observation_space
+
+    @property
+    def action_space(self):
+        """The action space that the first environment gives: of all agents, by agent, or None."""
+        return self.environments[0].action_space
+
+    def watch(self, environment_made: Callable[[int, Any], None]) -> None:
+        """Calls this function with (index, environment) for each environment that replaces a failed one."""
+        self._environment_made = environment_made
+
     def spaces(self, index: int) -> AgentSpaces:
         """Spaces of the agents of an environment; complete after its first reset."""
         return self._checked[index].spaces
+
+    def order(self, index: int) -> AgentOrder:
+        """Positions of the agents of an environment: of the known ones; others it has to `meet` in each episode."""
+        return self._orders[index]
 
     def reseed(self, seeds: Sequence[int]) -> None:
         """Sets the seeds of the next resets, one int per environment."""
         self._seeds: list[int | None] = list(map(int, seeds))
         self._given_seeds = list(self._seeds)
 
-    def reset(self, index: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
-        """Starts an episode in one environment: observations and infos, by agent."""
+    def reset(self, index: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]] | None:
+        """Starts an episode in one environment.
+
+        Returns:
+            observations and infos, by agent; None where the environment has raised and was replaced. The new one has to
+            be reset.
+        """
         seed, self._seeds[index] = self._seeds[index], None
         self._empty_steps[index] = 0
         length = self._checked[index].time
         try:
             observations, infos = self._checked[index].reset(seed)
         except (Exception, SystemExit) as error:
-            return self._after_failure(
-                index, error, "in reset()" + (f" after an episode of {length} steps" * (length > 0))
-            )
-        self.order.meet(observations)
+            self._replace(index, error, "in reset()" + (f" after an episode of {length} steps" if length else ""))
+            return None
+        if not self._known[index]:  # others may come in each episode
+            self._orders[index] = AgentOrder()
         return observations, infos
 
     def step(self, index: int, actions: dict[AgentID, Any]) -> AgentStep | None:
@@ -125,8 +145,8 @@ class MultiAgentStream:
             actions: of the agents that act; {} where nobody does.
 
         Returns:
-            the result; None where the environment has raised and was replaced. Its episode is void, and `first` has
-            the first observations of a new one.
+            the result; None where the environment has raised and was replaced. Its episode is void, and the new one has
+            to be reset.
         """
         checked = self._checked[index]
         try:
@@ -134,11 +154,9 @@ class MultiAgentStream:
         except (Exception, SystemExit) as error:
             step = checked.time
             where = f"in step() at step {step} of its episode, actions {actions!r:.200}"
-            self.first = self._after_failure(index, error, where)
+            self._replace(index, error, where)
             return None
         self._failures[index] = 0
-        if not self._knows_agents:
-            self.order.meet(observations)
         is_over = bool(terminateds[ALL] or truncateds[ALL])
         if not is_over:
             if checked.time >= self._limits[index]:
@@ -155,7 +173,7 @@ class MultiAgentStream:
         """
         checked = self._checked[index]
         if checked.ended and observations.keys() <= checked.ended.keys():
-            everybody = self.order if self._knows_agents else checked.seen
+            everybody = self._known[index] or checked.seen
             if all(agent in checked.ended for agent in everybody):
                 return True
         if observations:
@@ -170,8 +188,19 @@ class MultiAgentStream:
             )
         return False
 
-    def _after_failure(self, index: int, error: BaseException, where: str) -> tuple[Mapping, Mapping]:
-        """Replaces an environment that has raised; returns the new one's first observations and infos.
+    def warn_of_dropped_row(self, agent: AgentID) -> None:
+        """Logs once that an episode was truncated while an agent waited, so that its last step is not learned from."""
+        if self._warns_of_dropped_row:
+            self._warns_of_dropped_row = False
+            logger.warning(
+                "an episode was truncated while agent %r waited for an observation after its action: this last step of "
+                "the agent is not learned from, since nothing says what followed. Give all agents an observation in "
+                "the step that is truncated, if there is one.",
+                agent,
+            )
+
+    def _replace(self, index: int, error: BaseException, where: str) -> None:
+        """Closes an environment that has raised, and makes a new one in its place.
 
         Raises:
             error itself, where environments are not replaced, or this one has failed too often in a row.
@@ -191,10 +220,12 @@ class MultiAgentStream:
         try:
             self._checked[index], self._limits[index] = self._wrapped(self._remake(index), index)
         except Exception as failure:
-            return self._after_failure(index, failure, "when it was made again")
+            self._replace(index, failure, "when it was made again")
+            return
         self._replacements[index] += 1
         self._seeds[index] = successor_seed(self._given_seeds[index], self._replacements[index])
-        return self.reset(index)
+        if self._environment_made is not None:
+            self._environment_made(index, self.environments[index])
 
     def close(self) -> None:
         """Closes every environment. May be called twice."""

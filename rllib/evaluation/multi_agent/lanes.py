@@ -5,46 +5,56 @@ fragment's row r of a slot is therefore its r-th closed row, wherever the enviro
 """
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 
 from rllib import sample_batch as sb
-from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.models.observations.masks import no_choice
 from rllib.policy import Policy
 from rllib.sample_batch import Column
 
+# Actions of a slot for which noise is drawn at once.
+NOISE_STEPS = 64
+
 
 class ActingSlots:
-    """A policy that acts in slots, and keeps nothing but the inputs of its next actions.
+    """Base of the slots of a network: keeps the inputs of its next actions.
+
+    All slots are computed in each step, so that the bits of one do not depend on which others act.
 
     Args:
-        policy: chooses the actions; None for policies that are written by hand.
+        policy: chooses the actions.
         observation_space, action_space: of one agent.
         num_slots: S.
+        mapper: from the policy's actions to the environment's.
 
     Attributes:
+        records: whether the steps become rows.
         observations: [S, *observation], newest one of each slot, as stored.
         states: float32 [S, state], the memory's state before the next action of each slot.
         env_actions: the newest actions in the environment's units, by slot.
         acting: slots that act in the next step.
     """
 
-    records = False
+    records: ClassVar[bool] = False
 
-    def __init__(self, policy: Policy, observation_space, action_space, num_slots: int):
-        self.policy, self.num_slots = policy, num_slots
+    def __init__(self, policy: Policy, observation_space, action_space, num_slots: int, mapper):
+        self.policy, self.num_slots, self._mapper = policy, num_slots, mapper
         self.column = observation_column(observation_space)
         self._received = np.zeros((num_slots, *self.column.shape), self.column.dtype)
         stored = np.float32 if policy.filters_observations else self.column.dtype
         self.observations = np.zeros((num_slots, *self.column.shape), stored)
         self.states = np.zeros((num_slots, policy.state_size), np.float32)
         self._next_states = np.zeros_like(self.states)
+        self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
+        self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
         self.env_actions: Sequence[Any] = ()
         self.acting: list[int] = []
         self._seen_slots: list[int] = []
@@ -77,10 +87,9 @@ class ActingSlots:
         self.acting, self._seen_slots, self._seen = slots, [], []
         if not count:
             return
-        is_dense = count == self.num_slots and slots == list(range(count))
         received = self._received[:count]
         self.column.write_rows(seen, received)
-        if is_dense:
+        if count == self.num_slots and slots == list(range(count)):
             self._store(received, self.observations, None)
         else:
             stored = np.empty((count, *self.observations.shape[1:]), self.observations.dtype)
@@ -88,19 +97,23 @@ class ActingSlots:
             self.observations[slots] = stored
 
     def _store(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
+        """Writes what is stored of raw observations; of all slots, where `slots` is None."""
         if self.policy.filters_observations:
             self.policy.filter(received, out=out, update=False)
         else:
             out[:] = received
 
+    def _map_actions(self) -> None:
+        self.env_actions = self._one_by_one(self._mapper.to_env(self._actions))
+
 
 class ChoosingSlots(ActingSlots):
-    """Slots of a policy that is evaluated: it takes the most probable actions, or samples them.
+    """Slots of a policy that acts and does not learn: in evaluation, or because it is not trained.
 
     Args:
-        policy, observation_space, action_space, num_slots: as for ActingSlots.
-        rng: draws the actions; None: the most probable ones.
-        mapping: normalize_actions and clip_actions.
+        policy, observation_space, action_space, num_slots, mapper: as for ActingSlots.
+        place: a slot in words, for messages.
+        rngs: random stream of each slot, which draws its actions; None: the most probable ones.
     """
 
     def __init__(
@@ -109,23 +122,55 @@ class ChoosingSlots(ActingSlots):
         observation_space,
         action_space,
         num_slots: int,
+        mapper,
         *,
-        rng: np.random.Generator | None,
-        mapping: tuple[bool, bool] = (True, False),
+        place: Callable[[int], str],
+        rngs: Sequence[np.random.Generator] | None,
     ):
-        super().__init__(policy, observation_space, action_space, num_slots)
-        self._rng = rng
-        self._mapper = action_mapper(action_space, policy.distribution, *mapping)
+        super().__init__(policy, observation_space, action_space, num_slots, mapper)
+        self._place, self._rngs = place, rngs
+        nothing = np.zeros_like(policy.noise(np.random.default_rng(), num_slots))
+        self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
+        # Noise is drawn for so many actions of a slot at once; where it stands in them.
+        self._used = np.full(num_slots, NOISE_STEPS)
 
     def act(self, step: int = 0) -> None:
-        """Chooses the actions of the slots that act."""
-        slots = np.array(self.acting)
-        state = self.states[slots] if self.policy.state_size else None
-        seen = self.observations[slots]
-        actions = self.policy.choose(seen, explore=self._rng is not None, rng=self._rng, filtered=True, state=state)
-        if state is not None:
-            self.states[slots] = state
-        self.env_actions = dict(zip(self.acting, self._one_by_one(self._mapper.to_env(actions))))
+        """Chooses the actions of the slots that act.
+
+        Raises:
+            ValueError: if an observation has no legal action.
+        """
+        policy, slots = self.policy, np.array(self.acting)
+        if policy.is_masked:
+            self._check_masks(slots)
+        if self._rngs is None:
+            policy.silence()
+            noise = self._noise[0]
+        else:
+            policy.resample(self._rngs[0])
+            noise = self._drawn(slots)
+        memory = (self.states, self._next_states) if policy.state_size else (None, None)
+        policy.act(self.observations, noise, self._dist_inputs, self._actions, None, *memory)
+        if policy.state_size:
+            self.states[slots] = self._next_states[slots]
+        self._map_actions()
+
+    def _drawn(self, slots: np.ndarray) -> np.ndarray:
+        """Noise [S, ...], in which the slots that act have the next numbers of their own streams."""
+        for slot in slots[self._used[slots] == NOISE_STEPS].tolist():
+            self._noise[:, slot] = self.policy.noise(self._rngs[slot], NOISE_STEPS)
+            self._used[slot] = 0
+        noise = np.zeros_like(self._noise[0])
+        noise[slots] = self._noise[self._used[slots], slots]
+        self._used[slots] += 1
+        return noise
+
+    def _check_masks(self, slots: np.ndarray) -> None:
+        without = self.policy.without_choice(self.observations[slots])
+        if without.any():
+            slot = int(slots[without.argmax()])
+            mask = self.policy.spec.encoder.mask(self.observations[slot][None])[0]
+            raise ValueError(f"{self._place(slot)} has no legal action: {no_choice(mask)}")
 
 
 class RecordingSlots(ActingSlots):
@@ -143,7 +188,7 @@ class RecordingSlots(ActingSlots):
     records = True
 
     def __init__(self, lane: Lane, observation_space, action_space):
-        super().__init__(lane.policy, observation_space, action_space, len(lane.rngs))
+        super().__init__(lane.policy, observation_space, action_space, len(lane.rngs), lane.mapper)
         self.lane, self.every_final_observation = lane, lane.every_final_observation
         self._all = np.arange(self.num_slots)
         self._rows = np.zeros(self.num_slots, np.int64)
@@ -154,9 +199,6 @@ class RecordingSlots(ActingSlots):
         # Slots with an open row at the end of the fragment before, and its columns.
         self._open, self._open_rows = self._all[:0], {}
         self.oldest_version, self._kept_version = 0, sys.maxsize
-        policy = lane.policy
-        self._actions = np.zeros((self.num_slots, *policy.action_shape), policy.action_dtype)
-        self._dist_inputs = np.zeros((self.num_slots, policy.num_dist_inputs), np.float32)
         self._values = np.zeros(self.num_slots, np.float32)
         # Columns of the inputs of an action, and of its outcome, by which an open row goes on in the next fragment.
         names = {column.name for column in lane.columns}
@@ -173,10 +215,30 @@ class RecordingSlots(ActingSlots):
             self.fragment[name][0, self._open] = values
         for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
             self.fragment[name][:] = 0
+        self._flatten()
         self._rows[:], self._row = 0, 0
         self.oldest_version = min(self._kept_version, lane.policy_version)
         self._kept_version = lane.policy_version
         self.prepare(num_steps)
+
+    def _flatten(self) -> None:
+        """Makes views of the fragment's columns with one row for each (row, slot): one index is quicker than two."""
+        fragment = self.fragment
+        sources = {
+            sb.OBS: self.observations,
+            sb.STATE_IN: self.states,
+            sb.ACTIONS: self._actions,
+            sb.ACTION_DIST_INPUTS: self._dist_inputs,
+            sb.VF_PREDS: self._values,
+        }
+        flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in fragment.columns.items()}
+        # (column, its flat view, what is written of an action)
+        self._of_action = [
+            (fragment[name], flat[name], sources[name])
+            for name in self._of_open_rows
+            if name != sb.VF_PREDS or fragment.has_values
+        ]
+        self._flat_rewards = flat[sb.REWARDS]
 
     def prepare(self, num_steps: int, active: Sequence[bool] | None = None) -> None:
         """Draws the noise of the next steps; of the active slots alone, where some are not."""
@@ -193,36 +255,30 @@ class RecordingSlots(ActingSlots):
         longer.cuts = self.fragment.cuts
         longer.final_observations, longer.final_states = self.fragment.final_observations, self.fragment.final_states
         self.fragment = longer
+        self._flatten()
 
     def act(self, step: int) -> None:
         """Chooses the actions of the slots that act, and opens their rows.
 
-        All slots are computed, so that the bits of one do not depend on which others act.
-
         Args:
             step: number of the step since `prepare`.
         """
-        lane, fragment, row = self.lane, self.fragment, self._row
+        lane, row = self.lane, self._row
         states = (self.states, self._next_states) if lane.remembers else (None, None)
-        values = self._values if fragment.has_values else None
-        lane.explorer.act(self.observations, self._noise[step], self._dist_inputs, self._actions, values, *states)
-        acting = self.acting
-        if row is not None and len(acting) == self.num_slots:
-            at: Any = row
-            seen = slice(None)
+        values_out = self._values if self.fragment.has_values else None
+        noise = self._noise[step]
+        lane.explorer.act(self.observations, noise, self._dist_inputs, self._actions, values_out, *states)
+        if row is not None and len(self.acting) == self.num_slots:
+            for column, _, values in self._of_action:
+                column[row] = values
+            self.states[:] = self._next_states
         else:
-            seen = np.array(acting)
-            at = self._rows[seen], seen
-        fragment.observations[at] = self.observations[seen]
-        fragment[sb.ACTIONS][at] = self._actions[seen]
-        if sb.ACTION_DIST_INPUTS in fragment.columns:
-            fragment[sb.ACTION_DIST_INPUTS][at] = self._dist_inputs[seen]
-        if values is not None:
-            fragment[sb.VF_PREDS][at] = values[seen]
-        if lane.remembers:
-            fragment[sb.STATE_IN][at] = self.states[seen]
-            self.states[seen] = self._next_states[seen]
-        self.env_actions = self._one_by_one(lane.mapper.to_env(self._actions))
+            acting = np.array(self.acting)
+            at = self._rows[acting] * self.num_slots + acting
+            for _, flat, values in self._of_action:
+                flat[at] = values[acting]
+            self.states[acting] = self._next_states[acting]
+        self._map_actions()
 
     def close(self, slot: int, reward: float, terminated: bool, truncated: bool) -> None:
         """Notes that the open row of a slot is complete; `receive` stores it."""
@@ -273,7 +329,7 @@ class RecordingSlots(ActingSlots):
             self._row = row + 1
             self._rows += 1
         else:
-            self.fragment[sb.REWARDS][self._rows[slots], slots] = self._rewards
+            self._flat_rewards[self._rows[slots] * self.num_slots + slots] = self._rewards
             self._row = None
             self._rows[slots] += 1
         if self._ends:
@@ -327,12 +383,13 @@ class HandWrittenSlots:
             (actions, states, fetches).
         policy_id: its name, for messages.
         num_slots: S.
+        place: a slot in words, for messages.
     """
 
-    records = False
+    records: ClassVar[bool] = False
 
-    def __init__(self, chooser, policy_id: str, num_slots: int):
-        self.chooser, self._policy_id, self.num_slots = chooser, policy_id, num_slots
+    def __init__(self, chooser, policy_id: str, num_slots: int, place: Callable[[int], str]):
+        self.chooser, self._policy_id, self.num_slots, self._place = chooser, policy_id, num_slots, place
         self.env_actions: dict[int, Any] = {}
         self.acting: list[int] = []
         self._seen_slots: list[int] = []
@@ -359,22 +416,38 @@ class HandWrittenSlots:
 
         Raises:
             ValueError: if it gives another number of actions than there are observations.
+            its own exception, with a note naming the policy and the agents.
         """
-        initial = getattr(self.chooser, "get_initial_state", list)
-        states = [self._states.get(slot) or initial() for slot in self.acting]
-        batches = [np.stack(parts) for parts in zip(*states)] or None
-        answer = self.chooser.compute_actions(self._observations, state_batches=batches)
-        if isinstance(answer, tuple) and len(answer) == 3:
+        try:
+            actions = self._chosen()
+        except Exception as error:
+            places = "; ".join(map(self._place, self.acting[:4])) + ("; ..." if len(self.acting) > 4 else "")
+            error.add_note(f"{self._name} was asked for {len(self.acting)} actions, of {places}")
+            raise
+        self.env_actions = dict(zip(self.acting, actions))
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self.chooser).__name__} {self._policy_id!r}"
+
+    def _chosen(self) -> Sequence:
+        """The policy's actions; keeps the states that it returns with them."""
+        count, initial = len(self.acting), getattr(self.chooser, "get_initial_state", list)
+        before = [self._states.get(slot) or initial() for slot in self.acting]
+        states = [np.stack(parts) for parts in zip(*before)] or None
+        answer = self.chooser.compute_actions(self._observations, state_batches=states)
+        following: Sequence = ()
+        if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
             answer, following, _ = answer
-            for position, slot in enumerate(self.acting):
-                self._states[slot] = [part[position] for part in following]
-        if len(answer) != len(self.acting):
-            name = type(self.chooser).__name__
+        if not hasattr(answer, "__len__") or len(answer) != count:
+            given = f"{len(answer)} actions" if hasattr(answer, "__len__") else f"{answer!r:.60}"
             raise ValueError(
-                f"{name} {self._policy_id!r} gave {len(answer)} actions for {len(self.acting)} observations; "
-                "compute_actions returns one for each of them, in their order"
+                f"{self._name} gave {given} for {count} observations; compute_actions returns one action for each of "
+                "them, in their order"
             )
-        self.env_actions = dict(zip(self.acting, answer))
+        for position, slot in enumerate(self.acting if following else ()):
+            self._states[slot] = [part[position] for part in following]
+        return answer
 
     def start_over(self) -> None:
         """Drops the running episodes."""

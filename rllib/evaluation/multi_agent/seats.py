@@ -5,58 +5,37 @@ the agent has an observation or ends, or the episode ends. Its reward is the sum
 the step of its action on. Rewards outside of any row count in the agent's return.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
 from rllib.env.multi_agent.stream import AgentStep, MultiAgentStream
+from rllib.evaluation.multi_agent.episode import AgentEpisode, Seat
 from rllib.evaluation.multi_agent.lanes import Slots
-
-logger = logging.getLogger(__name__)
 
 
 class OutOfSlotsError(Exception):
     """More agents of a policy are in one environment than it has slots for; the argument is the policy's id."""
 
 
-class Seat:
-    """An agent of the running episode, and its slot.
-
-    Attributes:
-        agent, policy_id: who sits here, and what acts for it.
-        lane, slot: where it acts.
-        reward: sum of its rewards since it has acted.
-        total: sum of all its rewards in the episode.
-        num_rows: its closed rows in the episode.
-        first_row: number of them that were closed in earlier fragments.
-        is_open: whether it has acted and waits for what follows.
-    """
-
-    __slots__ = ("agent", "first_row", "is_open", "lane", "num_rows", "policy_id", "reward", "slot", "total")
-
-    def __init__(self, agent: AgentID, policy_id: str, lane: Slots, slot: int, total: float):
-        self.agent, self.policy_id, self.lane, self.slot = agent, policy_id, lane, slot
-        self.reward, self.total = 0.0, total
-        self.num_rows = self.first_row = 0
-        self.is_open = False
-
-
 class EpisodeEvents(Protocol):
-    """Receives the events of an environment's episodes, by its index."""
+    """Receives the events of the episodes of a worker's environments."""
 
-    def began(self, seats: "EnvironmentSeats", observations: Mapping, infos: Mapping) -> None:
-        """An episode has begun with these results of reset()."""
+    def created(self, episode: AgentEpisode) -> None:
+        """The environment is about to be reset."""
 
-    def stepped(self, seats: "EnvironmentSeats", actions: Mapping, step: AgentStep) -> None:
-        """A step was made."""
+    def started(self, episode: AgentEpisode, observations: Mapping, infos: Mapping) -> None:
+        """It has been reset, with these results."""
 
-    def ended(self, seats: "EnvironmentSeats", episode: Episode) -> None:
-        """The episode is over."""
+    def stepped(self, episode: AgentEpisode, actions: Mapping, step: AgentStep) -> None:
+        """It has been stepped; agents that have appeared have their seats, and returns contain the step's rewards."""
 
-    def failed(self, seats: "EnvironmentSeats") -> None:
+    def ended(self, episode: AgentEpisode, result: Episode) -> None:
+        """The episode is over; a reset, if there is one, follows this call."""
+
+    def failed(self, episode: AgentEpisode) -> None:
         """The environment has raised, and the episode is void."""
 
 
@@ -66,16 +45,13 @@ class EnvironmentSeats:
     Args:
         index: of the environment in its worker.
         stream: steps it.
-        lanes: policy id -> its slots.
-        places: policy id -> slots of this environment in the lane.
-        choose: function of (agent, these seats) that returns the id of the agent's policy for the episode.
+        new_episode: function of (index of the environment in the worker, number of the episode in it).
         events: receives the events of the episodes; None: nobody does.
 
     Attributes:
         number: of the episode in this environment, counted from 0.
-        length: steps of the episode so far.
-        seats: agent -> its seat, of all that have appeared in the episode.
-        is_running: whether there is an episode.
+        episode: the running one; None where there is none.
+        living: seats of the agents that have appeared and have not ended, in the stream's order of agents.
         has_failed: whether the environment has raised in the newest step, and was replaced.
         agent_steps: number of closed rows by (agent, policy); the owner may set another Counter.
     """
@@ -84,84 +60,113 @@ class EnvironmentSeats:
         self,
         index: int,
         stream: MultiAgentStream,
-        lanes: Mapping[str, Slots],
-        places: Mapping[str, range],
-        choose: Callable[[AgentID, "EnvironmentSeats"], str],
+        new_episode: Callable[[int, int], AgentEpisode],
         events: EpisodeEvents | None = None,
     ):
-        self.index, self._stream, self._lanes, self._places = index, stream, lanes, places
-        self._choose, self._events = choose, events
+        self.index, self._stream, self._new_episode, self._events = index, stream, new_episode, events
         self.number = -1
         self.agent_steps: Counter[tuple[AgentID, str]] = Counter()
         self.has_failed = False
-        self._clear()
+        self.place({}, {})
 
-    def _clear(self) -> None:
-        self.is_running = False
-        self.length = 0
-        self.seats: dict[AgentID, Seat] = {}  # of all agents that have appeared in the episode
-        self._living: list[Seat] = []  # in the stream's order of agents
+    def place(self, lanes: Mapping[str, Slots], places: Mapping[str, range]) -> None:
+        """Puts the seats into lanes, and drops the running episode.
+
+        Args:
+            lanes: policy id -> its slots.
+            places: policy id -> slots of this environment in the lane.
+        """
+        self._lanes, self._places = lanes, places
+        self.forget()
+
+    def add_places(self, policy_id: str, places: range) -> None:
+        """Adds slots of a further policy in this environment."""
+        self._places = {**self._places, policy_id: places}
+        self._free[policy_id] = list(reversed(places))
+
+    def forget(self) -> None:
+        """Drops the running episode."""
+        self.episode: AgentEpisode | None = None
+        self.living: list[Seat] = []
         self._acting: list[Seat] = []
-        # Rewards of agents that have not appeared.
-        self._loose: dict[AgentID, float] = {}
         self._free = {policy_id: list(reversed(place)) for policy_id, place in self._places.items()}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is an episode."""
+        return self.episode is not None
+
+    @property
+    def length(self) -> int:
+        """Steps of the episode so far; 0 where there is none."""
+        return 0 if self.episode is None else self.episode.length
 
     # ------------------------------------------------------------------ an episode
 
     def start(self) -> None:
         """Starts an episode in the environment."""
-        self._begin(*self._stream.reset(self.index))
-
-    def _begin(self, observations: Mapping, infos: Mapping) -> None:
-        self._clear()
-        self.number += 1
-        self.is_running = True
+        first = None
+        while first is None:
+            self.forget()
+            self.number += 1
+            self.episode = episode = self._new_episode(self.index, self.number)
+            if self._events is not None:
+                self._events.created(episode)
+            first = self._stream.reset(self.index)
+            if first is None:
+                self._fail()
         if self._events is not None:
-            self._events.began(self, observations, infos)
+            self._events.started(episode, *first)
+        observations, _ = first
         self._take_seats(observations)
-        self._acting = self._living
+        self._acting = self.living
         for seat in self._acting:
             seat.lane.see(seat.slot, observations[seat.agent])
 
     def _take_seats(self, observations: Mapping) -> None:
         """Seats the agents that are new, in the stream's order."""
-        new = [agent for agent in observations if agent not in self.seats]
-        for agent in self._stream.order.sorted(new) if len(new) > 1 else new:
-            policy_id = self._choose(agent, self)
+        episode, position = self.episode, self._stream.order(self.index)
+        new = [agent for agent in observations if agent not in episode.seats]
+        position.meet(new)
+        for agent in position.sorted(new) if len(new) > 1 else new:
+            policy_id = episode.policy_for(agent)
             free = self._free[policy_id]
             if not free:
                 raise OutOfSlotsError(policy_id)
-            seat = Seat(agent, policy_id, self._lanes[policy_id], free.pop(), self._loose.pop(agent, 0.0))
+            seat = Seat(agent, policy_id, self._lanes[policy_id], free.pop(), episode.loose.pop(agent, 0.0))
             seat.lane.begin_episode(seat.slot)
-            self.seats[agent] = seat
-            self._living.append(seat)
-        if len(new) < len(self._living):
-            position = self._stream.order
-            self._living.sort(key=lambda seat: position[seat.agent])
+            episode.seats[agent] = seat
+            self.living.append(seat)
+        if len(new) < len(self.living):
+            self.living.sort(key=lambda seat: position[seat.agent])
 
-    def act_and_step(self, starts_next: bool = True) -> Episode | None:
+    def act_and_step(self) -> Episode | None:
         """Steps the environment with the actions that the lanes have chosen.
-
-        Args:
-            starts_next: whether an episode that ends is followed by the next one within the step.
 
         Returns:
             the episode that has ended with the step, or None.
         """
-        acting, self.has_failed = self._acting, False
         actions = {}
-        for seat in acting:
+        for seat in self._acting:
             seat.is_open, seat.reward = True, 0.0
             actions[seat.agent] = seat.lane.env_actions[seat.slot]
         step = self._stream.step(self.index, actions)
+        self.has_failed = step is None
         if step is None:
             self._void()
             return None
-        self.length += 1
+        episode = self.episode
+        episode.length += 1
+        self._add_rewards(step.rewards)
+        ended = self._close_rows(step)
+        if not step.is_over:
+            self._go_on(step.observations, ended)
         if self._events is not None:
-            self._events.stepped(self, actions, step)
-        observations, rewards, terminateds, truncateds, _, is_over = step
-        seats = self.seats
+            self._events.stepped(episode, actions, step)
+        return self._end() if step.is_over else None
+
+    def _add_rewards(self, rewards: Mapping[AgentID, float]) -> None:
+        seats, loose = self.episode.seats, self.episode.loose
         for agent, reward in rewards.items():
             seat = seats.get(agent)
             if seat is not None:
@@ -169,102 +174,97 @@ class EnvironmentSeats:
                 seat.reward += reward
                 seat.total += reward
             elif reward:
-                self._loose[agent] = self._loose.get(agent, 0.0) + float(reward)
-        all_terminated, all_truncated = bool(terminateds[ALL]), bool(truncateds[ALL])
-        has_flags = is_over or len(terminateds) > 1 or len(truncateds) > 1
-        ended: list[Seat] = []
-        for seat in self._living:
-            agent = seat.agent
-            is_seen = agent in observations
-            terminated = truncated = False
-            if has_flags:
-                terminated = all_terminated or bool(terminateds.get(agent))
-                truncated = all_truncated or bool(truncateds.get(agent))
-                if terminated or truncated:
-                    ended.append(seat)
-            if seat.is_open and (is_seen or terminated or truncated):
-                self._close(seat, observations.get(agent), is_seen, terminated, truncated)
-        if is_over:
-            return self._end(starts_next)
-        for seat in ended:
-            self._living.remove(seat)
-            self._free[seat.policy_id].append(seat.slot)
-            self._free[seat.policy_id].sort(reverse=True)
-        if len(seats) < len(observations) or not observations.keys() <= seats.keys():
-            self._take_seats(observations)
-        if len(observations) == len(self._living) and not ended:
-            self._acting = self._living
-        else:
-            self._acting = [seat for seat in self._living if seat.agent in observations]
-        for seat in self._acting:
-            seat.lane.see(seat.slot, observations[seat.agent])
-        return None
+                loose[agent] = loose.get(agent, 0.0) + float(reward)
 
-    def _close(self, seat: Seat, observation: Any, is_seen: bool, terminated: bool, truncated: bool) -> None:
-        """Closes the open row of an agent: rule R2 and R3; R6 where it cannot be bootstrapped."""
+    def _close_rows(self, step: AgentStep) -> list[Seat]:
+        """Closes the rows that are complete after a step; returns the agents that have ended with it."""
+        observations, _, terminateds, truncateds, _, is_over = step
+        if not (is_over or any(terminateds.values()) or any(truncateds.values())):
+            for seat in self.living:
+                if seat.is_open and seat.agent in observations:
+                    self._close(seat)
+            return []
+        all_terminated, all_truncated = bool(terminateds[ALL]), bool(truncateds[ALL])
+        ended: list[Seat] = []
+        for seat in self.living:
+            agent = seat.agent
+            terminated = all_terminated or bool(terminateds.get(agent))
+            truncated = all_truncated or bool(truncateds.get(agent))
+            if terminated or truncated:
+                ended.append(seat)
+                if seat.is_open:
+                    self._close_last(seat, observations, terminated, truncated)
+            elif seat.is_open and agent in observations:
+                self._close(seat)
+        return ended
+
+    def _close(self, seat: Seat, terminated: bool = False, truncated: bool = False) -> None:
         seat.is_open = False
-        lane = seat.lane
-        if lane.records and not is_seen and not terminated:
-            lane.drop(seat.slot, seat.num_rows > seat.first_row)
-            _warn_of_dropped_row(seat.agent)
-            return
         seat.num_rows += 1
         self.agent_steps[seat.agent, seat.policy_id] += 1
-        if not lane.records:
-            return
-        if is_seen and ((lane.every_final_observation and (terminated or truncated)) or (truncated and not terminated)):
-            lane.keep_final(seat.slot, observation)
-        lane.close(seat.slot, seat.reward, terminated, truncated)
+        if seat.lane.records:
+            seat.lane.close(seat.slot, seat.reward, terminated, truncated)
 
-    def _end(self, starts_next: bool) -> Episode:
-        totals = {(seat.agent, seat.policy_id): seat.total for seat in self.seats.values()}
-        # Agents that were rewarded and never had an observation have no policy.
-        total = sum(totals.values()) + sum(self._loose.values())
-        lengths = {(seat.agent, seat.policy_id): seat.num_rows for seat in self.seats.values()}
-        episode = Episode(total, self.length, self.index, agent_returns=totals, agent_lengths=lengths)
-        if self._events is not None:
-            self._events.ended(self, episode)
-        if starts_next:
-            self.start()
+    def _close_last(self, seat: Seat, observations: Mapping, terminated: bool, truncated: bool) -> None:
+        """Closes the last row of an agent, or drops it where nothing says what followed a truncation."""
+        lane, is_seen = seat.lane, seat.agent in observations
+        if lane.records and not is_seen and not terminated:
+            self._drop(seat)
+            self._stream.warn_of_dropped_row(seat.agent)
+            return
+        if lane.records and is_seen and (lane.every_final_observation or not terminated):
+            lane.keep_final(seat.slot, observations[seat.agent])
+        self._close(seat, terminated, truncated)
+
+    @staticmethod
+    def _drop(seat: Seat) -> None:
+        seat.is_open = False
+        seat.lane.drop(seat.slot, seat.num_rows > seat.first_row)
+
+    def _go_on(self, observations: Mapping, ended: list[Seat]) -> None:
+        """Frees the slots of agents that have ended, seats new agents, and notes who acts next."""
+        for seat in ended:
+            self.living.remove(seat)
+            self._free[seat.policy_id].append(seat.slot)
+            self._free[seat.policy_id].sort(reverse=True)
+        if not observations.keys() <= self.episode.seats.keys():
+            self._take_seats(observations)
+        if len(observations) == len(self.living) and not ended:
+            self._acting = self.living
         else:
-            self._clear()
-        return episode
+            self._acting = [seat for seat in self.living if seat.agent in observations]
+        for seat in self._acting:
+            seat.lane.see(seat.slot, observations[seat.agent])
+
+    def _end(self) -> Episode:
+        episode = self.episode
+        lengths = {(seat.agent, seat.policy_id): seat.num_rows for seat in episode.seats.values()}
+        result = Episode(
+            episode.total_reward,
+            episode.length,
+            self.index,
+            agent_returns=episode.agent_rewards,
+            agent_lengths=lengths,
+        )
+        if self._events is not None:
+            self._events.ended(episode, result)
+        self.forget()
+        return result
 
     def _void(self) -> None:
-        """Drops the episode of an environment that has failed and was replaced."""
-        self.has_failed = True
-        if self._events is not None:
-            self._events.failed(self)
-        for seat in self._living:
+        """Drops the episode of an environment that has raised and was replaced."""
+        for seat in self.living:
             if seat.is_open and seat.lane.records:
-                seat.lane.drop(seat.slot, seat.num_rows > seat.first_row)
-        self._begin(*self._stream.first)
+                self._drop(seat)
+        self._fail()
+        self.forget()
+
+    def _fail(self) -> None:
+        self.episode.is_faulty = True
+        if self._events is not None:
+            self._events.failed(self.episode)
 
     def begin_fragment(self) -> None:
         """Notes which rows of the episode are in earlier fragments."""
-        for seat in self._living:
+        for seat in self.episode.seats.values() if self.episode is not None else ():
             seat.first_row = seat.num_rows
-
-    @property
-    def living(self) -> list[Seat]:
-        """The agents that have appeared and have not ended, in order."""
-        return self._living
-
-    def forget(self) -> None:
-        """Drops the running episode."""
-        self._clear()
-
-
-_warned: set[str] = set()
-
-
-def _warn_of_dropped_row(agent: AgentID) -> None:
-    """Says once that a time limit has come while an agent waited."""
-    if "dropped" not in _warned:
-        _warned.add("dropped")
-        logger.warning(
-            "an episode was truncated while agent %r waited for an observation after its action: this last step of "
-            "the agent is not learned from, since nothing says what followed. Give all agents an observation in the "
-            "step that is truncated, if there is one.",
-            agent,
-        )

@@ -21,7 +21,8 @@ class AgentSettings:
         num_slots: policy id -> largest number of its agents in one environment at a time; where one is missing, the
             number is found while sampling.
         trained: ids of the policies whose steps become rows.
-        hand_written: policy id -> class or object with `compute_actions`, which acts in place of a network.
+        hand_written: policy id -> object with `compute_actions`, which acts in place of a network, or a class or
+            function that makes one.
         numbers: policy id -> number that keys the random streams of its slots.
         counts_agent_steps: a fragment's length is in steps of agents instead of steps of environments.
     """
@@ -33,3 +34,14 @@ class AgentSettings:
     hand_written: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
     counts_agent_steps: bool = False
+
+    def first_slots(self) -> dict[str, int]:
+        """Policy id -> its slots in one environment, at first."""
+        return {policy_id: self.num_slots.get(policy_id, FIRST_SLOTS) for policy_id in self.spaces}
+
+    def make_hand_written(self) -> dict[str, Any]:
+        """Policy id -> the object that acts, of the policies that are written by hand."""
+        return {
+            policy_id: given() if isinstance(given, type) or not hasattr(given, "compute_actions") else given
+            for policy_id, given in self.hand_written.items()
+        }

@@ -1,19 +1,20 @@
 """Samples with several agents: steps N environments, whose agents act in the lanes of their policies."""
 
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import MultiAgentStream
+from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
 from rllib.evaluation.lane import Lane
+from rllib.evaluation.multi_agent.hooks import AgentEpisodeHooks
 from rllib.evaluation.multi_agent.lanes import ChoosingSlots, HandWrittenSlots, RecordingSlots, Slots, stored_columns
+from rllib.evaluation.multi_agent.seating import Seating, double_slots
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
-from rllib.evaluation.multi_agent.settings import FIRST_SLOTS
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
@@ -22,8 +23,6 @@ from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
 from rllib.policy import Snapshots
 from rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rllib.spans import span, stopwatch
-
-logger = logging.getLogger(__name__)
 
 
 class MultiAgentWorker(Worker):
@@ -48,101 +47,120 @@ class MultiAgentWorker(Worker):
         self._incarnation, self._allocate = incarnation, allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         self._indices = range(first, first + settings.num_envs)
-        self._num_slots = {policy_id: FIRST_SLOTS for policy_id in settings.agents.spaces} | dict(
-            settings.agents.num_slots
-        )
+        self._num_slots = settings.agents.first_slots()
+        self._hand_written = settings.agents.make_hand_written()
+        self._streams: dict[tuple[int, int, int], np.random.Generator] = {}
         self.stream = settings.open_agents(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
-        self._make_lanes()
+        self._hooks = AgentEpisodeHooks(self.callbacks, self)
+        events = self._hooks if self._hooks.follows_episodes else None
+        self._seating = Seating(
+            self,
+            self.stream,
+            self._indices,
+            self._num_slots,
+            self._make_slots,
+            episode_key=(incarnation,),
+            events=events,
+        )
+        self._seats = self._seating.seats
 
     # ------------------------------------------------------------------ lanes
 
-    def _make_lanes(self) -> None:
-        """Makes the slots of every policy, and the seats of every environment."""
-        self.lanes: dict[str, Slots] = {}
-        for number, policy_id in enumerate(sorted(self.settings.agents.spaces)):
-            self.lanes[policy_id] = self._make_slots(policy_id, number)
-        self._recording = {i: lane for i, lane in self.lanes.items() if isinstance(lane, RecordingSlots)}
-        self._seats = [
-            EnvironmentSeats(
-                index,
-                self.stream,
-                self.lanes,
-                {i: range(index * count, (index + 1) * count) for i, count in self._num_slots.items()},
-                self._policy_of,
-            )
-            for index in range(self.settings.num_envs)
-        ]
-
-    def _make_slots(self, policy_id: str, number: int) -> Slots:
+    def _make_slots(self, policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
         settings, agents = self.settings, self.settings.agents
-        count = self._num_slots[policy_id] * settings.num_envs
-        if policy_id in agents.hand_written:
-            return HandWrittenSlots(agents.hand_written[policy_id](), policy_id, count)
-        policy, spaces = self.policies[policy_id], agents.spaces[policy_id]
+        if policy_id in self._hand_written:
+            return HandWrittenSlots(self._hand_written[policy_id], policy_id, count, place)
+        policy, own, spaces = self.policies[policy_id], settings.policies[policy_id], agents.spaces[policy_id]
         policy.observation_space, policy.action_space = spaces
-        if policy_id not in agents.trained:
-            rng = seeding.generator(settings.seed, seeding.AGENTS_ACTIONS, self._indices[0], self._incarnation, number)
-            return ChoosingSlots(policy, *spaces, count, rng=rng, mapping=self._mapping)
         total = count * max(settings.num_workers, 1)
         is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE and not self.acts_elsewhere
-        if is_alike:
-            start = self._indices[0] * self._num_slots[policy_id]
-            policy.act_among(total, slice(start, start + count))
+        start = self._indices[0] * self._num_slots[policy_id] if is_alike else 0
+        policy.act_among(total if is_alike else count, slice(start, start + count))
+        rngs = self._rngs(policy_id, number)
+        if policy_id not in agents.trained:
+            mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
+            return ChoosingSlots(policy, *spaces, count, mapper, place=place, rngs=rngs if own.explore else None)
         if policy.filters_observations:
             policy.filter.keep_apart(count)
         lane = Lane(
             policy,
-            settings.policies[policy_id],
+            own,
             settings,
             given=stored_columns(spaces[0]),
             action_space=spaces[1],
-            rngs=list(self._rngs(policy_id, number)),
+            rngs=rngs,
             worker_index=self.worker_index,
             incarnation=self._incarnation,
             stream=self.stream,
-            place=lambda slot: self._place(policy_id, slot),
+            place=place,
             allocate=self._allocate,
             by_slot=is_alike,
         )
         return RecordingSlots(lane, *spaces)
 
-    def _rngs(self, policy_id: str, number: int) -> Iterator[np.random.Generator]:
-        """Random streams of a policy's slots. A lone agent has the stream that its environment has with one agent."""
-        settings = self.settings
+    def _rngs(self, policy_id: str, number: int) -> list[np.random.Generator]:
+        """Random streams of a policy's slots, which go on where slots are added.
+
+        A lone agent has the stream that its environment has with one agent.
+        """
+        made = []
         for index in self._indices:
             for place in range(self._num_slots[policy_id]):
-                if number == place == 0:
-                    yield seeding.generator(settings.seed, seeding.ACTIONS, index, self._incarnation)
-                else:
-                    key = index, self._incarnation, number, place
-                    yield seeding.generator(settings.seed, seeding.AGENTS_ACTIONS, *key)
+                if (index, number, place) not in self._streams:
+                    is_first = number == place == 0
+                    kind, more = (seeding.ACTIONS, ()) if is_first else (seeding.AGENTS_ACTIONS, (number, place))
+                    self._streams[index, number, place] = seeding.generator(
+                        self.settings.seed, kind, index, self._incarnation, *more
+                    )
+                made.append(self._streams[index, number, place])
+        return made
 
     @property
-    def _mapping(self) -> tuple[bool, bool]:
-        return self.settings.normalize_actions, self.settings.clip_actions
-
-    def _place(self, policy_id: str, slot: int) -> str:
-        index = slot // self._num_slots[policy_id]
-        agents = [seat.agent for seat in self._seats[index].living if (seat.policy_id, seat.slot) == (policy_id, slot)]
-        who = f"agent {agents[0]!r} of " if agents else ""
-        return f"{who}environment {index} of rollout worker {self.worker_index} (policy {policy_id!r})"
-
-    def _policy_of(self, agent: AgentID, seats: EnvironmentSeats) -> str:
-        return self.settings.agents.policy_of(agent, seats, self)
+    def _recording(self) -> dict[str, RecordingSlots]:
+        return {i: lane for i, lane in self._seating.lanes.items() if isinstance(lane, RecordingSlots)}
 
     def _grow(self, policy_id: str) -> None:
         """Doubles the slots of a policy, more of whose agents are in one environment; all episodes start over."""
-        self._num_slots[policy_id] *= 2
-        logger.info(
-            "more than %d agents of policy %r are in one environment: its slots double, and the running episodes start "
-            "over. An environment that has possible_agents is sampled without this.",
-            self._num_slots[policy_id] // 2,
-            policy_id,
-        )
-        versions = {i: (lane.lane.policy_version, lane.lane.timesteps) for i, lane in self._recording.items()}
-        self._make_lanes()
+        self.start_over()
+        before = self._recording
+        double_slots(self._num_slots, policy_id)
+        self._seating.place(self._num_slots)
         for i, lane in self._recording.items():
-            lane.lane.policy_version, lane.lane.timesteps = versions[i]
+            lane.lane.take_over(before[i].lane)
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Goes on with other policies or another mapping, from the next fragment on.
+
+        Running episodes go on with their policies. They start over where a policy that they may need begins or ends to
+        learn, or gets further slots.
+        """
+        before = self.settings.agents
+        super().change_settings(settings)
+        agents = settings.agents
+        self._hand_written = {**agents.make_hand_written(), **self._hand_written}
+        slots = agents.first_slots()
+        kept = slots.keys() & self._seating.lanes.keys()
+        changes = any((i in before.trained) != (i in agents.trained) or slots[i] > self._num_slots[i] for i in kept)
+        if changes:
+            self.start_over()
+            lanes = self._recording
+            self._num_slots = {i: max(count, self._num_slots.get(i, 0)) for i, count in slots.items()}
+            self._seating.place(self._num_slots)
+            for i, lane in self._recording.items():
+                if i in lanes:
+                    lane.lane.take_over(lanes[i].lane)
+            return
+        for policy_id in slots.keys() - self._seating.lanes.keys():
+            self._num_slots[policy_id] = slots[policy_id]
+            self._seating.add(policy_id, agents.numbers[policy_id], slots[policy_id])
+
+    def _drop_removed(self) -> None:
+        """Drops policies that were removed, once the episodes in which they act are over."""
+        known = self.settings.agents.spaces
+        for policy_id in self._seating.remove_unused([i for i in self._seating.lanes if i not in known]):
+            self.policies.pop(policy_id, None)
+            self._num_slots.pop(policy_id)
+            self._hand_written.pop(policy_id, None)
 
     # ------------------------------------------------------------------ weights and state
 
@@ -173,10 +191,8 @@ class MultiAgentWorker(Worker):
 
     def start_over(self, incarnation: int | None = None) -> None:
         """Drops the running episodes; arguments as for RolloutWorker."""
-        for seats in self._seats:
-            seats.forget()
-        for lane in self.lanes.values():
-            lane.start_over()
+        self._seating.start_over()
+        self._hooks.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
             self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
@@ -186,51 +202,60 @@ class MultiAgentWorker(Worker):
     def sample(self) -> tuple[MultiAgentBatch, SampleReport]:
         """One fragment of every environment, as rows of each trained policy, and its report."""
         report = SampleReport()
+        self._drop_removed()
         while True:
             try:
                 self._step_through(report)
                 break
             except OutOfSlotsError as error:
-                self.start_over()
                 self._grow(*error.args)
                 report = SampleReport()
-            except BaseException:
+            except BaseException as error:
                 # The environments have gone on without the rows: the next sample starts new episodes.
+                for lane in self._recording.values():
+                    lane.lane.note_rows_without_choice(error, lane.acting)
                 self.start_over()
                 raise
         started = time.perf_counter()
+        batches = self._make_batches(report)
+        report.inference_time_s += time.perf_counter() - started
+        report.longest_running = max(seats.length for seats in self._seats)
+        self._hooks.report()
+        samples = MultiAgentBatch(batches, report.env_steps)
+        self.callbacks.on_sample_end(worker=self, samples=samples)
+        return samples, report
+
+    def _make_batches(self, report: SampleReport) -> dict[str, SampleBatch]:
+        """The rows of each lane that has closed any; what was counted goes into the report."""
+        with span("finish"):
+            fragments = {policy_id: lane.end(self._open_slots(lane)) for policy_id, lane in self._recording.items()}
+            fragments = {policy_id: fragment for policy_id, fragment in fragments.items() if fragment.num_steps}
+            for policy_id, fragment in fragments.items():
+                self._recording[policy_id].lane.finish(fragment)
+            self._hooks.postprocess(fragments, [seats.episode for seats in self._seats if seats.is_running])
         batches = {}
+        with span("make rows"):
+            for policy_id, fragment in fragments.items():
+                if policy_id not in self.settings.agents.trained:  # it was removed, and its episode is not over
+                    continue
+                lane = self._recording[policy_id]
+                has_gaps = not fragment.is_in_lockstep(self.settings.fragment_length)
+                batches[policy_id] = lane.lane.to_batch(fragment, has_gaps)
+                batches[policy_id].policy_version = lane.oldest_version
         for policy_id, lane in self._recording.items():
-            batch = self._finished(lane)
-            if batch is not None:
-                batches[policy_id] = batch
             seen, returned = lane.lane.pop_deltas()
             if seen is not None:
                 report.filter_deltas[policy_id] = seen
             if returned is not None:
                 report.return_deltas[policy_id] = returned
-        report.inference_time_s += time.perf_counter() - started
-        report.longest_running = max(seats.length for seats in self._seats)
-        samples = MultiAgentBatch(batches, report.env_steps)
-        self.callbacks.on_sample_end(worker=self, samples=samples)
-        return samples, report
+        return batches
 
-    def _finished(self, lane: RecordingSlots) -> SampleBatch | None:
-        """The rows of a lane; None where none was closed."""
+    def _open_slots(self, lane: RecordingSlots) -> np.ndarray:
+        """Whether each slot has an open row, bool [S]."""
         is_open = np.zeros(lane.num_slots, bool)
         for seats in self._seats:
-            for seat in seats.living:
-                if seat.lane is lane and seat.is_open:
-                    is_open[seat.slot] = True
-        with span("finish"):
-            fragment = lane.end(is_open)
-            if not fragment.num_steps:
-                return None
-            lane.lane.finish(fragment)
-        with span("make rows"):
-            batch = lane.lane.to_batch(fragment, has_gaps=not fragment.is_in_lockstep(self.settings.fragment_length))
-        batch.policy_version = lane.oldest_version
-        return batch
+            is_open[[seat.slot for seat in seats.living if seat.lane is lane and seat.is_open]] = True
+        return is_open
 
     def _step_through(self, report: SampleReport) -> None:
         """The hot loop."""
@@ -240,19 +265,26 @@ class MultiAgentWorker(Worker):
             lane.begin(num_steps)
         for each in seats:
             each.begin_fragment()
-        self._start_episodes()
+        if not all(each.is_running for each in seats):
+            # None is: an episode ends with its fragment in all environments or in none.
+            self._seating.start(seats)
+            self._seating.receive()
         counted: Counter[tuple[AgentID, str]] = Counter()
         for each in seats:
             each.agent_steps = counted
         clock = stopwatch("act", "step")
         wanted = num_steps * settings.num_envs if settings.agents.counts_agent_steps else None
         made = 0
-        while made < num_steps if wanted is None else counted.total() < wanted:
-            if made and made % num_steps == 0:
+
+        def is_short(each=None) -> bool:
+            return made < num_steps if wanted is None else counted.total() < wanted
+
+        while is_short():
+            step = made % num_steps
+            if made and not step:
                 self._prepare(num_steps)
-            goes_on = not is_complete or (wanted is None and made + 1 < num_steps)
-            self._step(made % num_steps, seats, report, clock, starts_next=goes_on)
             made += 1
+            self._step(step, seats, report, clock, is_short if is_complete else None)
         self._advance(made)
         report.env_steps = report.rows = made * settings.num_envs
         if wanted is not None:
@@ -265,18 +297,6 @@ class MultiAgentWorker(Worker):
             report.agent_steps[policy_id] += count
             report.agent_steps_by_agent[agent] += count
 
-    def _start_episodes(self) -> None:
-        """Starts an episode in environments that have none."""
-        waiting = [each for each in self._seats if not each.is_running]
-        for each in waiting:
-            each.start()
-        if waiting:  # all of them: an episode ends with its fragment for all environments or for none
-            self._receive()
-
-    def _receive(self) -> None:
-        for lane in self.lanes.values():
-            lane.receive()
-
     def _prepare(self, num_steps: int, active: list[bool] | None = None) -> None:
         """Prepares further steps in the same fragment; `active` says which environments make them."""
         for policy_id, lane in self._recording.items():
@@ -288,21 +308,17 @@ class MultiAgentWorker(Worker):
         for lane in self._recording.values():
             lane.lane.end_steps(num_steps)
 
-    def _step(self, step: int, seats, report: SampleReport, clock, starts_next: bool) -> None:
-        """One step of these environments."""
+    def _step(self, step: int, seats, report: SampleReport, clock, goes_on: Callable[[EnvironmentSeats], bool]) -> None:
+        """One step of these environments; the next episode starts where one has ended and the environment goes on."""
+        seating = self._seating
         begun = clock()
-        for lane in self.lanes.values():
-            if lane.acting:
-                lane.act(step)
+        seating.act(step)
         acted = clock()
-        for each in seats:
-            episode = each.act_and_step(starts_next)
-            if episode is not None:
-                report.episodes.append(episode)
-            if each.has_failed:
-                report.num_faulty_episodes += 1
+        report.episodes += seating.step(seats)
+        report.num_faulty_episodes += sum(each.has_failed for each in seats)
+        seating.start(seats, goes_on)
         stepped = clock()
-        self._receive()
+        seating.receive()
         report.env_time_s += stepped - acted
         report.inference_time_s += acted - begun + clock() - stepped
 
@@ -315,7 +331,7 @@ class MultiAgentWorker(Worker):
             steps += 1
             patience.check(np.array([each.is_running for each in self._seats]), steps)
             self._prepare(1, [each.is_running for each in self._seats])
-            self._step(0, running, report, clock, starts_next=False)
+            self._step(0, running, report, clock, lambda each: each.has_failed)
             self._advance(1)
             report.env_steps += len(running)
             running = [each for each in running if each.is_running]

@@ -1,0 +1,49 @@
+"""Fragments that wait until there are enough of them for a train batch."""
+
+from collections import deque
+
+from rllib.replay.fragment_replay import FragmentReplay
+from rllib.sample_batch import SampleBatch
+
+
+class FragmentQueue:
+    """Fragments of one policy in the order in which they arrived, each with the ones that are replayed beside it.
+
+    Args:
+        batch_size: steps of a train batch, at least; it is made of whole fragments.
+        replay: old fragments, of which some are mixed in.
+
+    Attributes:
+        num_steps: steps that wait.
+    """
+
+    def __init__(self, batch_size: int, replay: FragmentReplay):
+        self._batch_size, self._replay = batch_size, replay
+        self._fragments: deque[SampleBatch] = deque()
+        self.num_steps = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the fragments suffice for a train batch."""
+        return self.num_steps >= self._batch_size
+
+    def put(self, fragment: SampleBatch) -> None:
+        """Appends a new fragment, and those that are replayed beside it."""
+        for each in self._replay.mixed(fragment):
+            self._fragments.append(each)
+            self.num_steps += each.env_steps()
+
+    def pop_batch(self) -> list[SampleBatch]:
+        """Removes the fragments of one train batch, the oldest ones; the queue has to be full."""
+        fragments, steps = [], 0
+        while steps < self._batch_size:
+            fragments.append(self._fragments.popleft())
+            steps += fragments[-1].env_steps()
+        self.num_steps -= steps
+        return fragments
+
+    def clear(self) -> None:
+        """Forgets all fragments, those for replay as well."""
+        self._fragments.clear()
+        self._replay.clear()
+        self.num_steps = 0

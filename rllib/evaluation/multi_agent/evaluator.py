@@ -1,0 +1,100 @@
+"""Evaluation with several agents: whole episodes, in environments that training does not use."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rllib.env.episodes import Episode
+from rllib.env.spaces.actions import action_mapper
+from rllib.evaluation import seeding
+from rllib.evaluation.evaluator import Budget, Duration, EvaluationWorker
+from rllib.evaluation.multi_agent.hooks import AgentEpisodeHooks
+from rllib.evaluation.multi_agent.lanes import ChoosingSlots, HandWrittenSlots, Slots
+from rllib.evaluation.multi_agent.seating import Seating, double_slots
+from rllib.evaluation.multi_agent.seats import OutOfSlotsError
+from rllib.evaluation.patience import Patience
+from rllib.evaluation.settings import RolloutSettings
+from rllib.policy import Snapshots
+
+
+class MultiAgentEvaluationWorker(EvaluationWorker):
+    """A worker that plays whole episodes of environments with several agents.
+
+    Arguments as for Worker; the settings have `agents`.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._num_slots = self.settings.agents.first_slots()
+        self._hand_written = self.settings.agents.make_hand_written()
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Plays with other policies or another mapping from the next evaluation on."""
+        super().change_settings(settings)
+        self._num_slots, self._hand_written = settings.agents.first_slots(), settings.agents.make_hand_written()
+
+    def load_snapshots(self, snapshots: Snapshots) -> None:
+        """Uses these versions of the policies from now on."""
+        for policy_id, snapshot in snapshots.items():
+            if policy_id in self.policies:
+                policy, exploration = self.policies[policy_id], self.settings.policies[policy_id].exploration
+                policy.load_snapshot(snapshot)
+                policy.exploration = exploration.numbers_alone(snapshot.timesteps)
+
+    @property
+    def _open_stream(self) -> Callable[..., Any]:
+        return self.settings.open_agents
+
+    def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
+        """Plays episodes of the environments, until all of their agents have ended, and returns them.
+
+        Arguments and errors as for EvaluationWorker. Where an environment does not say which agents there are, the
+        evaluation starts over when more of them appear than expected.
+        """
+        while True:
+            try:
+                return super().play_episodes(duration, round_index, explore)
+            except OutOfSlotsError as error:
+                double_slots(self._num_slots, *error.args)
+
+    def _play(
+        self, budget: Budget, patience: Patience, indices: range, round_index: int, explore: bool
+    ) -> list[Episode]:
+        hooks = AgentEpisodeHooks(self.callbacks, self, in_evaluation=True)
+
+        def make_slots(policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
+            settings, agents = self.settings, self.settings.agents
+            if policy_id in self._hand_written:
+                return HandWrittenSlots(self._hand_written[policy_id], policy_id, count, place)
+            policy, spaces = self.policies[policy_id], agents.spaces[policy_id]
+            mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
+            rngs = None
+            if explore:
+                places, kind = range(self._num_slots[policy_id]), seeding.EVALUATION_ACTIONS
+                keys = [(index, round_index, number, place) for index in indices for place in places]
+                rngs = [seeding.generator(settings.seed, kind, *key) for key in keys]
+            return ChoosingSlots(policy, *spaces, count, mapper, place=place, rngs=rngs)
+
+        key = round_index, seeding.EVALUATION_ENVIRONMENTS
+        events = hooks if hooks.follows_episodes else None
+        seating = Seating(self, self.stream, indices, self._num_slots, make_slots, episode_key=key, events=events)
+        finished = self._play_all(seating, budget, patience)
+        hooks.report()
+        return finished
+
+    def _play_all(self, seating: Seating, budget: Budget, patience: Patience) -> list[Episode]:
+        """Plays in each environment until its part of the budget is spent."""
+        finished: list[Episode] = []
+        playing = [each for each in seating.seats if budget.playing[each.index]]
+        steps = 0
+        seating.start(playing)
+        while playing:
+            seating.receive()
+            steps += 1
+            patience.check(budget.playing, steps)
+            seating.act()
+            for episode in seating.step(playing):
+                finished.append(episode)
+                budget.spend(episode.env_index, episode.length)
+            playing = [each for each in playing if budget.playing[each.index]]
+            seating.start(playing)
+        return finished

@@ -1,0 +1,173 @@
+"""The lanes of a worker's policies and the seats of its environments, and a step of all of them."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from rllib.env.episodes import Episode
+from rllib.env.multi_agent.agent_spaces import AgentID
+from rllib.env.multi_agent.stream import MultiAgentStream
+from rllib.errors import UnknownPolicyError
+from rllib.evaluation import seeding
+from rllib.evaluation.multi_agent.episode import AgentEpisode
+from rllib.evaluation.multi_agent.lanes import Slots
+from rllib.evaluation.multi_agent.seats import EnvironmentSeats, EpisodeEvents
+from rllib.evaluation.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+
+def double_slots(num_slots: dict[str, int], policy_id: str) -> None:
+    """Doubles a policy's slots in each environment, where one has more of its agents than that."""
+    logger.info(
+        "more than %d agents of policy %r are in one environment: its slots double, and the running episodes start "
+        "over. An environment that has possible_agents is sampled without this.",
+        num_slots[policy_id],
+        policy_id,
+    )
+    num_slots[policy_id] *= 2
+
+
+class Seating:
+    """Lanes and seats of one worker.
+
+    Args:
+        worker: has the environments and the policies; its settings have `agents`.
+        stream: the environments.
+        indices: of the environments in the run.
+        num_slots: policy id -> its slots in one environment.
+        make_slots: function of (policy id, number of the policy, slots in all environments, place), which makes a lane;
+            `place` gives a slot in words, for messages.
+        episode_key: what tells the random streams of these episodes from others with their numbers.
+        events: receives the events of the episodes.
+
+    Attributes:
+        lanes: policy id -> its slots.
+        seats: of each environment.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        stream: MultiAgentStream,
+        indices: range,
+        num_slots: Mapping[str, int],
+        make_slots: Callable[[str, int, int, Callable[[int], str]], Slots],
+        *,
+        episode_key: tuple[int, ...],
+        events: EpisodeEvents | None = None,
+    ):
+        self._worker, self._indices, self._make_slots, self._key = worker, indices, make_slots, episode_key
+        self.seats = [EnvironmentSeats(index, stream, self._new_episode, events) for index in range(len(indices))]
+        self.place(num_slots)
+
+    def place(self, num_slots: Mapping[str, int]) -> None:
+        """Makes lanes with this number of slots of each policy in an environment; running episodes are dropped."""
+        self.lanes: dict[str, Slots] = {}
+        for seats in self.seats:
+            seats.place(self.lanes, {})
+        numbers = self._worker.settings.agents.numbers
+        for number, (policy_id, slots) in enumerate(sorted(num_slots.items())):
+            self.add(policy_id, numbers.get(policy_id, number), slots)
+
+    def add(self, policy_id: str, number: int, slots: int) -> None:
+        """Makes the lane of a further policy; running episodes go on.
+
+        Args:
+            policy_id: of the policy.
+            number: keys its random streams.
+            slots: of the policy in one environment.
+        """
+        placer = self._placer(policy_id, slots)
+        self.lanes[policy_id] = self._make_slots(policy_id, number, slots * len(self._indices), placer)
+        for index, seats in enumerate(self.seats):
+            seats.add_places(policy_id, range(index * slots, (index + 1) * slots))
+
+    def remove_unused(self, policy_ids: Iterable[str]) -> list[str]:
+        """Removes the lanes of policies by which no agent acts any more; returns their ids."""
+        used = {seat.policy_id for seats in self.seats for seat in seats.living}
+        unused = [policy_id for policy_id in policy_ids if policy_id not in used]
+        for policy_id in unused:
+            del self.lanes[policy_id]
+        return unused
+
+    def _placer(self, policy_id: str, slots: int) -> Callable[[int], str]:
+        def place(slot: int) -> str:
+            index = slot // slots
+            agents = [s.agent for s in self.seats[index].living if (s.policy_id, s.slot) == (policy_id, slot)]
+            who = f"agent {agents[0]!r} of " if agents else ""
+            return f"{who}environment {index} of {self._owner} (policy {policy_id!r})"
+
+        return place
+
+    @property
+    def _owner(self) -> str:
+        return f"{self._worker.kind} {self._worker.worker_index}"
+
+    # ------------------------------------------------------------------ episodes
+
+    def _new_episode(self, env_id: int, number: int) -> AgentEpisode:
+        return AgentEpisode(number, env_id, self._indices[0], self._worker, self._policy_of, self._rng)
+
+    def _rng(self, env_id: int, number: int) -> np.random.Generator:
+        key = self._indices[env_id], *self._key, number
+        return seeding.generator(self._worker.settings.seed, seeding.AGENT_EPISODES, *key)
+
+    def _policy_of(self, agent: AgentID, episode: AgentEpisode) -> str:
+        """The id of an agent's policy, from the user's mapping.
+
+        Raises:
+            UnknownPolicyError, TypeError: if the mapping does not return the id of a policy.
+            its own exception, with a note.
+        """
+        try:
+            policy_id = self._worker.settings.agents.policy_of(agent, episode, self._worker)
+        except Exception as error:
+            error.add_note(
+                f"policy_mapping_fn was asked for the policy of agent {agent!r}, in episode {episode.number} of "
+                f"environment {episode.env_id} of {self._owner}"
+            )
+            raise
+        if not isinstance(policy_id, str):
+            raise TypeError(
+                f"policy_mapping_fn must return the id of a policy, a string, but gave {policy_id!r:.60} for agent "
+                f"{agent!r}"
+            )
+        if policy_id not in self.lanes:
+            raise UnknownPolicyError(
+                f"policy_mapping_fn gave agent {agent!r} the policy {policy_id!r}, but there are "
+                f"{', '.join(self.lanes)}. Add it to .multi_agent(policies=...), or algo.add_policy({policy_id!r})."
+            )
+        return policy_id
+
+    # ------------------------------------------------------------------ steps
+
+    def act(self, step: int = 0) -> None:
+        """Chooses the actions of all agents that act."""
+        for lane in self.lanes.values():
+            if lane.acting:
+                lane.act(step)
+
+    def step(self, seats: Sequence[EnvironmentSeats]) -> list[Episode]:
+        """Steps these environments with the actions of `act`; returns the episodes that have ended."""
+        return [episode for each in seats if (episode := each.act_and_step()) is not None]
+
+    @staticmethod
+    def start(seats: Sequence[EnvironmentSeats], goes_on: Callable[[EnvironmentSeats], bool] | None = None) -> None:
+        """Starts an episode in those of these environments that have none and go on; None: all do."""
+        for each in seats:
+            if not each.is_running and (goes_on is None or goes_on(each)):
+                each.start()
+
+    def receive(self) -> None:
+        """Stores what the agents have seen since the last call; they act in the next step, and no others do."""
+        for lane in self.lanes.values():
+            lane.receive()
+
+    def start_over(self) -> None:
+        """Drops the running episodes."""
+        for each in self.seats:
+            each.forget()
+        for lane in self.lanes.values():
+            lane.start_over()

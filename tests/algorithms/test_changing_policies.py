@@ -1,0 +1,122 @@
+"""Policies that are added, removed, frozen and mapped anew while a run goes on; and a league on a real algorithm."""
+
+import numpy as np
+import pytest
+
+from rllib.algorithms.league import Every, League
+from rllib.algorithms.ppo import PPOConfig
+from rllib.env.multi_agent import make_multi_agent
+from rllib.policies import PolicySpec, RandomPolicy
+
+
+class Poles(make_multi_agent("CartPole-v1")):
+    def __init__(self, config=None):
+        super().__init__({"num_agents": 2})
+
+
+def poles(workers=0, **multi_agent):
+    return (
+        PPOConfig()
+        .environment(Poles)
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=2)
+        .multi_agent(**multi_agent)
+        .training(train_batch_size=128, sgd_minibatch_size=64, num_sgd_iter=2, model={"fcnet_hiddens": [16]})
+        .debugging(seed=1, log_sys_usage=False)
+    )
+
+
+def first_and(second):
+    def policy_of(agent, episode, worker, **kwargs):
+        return "main" if agent == 0 else second
+
+    return policy_of
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_frozen_copy_is_added_and_removed(workers):
+    config = poles(workers, policies=["main"], policies_to_train=["main"])
+    with config.build() as algo:
+        algo.train()
+        state = algo.get_policy("main").get_state()
+        copy = algo.add_policy("main_v1", policy_state=state, policy_mapping_fn=first_and("main_v1"))
+        np.testing.assert_array_equal(copy.weights, state["weights"])
+        for _ in range(3):
+            result = algo.train()
+        assert set(result["policy_reward_mean"]) == {"main", "main_v1"}
+        assert list(algo.learners) == ["main"]
+        np.testing.assert_array_equal(algo.get_policy("main_v1").weights, state["weights"])
+        assert not np.array_equal(algo.get_policy("main").weights, state["weights"])
+        assert set(algo.evaluate(2)["policy_reward_mean"]) == {"main", "main_v1"}
+        with pytest.raises(ValueError, match="'main_v1', but there are main"):
+            algo.remove_policy("main_v1")
+        algo.remove_policy("main_v1", policy_mapping_fn="main")
+        algo.train()
+        assert set(algo.policies) == {"main"}
+        with pytest.raises(KeyError, match="remove_policy names 'main_v1'"):
+            algo.remove_policy("main_v1")
+
+
+def test_a_policy_of_its_own_settings_is_added_and_learns():
+    with poles(policies=["main"]).build() as algo:
+        algo.train()
+        made = algo.add_policy("other", config={"lr": 0.01, "model": {"fcnet_hiddens": [8]}})
+        algo.set_policy_mapping_fn(first_and("other"))
+        before = made.weights.copy()
+        for _ in range(4):
+            result = algo.train()
+        assert not np.array_equal(made.weights, before)
+        assert result["info"]["learner"]["other"]["learner_stats"]["cur_lr"] == 0.01
+        algo.set_policies_to_train(["main"])
+        frozen = made.weights.copy()
+        algo.train()
+        np.testing.assert_array_equal(made.weights, frozen)
+        assert list(algo.learners) == ["main"]
+
+
+def test_a_hand_written_policy_is_added():
+    with poles(policies=["main"]).build() as algo:
+        assert algo.add_policy("random", RandomPolicy, policy_mapping_fn=first_and("random")) is None
+        for _ in range(3):
+            result = algo.train()
+        assert set(result["policy_reward_mean"]) == {"main", "random"}
+
+
+def test_a_run_with_one_agent_has_one_policy():
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    with config.build() as algo, pytest.raises(ValueError, match="this run's environment has one agent"):
+        algo.add_policy("other")
+
+
+def test_an_id_is_taken_once():
+    with poles(policies=["main"]).build() as algo:
+        with pytest.raises(ValueError, match="there is a policy 'main' already"):
+            algo.add_policy("main")
+        with pytest.raises(ValueError, match="name of a directory"):
+            algo.add_policy("a/b")
+
+
+def test_a_league_adds_copies_of_the_policy_that_learns():
+    league = League(main="main", opponents=["random"], snapshot_when=Every(iterations=2), max_size=2)
+    config = (
+        PPOConfig()
+        .environment("rllib.env.tasks.tic_tac_toe:TicTacToe")
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=4)
+        .multi_agent(
+            policies={"main": PolicySpec(), "random": PolicySpec(RandomPolicy)},
+            policy_mapping_fn=league.mapping,
+            policies_to_train=["main"],
+        )
+        .callbacks(league)
+        .training(train_batch_size=256, sgd_minibatch_size=64, num_sgd_iter=1, model={"fcnet_hiddens": [16]})
+        .debugging(seed=1, log_sys_usage=False)
+    )
+    with config.build() as algo:
+        sizes = [algo.train()["custom_metrics"]["league"]["size"] for _ in range(7)]
+        assert sizes == [1, 2, 2, 3, 3, 3, 3]
+        assert set(algo.policies) == {"main", "main_v2", "main_v3"}  # the oldest copy has left
+        weights = [algo.get_policy(name).weights for name in ("main", "main_v2", "main_v3")]
+        assert not np.array_equal(weights[1], weights[2])
+        algo.train()
+        result = algo.train()
+        assert result["custom_metrics"]["league"]["elo"].keys() == {"main", "random", "main_v3", "main_v4"}
+        assert result["custom_metrics"]["league"]["win_rate_vs_latest"] <= 1

@@ -26,6 +26,7 @@ from rllib.algorithms.es import ESConfig as ESConfig
 from rllib.algorithms.impala import IMPALA as IMPALA
 from rllib.algorithms.impala import IMPALAConfig as IMPALAConfig
 from rllib.models.catalog.model_catalog import ModelCatalog as ModelCatalog
+from rllib.sample_batch import MultiAgentBatch as MultiAgentBatch
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv as MultiAgentEnv
 from rllib.algorithms.pg import PG as PG
 from rllib.algorithms.pg import PGConfig as PGConfig
@@ -34,6 +35,7 @@ from rllib.algorithms.ppo import PPOConfig as PPOConfig
 from rllib.algorithms.pqn import PQN as PQN
 from rllib.algorithms.pqn import PQNConfig as PQNConfig
 from rllib.policy import Policy as Policy
+from rllib.policies import PolicySpec as PolicySpec
 from rllib.algorithms.r2d2 import R2D2 as R2D2
 from rllib.algorithms.r2d2 import R2D2Config as R2D2Config
 from rllib.algorithms.dqn import Rainbow as Rainbow

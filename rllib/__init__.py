@@ -21,9 +21,11 @@ _LAZY = {
     "Algorithm": "rllib.algorithms.base.algorithm",
     "AlgorithmConfig": "rllib.algorithms.base.config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
+    "MultiAgentBatch": "rllib.sample_batch",
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
     "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
+    "PolicySpec": "rllib.policies",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
     "check_env": "rllib.env.checkup.check_env",
@@ -45,10 +47,6 @@ __all__ = list(_LAZY)
 
 # Names of Ray and Stable-Baselines3 that are not here -> advice.
 _ELSEWHERE = {
-    **dict.fromkeys(
-        ("MultiAgentBatch", "PolicySpec"),
-        "multi-agent training is not available yet; one policy learns in a single-agent environment",
-    ),
     **dict.fromkeys(
         ("ExternalEnv", "ExternalMultiAgentEnv", "PolicyClient", "PolicyServerInput"),
         "training with external environments is not available; rllib serve answers requests for actions",

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 # Agent ids in a result; those of agents that are made during a run have no bound.
 MOST_AGENTS = 100
+# Stands for all further agents.
+_OTHERS = "..."
 # Fields of an Episode with one entry for each (agent id, policy id).
 _BY_AGENT = ("agent_returns", "agent_lengths")
 # A first episode of this many steps is worth a warning, as most environments end theirs earlier.
@@ -56,6 +58,8 @@ class Metrics:
 
     Args:
         smoothing_episodes: number of most recent episodes in the reward and length statistics.
+        counts_agent_steps: whether the run is measured in steps of agents instead of steps of environments
+            (`count_steps_by`): its clock, `timesteps_total`, and the minima of an iteration.
 
     Attributes:
         keeps_episodes: whether all episodes of an iteration are kept, not only the most recent ones.
@@ -63,11 +67,12 @@ class Metrics:
             are kept.
     """
 
-    def __init__(self, smoothing_episodes: int = 100):
+    def __init__(self, smoothing_episodes: int = 100, counts_agent_steps: bool = False):
+        self._counts_agent_steps = counts_agent_steps
         self.counters: Counter[str] = Counter()
         # Policy id -> its num_updates, num_grad_updates, num_steps_trained and, with several agents, num_steps_sampled.
         self.policies: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        # Agent -> its steps so far; empty where there is one agent.
+        # Agent -> its steps so far, of MOST_AGENTS and all others; empty where there is one agent.
         self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self.keeps_episodes = False
@@ -86,7 +91,10 @@ class Metrics:
         self._started = time.perf_counter()
         self.training_steps = 0
         self._before = self.counters.copy()
-        self._trained_before = {policy_id: each["num_steps_trained"] for policy_id, each in self.policies.items()}
+        self._policies_before = {policy_id: each.copy() for policy_id, each in self.policies.items()}
+        self._agents_before = self.agents.copy()
+        # Policy id -> environment steps that it was trained on in this iteration.
+        self._env_steps_trained: Counter[str] = Counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
         self.episodes_this_iteration: list[Episode] = []
@@ -110,44 +118,68 @@ class Metrics:
             self.policies[policy_id]["num_steps_sampled"] += steps
             self.counters["num_agent_steps_sampled"] += steps
         for agent, steps in report.agent_steps_by_agent.items():
-            self.agents[str(agent)] += steps
+            name = str(agent)
+            self.agents[name if name in self.agents or len(self.agents) < MOST_AGENTS else _OTHERS] += steps
         self._longest_running = max(self._longest_running, report.longest_running)
         self._sampler_seconds["env_wait"] += report.env_time_s
         self._sampler_seconds["inference"] += report.inference_time_s
 
-    def add_update(self, policy_id: str, env_steps: int = 0, gradient_steps: int = 1) -> None:
+    def add_update(
+        self, policy_id: str, env_steps: int = 0, gradient_steps: int = 1, agent_steps: int | None = None
+    ) -> None:
         """Counts one update of a policy.
 
         Args:
             policy_id: of the policy.
             env_steps: steps of the environments that it was made from.
             gradient_steps: number of its gradient steps.
+            agent_steps: steps of the policy's agents that it was made from; as many, if not given.
         """
         for counters in (self.counters, self.policies[policy_id]):
             counters["num_updates"] += 1
             counters["num_grad_updates"] += gradient_steps
-        self.add_trained(policy_id, env_steps)
+        self.add_trained(policy_id, env_steps, agent_steps)
 
-    def add_trained(self, policy_id: str, env_steps: int) -> None:
-        """Counts steps that a policy was trained on."""
-        self.counters["num_env_steps_trained"] += env_steps
-        self.policies[policy_id]["num_steps_trained"] += env_steps
+    def add_trained(self, policy_id: str, env_steps: int, agent_steps: int | None = None) -> None:
+        """Counts steps that a policy was trained on; the same step of an environment counts once for all policies."""
+        self.policies[policy_id]["num_steps_trained"] += env_steps if agent_steps is None else agent_steps
+        self._env_steps_trained[policy_id] += env_steps
+        most = max(self._env_steps_trained.values())
+        self.counters["num_env_steps_trained"] = self._before["num_env_steps_trained"] + most
 
     def num_updates(self, policy_id: str) -> int:
         """Number of updates of a policy so far: the version of its weights."""
         return self.policies[policy_id]["num_updates"]
 
+    @property
+    def timesteps(self) -> int:
+        """Steps sampled so far, of environments or of agents, as the run counts them."""
+        return self._agent_steps("sampled")[0] if self._counts_agent_steps else self.counters["num_env_steps_sampled"]
+
     def sampled_this_iteration(self) -> int:
-        """Environment steps sampled since the iteration began."""
-        return self.counters["num_env_steps_sampled"] - self._before["num_env_steps_sampled"]
+        """Steps sampled since the iteration began, counted as `timesteps` are."""
+        return (self._agent_steps if self._counts_agent_steps else self._env_steps)("sampled")[1]
 
     def trained_this_iteration(self) -> int:
-        """Environment steps trained on since the iteration began."""
-        return self.counters["num_env_steps_trained"] - self._before["num_env_steps_trained"]
+        """Steps trained on since the iteration began, counted as `timesteps` are."""
+        return (self._agent_steps if self._counts_agent_steps else self._env_steps)("trained")[1]
 
-    def _trained_by(self, policy_id: str) -> int:
-        """Steps that a policy was trained on since the iteration began."""
-        return self.policies[policy_id]["num_steps_trained"] - self._trained_before.get(policy_id, 0)
+    def _env_steps(self, verb: str) -> tuple[int, int]:
+        """Steps of environments that were sampled or trained on: so far, and since the iteration began."""
+        total = self.counters[f"num_env_steps_{verb}"]
+        return total, total - self._before[f"num_env_steps_{verb}"]
+
+    def _agent_steps(self, verb: str) -> tuple[int, int]:
+        """The same of agents' steps. Where there is one agent, they are those of its environment."""
+        if not self.agents:
+            return self._env_steps(verb)
+        of_policies = [self._steps_of(policy_id, f"num_steps_{verb}") for policy_id in self.policies]
+        return sum(total for total, _ in of_policies), sum(now for _, now in of_policies)
+
+    def _steps_of(self, policy_id: str, name: str) -> tuple[int, int]:
+        """A counter of a policy: so far, and since the iteration began."""
+        total = self.policies[policy_id][name]
+        return total, total - self._policies_before.get(policy_id, {}).get(name, 0)
 
     def elapsed_s(self) -> float:
         """Seconds since the iteration began."""
@@ -183,6 +215,8 @@ class Metrics:
         )
         result.update(self._steps(elapsed))
         steps = dict(self.counters)
+        if self.agents:
+            steps["num_agent_steps_trained"] = result["num_agent_steps_trained"]
         result["counters"] = steps
         result["num_training_step_calls_per_iteration"] = self.training_steps
         result["info"] = {
@@ -190,7 +224,8 @@ class Metrics:
             "learner": {
                 policy_id: {
                     "learner_stats": stats,
-                    "num_agent_steps_trained": float(self._trained_by(policy_id)),
+                    "num_agent_steps_trained": float(self._steps_of(policy_id, "num_steps_trained")[1]),
+                    "num_agent_steps_trained_lifetime": self.policies[policy_id]["num_steps_trained"],
                     "num_grad_updates_lifetime": self.policies[policy_id]["num_grad_updates"],
                     **_lag_in_gradient_steps(stats),
                 }
@@ -201,22 +236,34 @@ class Metrics:
         return result
 
     def _steps(self, elapsed: float) -> dict:
-        sampled, trained = self.sampled_this_iteration(), self.trained_this_iteration()
-        total, total_trained = self.counters["num_env_steps_sampled"], self.counters["num_env_steps_trained"]
-        steps = {
-            "timesteps_total": total,
-            "timesteps_this_iter": sampled,
-            "agent_timesteps_total": total,
-            "num_steps_trained_this_iter": trained,
-            "timesteps_since_restore": total - self._steps_at_restore,
+        steps: dict[str, Any] = {
+            "timesteps_total": self.timesteps,
+            "timesteps_this_iter": self.sampled_this_iteration(),
+            "agent_timesteps_total": self._agent_steps("sampled")[0],
+            "num_steps_trained_this_iter": self.trained_this_iteration(),
+            "timesteps_since_restore": self.timesteps - self._steps_at_restore,
         }
-        for unit in ("env", "agent"):
-            for verb, lifetime, now in (("sampled", total, sampled), ("trained", total_trained, trained)):
+        for unit, count in (("env", self._env_steps), ("agent", self._agent_steps)):
+            for verb in ("sampled", "trained"):
                 name = f"num_{unit}_steps_{verb}"
-                steps[name] = lifetime
+                steps[name], now = count(verb)
                 steps[f"{name}_this_iter"] = now
                 steps[f"{name}_throughput_per_sec"] = now / elapsed if elapsed else 0.0
-        return steps
+        return steps | self._steps_by_name()
+
+    def _steps_by_name(self) -> dict[str, dict[str, int]]:
+        """Steps sampled by agent and by policy; nothing where there is one agent."""
+        if not self.agents:
+            return {}
+        by_policy = {policy_id: self._steps_of(policy_id, "num_steps_sampled") for policy_id in self.policies}
+        return {
+            "agent_steps_sampled": dict(self.agents),
+            "agent_steps_sampled_this_iter": {
+                agent: total - self._agents_before[agent] for agent, total in self.agents.items()
+            },
+            "policy_steps_sampled": {policy_id: total for policy_id, (total, _) in by_policy.items()},
+            "policy_steps_sampled_this_iter": {policy_id: now for policy_id, (_, now) in by_policy.items()},
+        }
 
     def _times(self, elapsed: float) -> dict:
         sampled, trained = self.sampled_this_iteration(), self.trained_this_iteration()
@@ -251,6 +298,7 @@ class Metrics:
         return {
             "counters": dict(self.counters),
             "policies": {policy_id: dict(counters) for policy_id, counters in self.policies.items()},
+            "agents": dict(self.agents),
             # Media can be any object, so it is left out.
             "episodes": [_episode_to_json(episode) for episode in self.episodes],
             "episodes_total": self.episodes_total,
@@ -265,6 +313,7 @@ class Metrics:
         only = {name: counters[name] for name in ("num_updates", "num_grad_updates")}
         saved = state.get("policies", {DEFAULT_POLICY: only | {"num_steps_trained": counters["num_env_steps_trained"]}})
         self.policies = defaultdict(Counter, {policy_id: Counter(each) for policy_id, each in saved.items()})
+        self.agents = Counter(state.get("agents", {}))
         self.episodes.clear()
         self.episodes.extend(map(_episode_from_json, state["episodes"]))
         self.episodes_total = state["episodes_total"]
@@ -272,7 +321,7 @@ class Metrics:
         self.time_total_s = state["time_total_s"]
         self._iterations_since_restore = 0
         self._time_since_restore = 0.0
-        self._steps_at_restore = self.counters["num_env_steps_sampled"]
+        self._steps_at_restore = self.timesteps
         self.start_iteration()
 
 
@@ -352,7 +401,7 @@ def _agent_means(values: Mapping[str, list[float]]) -> dict[str, float]:
     means = {str(agent_id): _spread(values[agent_id])[0] for agent_id in agents[:MOST_AGENTS]}
     if rest := list(chain.from_iterable(values[agent_id] for agent_id in agents[MOST_AGENTS:])):
         _warn_once_of_agents()
-        means["..."] = _spread(rest)[0]
+        means[_OTHERS] = _spread(rest)[0]
     return means
 
 

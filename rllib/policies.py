@@ -13,12 +13,13 @@ from typing import Any
 from gymnasium import Space
 
 from rllib.hand_written import HandWrittenPolicy, HeuristicPolicy, RandomPolicy
+from rllib.storage.by_arguments import ByArguments
 
 __all__ = ["HandWrittenPolicy", "HeuristicPolicy", "PolicySpec", "RandomPolicy"]
 
 
 @dataclass(frozen=True)
-class PolicySpec:
+class PolicySpec(ByArguments):
     """Description of one policy of a run with several agents, by Ray's names.
 
     Args:

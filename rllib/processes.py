@@ -10,11 +10,28 @@ import runtime
 from runtime.errors import UnschedulableError
 from runtime.host.machine import cpu_count
 from runtime.session import engine
+from runtime.unpicklable import find, picklable
 
 logger = logging.getLogger(__name__)
 
 # Imported once by the zygote, so that workers share the pages and start within milliseconds.
 PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set", "rllib.evaluation.postprocess.advantages")
+
+
+def unpicklable_part(value, name: str) -> str | None:
+    """The innermost part of a value that cannot be sent to another process: "f (captures lock) is a _thread.lock".
+
+    Args:
+        value: to be sent.
+        name: of the value.
+
+    Returns:
+        None where all of it can be sent.
+    """
+    if picklable(value):
+        return None
+    path, part = find(value, name)
+    return f"{path} is a {type(part).__module__}.{type(part).__qualname__}"
 
 
 def ensure_runtime() -> None:

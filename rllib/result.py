@@ -40,6 +40,10 @@ _OF_SEVERAL = {
     "agent_episode_returns_mean": "agent_reward_mean",
     "agent_steps": "agent_len_mean",
     "module_episode_returns_mean": "policy_reward_mean",
+    "num_agent_steps_sampled": "agent_steps_sampled_this_iter",
+    "num_agent_steps_sampled_lifetime": "agent_steps_sampled",
+    "num_module_steps_sampled": "policy_steps_sampled_this_iter",
+    "num_module_steps_sampled_lifetime": "policy_steps_sampled",
 }
 # Ray 2.10+ name -> ours, under `learners/<policy>`; unlisted statistics keep their names.
 _LEARNERS = {
@@ -55,6 +59,18 @@ _LEARNERS = {
     "qf_mean": "mean_q",
     "qf_min": "min_q",
     "qf_max": "max_q",
+}
+# Ray 2.10+ name -> ours, under `learners/<policy>`, of counts beside the statistics
+_LEARNER_COUNTS = {
+    "num_module_steps_trained": "num_agent_steps_trained",
+    "num_module_steps_trained_lifetime": "num_agent_steps_trained_lifetime",
+}
+# Ray 2.10+ name -> ours, under `learners/__all_modules__`; with one policy, its statistics are there as well.
+_ALL_LEARNERS = {
+    "num_module_steps_trained": "num_agent_steps_trained_this_iter",
+    "num_module_steps_trained_lifetime": "num_agent_steps_trained",
+    "num_env_steps_trained": "num_env_steps_trained_this_iter",
+    "num_env_steps_trained_lifetime": "num_env_steps_trained",
 }
 # Ray 2.10+ name -> ours, at the top.
 _TOP = {"num_env_steps_sampled_lifetime": "num_env_steps_sampled"}
@@ -79,7 +95,7 @@ RESULT_KEYS = frozenset((
     "num_remote_worker_restarts", "num_in_flight_async_reqs", "fault_tolerance", "perf", "config", "evaluation",
 ))  # fmt: skip
 # Further ones of runs with several agents
-AGENT_RESULT_KEYS = frozenset(("agent_reward_mean", "agent_len_mean"))
+AGENT_RESULT_KEYS = frozenset(_OF_SEVERAL.values()) - RESULT_KEYS
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
@@ -90,18 +106,19 @@ def stored_names(name: str) -> list[str]:
     if name.startswith("evaluation/"):
         return [f"evaluation/{stored}" for stored in stored_names(name.removeprefix("evaluation/"))]
     section, _, rest = name.partition("/")
-    if section == "env_runners" and rest in _ENV_RUNNERS:
-        return [_ENV_RUNNERS[rest]]
-    if section == "env_runners" and rest.partition("/")[0] in _OF_SEVERAL:
+    if section == "env_runners":
         kind, _, one = rest.partition("/")
-        return [f"{_OF_SEVERAL[kind]}/{one}"]
+        of_several = [f"{_OF_SEVERAL[kind]}/{one}"] if one and kind in _OF_SEVERAL else []
+        return of_several + ([_ENV_RUNNERS[rest]] if rest in _ENV_RUNNERS else [])
     if section == "sampler_results" and rest.partition("/")[0] in _SAMPLER_RESULTS:
         return [rest]
     if section == "learners" and "/" in rest:
         policy, _, statistic = rest.partition("/")
+        if policy == _ALL_POLICIES and statistic in _ALL_LEARNERS:
+            return [_ALL_LEARNERS[statistic]]
         learner = f"info/learner/{DEFAULT_POLICY if policy == _ALL_POLICIES else policy}"
-        if statistic == "num_module_steps_trained":
-            return [f"{learner}/num_agent_steps_trained"]
+        if statistic in _LEARNER_COUNTS:
+            return [f"{learner}/{_LEARNER_COUNTS[statistic]}"]
         return [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
     return [_TOP[name]] if name in _TOP else []
 
@@ -181,8 +198,11 @@ class Result(ByAllNames):
             if dict.__contains__(self, old):
                 kind, _, one = new.partition("/")
                 found.setdefault(kind, {})[one] = self[old]
-        if dict.__contains__(self, "agent_reward_mean"):
-            found |= {kind: dict(self[old]) for kind, old in _OF_SEVERAL.items()}
+        if not AGENT_RESULT_KEYS.isdisjoint(self.keys()):
+            for kind, old in _OF_SEVERAL.items():
+                found.pop(kind, None)
+                if dict.__contains__(self, old):
+                    found[kind] = {"": dict(self[old])}
         return {kind: values.get("", values) for kind, values in found.items()}
 
     def _learners(self) -> dict:
@@ -193,10 +213,12 @@ class Result(ByAllNames):
             if not isinstance(stats, Mapping):
                 continue  # a trainable's own
             later = {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
-            if "num_agent_steps_trained" in of_policy:
-                later["num_module_steps_trained"] = of_policy["num_agent_steps_trained"]
-            # There is only one policy.
-            learners[_ALL_POLICIES] = learners[policy] = stats | later
+            later |= {new: of_policy[old] for new, old in _LEARNER_COUNTS.items() if old in of_policy}
+            learners[policy] = stats | later
+        if learners:
+            counts = {new: self[old] for new, old in _ALL_LEARNERS.items() if dict.__contains__(self, old)}
+            only = next(iter(learners.values())) if len(learners) == 1 else {}
+            learners[_ALL_POLICIES] = only | counts
         return learners
 
     def by_all_names(self) -> Iterator[tuple[str, Any]]:

@@ -125,3 +125,56 @@ def test_a_result_has_at_most_100_agents():
     returns = {(f"agent{index}", "one"): float(index) for index in range(103)}
     found = episode_statistics([Episode(0.0, 1, agent_returns=returns)])["agent_reward_mean"]
     assert len(found) == 101 and found["..."] == 101.0
+
+
+def sampled(agent_steps, by_agent, env_steps=100):
+    return SampleReport(env_steps=env_steps, agent_steps=agent_steps, agent_steps_by_agent=by_agent)
+
+
+def test_steps_of_agents_are_counted_apart_from_those_of_environments():
+    metrics = Metrics()
+    metrics.add_sample(sampled({"one": 150, "two": 50}, {0: 100, 1: 100}))
+    metrics.result({})
+    metrics.start_iteration()
+    metrics.add_sample(sampled({"one": 150, "two": 50}, {0: 100, 1: 100}))
+    metrics.add_update("one", 100, agent_steps=150)
+    metrics.add_update("two", 100, agent_steps=50)
+    result = metrics.result({"one": {"kl": 0.1}, "two": {}})
+    assert (result["num_env_steps_sampled"], result["num_env_steps_sampled_this_iter"]) == (200, 100)
+    assert (result["num_agent_steps_sampled"], result["num_agent_steps_sampled_this_iter"]) == (400, 200)
+    assert (result["timesteps_total"], result["agent_timesteps_total"]) == (200, 400)
+    # Both policies learned from the same steps of the environments.
+    assert (result["num_env_steps_trained"], result["num_agent_steps_trained"]) == (100, 200)
+    assert result["info/learner/one/num_agent_steps_trained"] == 150
+    assert result["env_runners/num_agent_steps_sampled"] == {"0": 100, "1": 100}
+    assert result["env_runners/num_agent_steps_sampled_lifetime/1"] == 200
+    assert result["env_runners/num_module_steps_sampled"] == {"one": 150, "two": 50}
+    assert result["env_runners/num_module_steps_sampled_lifetime/two"] == 100
+    assert result["learners/one/num_module_steps_trained_lifetime"] == 150
+    everyone = {"num_module_steps_trained": 200, "num_module_steps_trained_lifetime": 200}
+    assert result["learners/__all_modules__"] == everyone | {
+        "num_env_steps_trained": 100, "num_env_steps_trained_lifetime": 100,
+    }  # fmt: skip
+
+
+def test_a_run_can_be_measured_in_steps_of_agents():
+    metrics = Metrics(counts_agent_steps=True)
+    metrics.add_sample(sampled({"one": 150, "two": 50}, {"a": 200}))
+    metrics.add_update("one", 100, agent_steps=150)
+    assert (metrics.timesteps, metrics.sampled_this_iteration(), metrics.trained_this_iteration()) == (200, 200, 150)
+    restored = Metrics(counts_agent_steps=True)
+    restored.set_state(json.loads(json.dumps(metrics.get_state())))
+    restored.add_sample(sampled({"one": 20, "two": 30}, {"a": 50}))
+    result = restored.result({})
+    assert (result["timesteps_total"], result["timesteps_since_restore"], result["num_env_steps_sampled"]) == (
+        250, 50, 200,
+    )  # fmt: skip
+    assert result["env_runners/num_agent_steps_sampled_lifetime"] == {"a": 250}
+    assert result["env_runners/num_module_steps_sampled/two"] == 30
+
+
+def test_steps_of_endless_agents_are_counted_together():
+    metrics = Metrics()
+    metrics.add_sample(sampled({"one": 103}, {f"agent{index}": 1 for index in range(103)}))
+    found = metrics.result({})["env_runners/num_agent_steps_sampled"]
+    assert len(found) == 101 and found["..."] == 3

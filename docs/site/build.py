@@ -22,6 +22,7 @@ NAVIGATION = {
         *("environments", "check_env", "runs", "dashboard", "evaluation", "checkpoints", "callbacks", "schedules"),
         *("filters", "exploration", "reproducibility", "tune", "custom_loops"),
     ),
+    "Several agents": ("multi_agent",),
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
     "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "results"),
     "Coming from": ("from_rllib", "from_sb3", "from_cleanrl"),

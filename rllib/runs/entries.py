@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.result import stored_names
+from rllib.result import AGENT_RESULT_KEYS, stored_names
 
 # Left out of each result: the settings are in params.json, and would be most of every line.
 LEFT_OUT = ("config",)
@@ -45,7 +45,8 @@ def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | in
 def finite_numbers(result: Mapping) -> dict[str, float]:
     """Numbers of a result that are worth a chart, by "a/b" name: no NaN or infinity, no number twice."""
     numbers = {key: value for key, value in flatten(result) if isinstance(value, (int, float)) and is_finite(value)}
-    return {key: value for key, value in numbers.items() if key not in _NO_CHART and _original(key) not in numbers}
+    originals = _original if AGENT_RESULT_KEYS.isdisjoint(result) else _original_of_several
+    return {key: value for key, value in numbers.items() if key not in _NO_CHART and originals(key) not in numbers}
 
 
 def is_finite(value: float) -> bool:
@@ -81,6 +82,12 @@ def _original(key: str) -> str | None:
     if parent == "counters":
         return name if name.startswith("num_env_steps_") else f"info/{name}"
     return name if parent in ("info", "fault_tolerance") else _ORIGINALS.get(key)
+
+
+def _original_of_several(key: str) -> str | None:
+    """The same where several agents act, so that steps and returns of a policy are not the environment's."""
+    is_of_agents = "agent" in key.partition("/")[0] or key.startswith("policy_reward_")
+    return None if is_of_agents else _original(key)
 
 
 def lookup(result: Mapping, key: str):

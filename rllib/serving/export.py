@@ -273,13 +273,13 @@ def _compared(
     policy, outputs = algorithm.get_policy(policy_id), [port.name for port in module.outputs]
     rng, is_recurrent = np.random.default_rng(0), module.inputs[-1].name == STATE_IN
     largest, num_rows, num_ties = dict.fromkeys(outputs, 0.0), 0, 0
-    for observations in _batches(algorithm, rng, is_recurrent):
-        rows = [list(values_of_leaves(algorithm.observation_space, each)) for each in observations[0]]
+    for observations in _batches(algorithm, policy, module.space, rng, is_recurrent):
+        rows = [list(values_of_leaves(module.space, each)) for each in observations[0]]
         states, own = [policy.get_initial_state() for _ in rows], None
         if is_recurrent:
             own = np.zeros((len(rows), policy.state_size), np.float32)
         for step in observations:
-            inputs = _arrays(module, algorithm.observation_space, step) + ([own] if is_recurrent else [])
+            inputs = _arrays(module, module.space, step) + ([own] if is_recurrent else [])
             found = dict(zip(outputs, exported(inputs), strict=True))
             how = {"explore": False, "full_fetch": True, "policy_id": policy_id}
             actions, states, fetches = algorithm.compute_actions(step, states if is_recurrent else None, **how)
@@ -320,30 +320,32 @@ def _check_choices(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]
     return int(differs.sum())
 
 
-def _batches(algorithm: Algorithm, rng: np.random.Generator, is_recurrent: bool) -> Iterator[list[list]]:
+def _batches(
+    algorithm: Algorithm, policy: Policy, space: spaces.Space, rng: np.random.Generator, is_recurrent: bool
+) -> Iterator[list[list]]:
     """Batches of observations as lists of steps; one step for a policy without a memory."""
-    space = algorithm.observation_space
+    mask_key, steps = algorithm.config.action_mask_key, range(NUM_STEPS if is_recurrent else 1)
     space.seed(0)
     for size in BATCH_SIZES:
-        yield [[_sampled(space, algorithm, rng) for _ in range(size)] for _ in range(NUM_STEPS if is_recurrent else 1)]
-    met = _met(algorithm, 64)
+        yield [[_sampled(space, policy, mask_key, rng) for _ in range(size)] for _ in steps]
+    # Agents' observations depend on what the others do, so there is no episode of one policy alone.
+    met = _met(algorithm, 64) if algorithm.agents is None else []
     if met:
         yield [[each] for each in met[:NUM_STEPS]] if is_recurrent else [met]
 
 
-def _sampled(space: spaces.Space, algorithm: Algorithm, rng: np.random.Generator):
+def _sampled(space: spaces.Space, policy: Policy, mask_key: str, rng: np.random.Generator):
     observation = space.sample()
-    for part in _mask_parts(observation, algorithm):  # each part of an action needs a legal choice
+    for part in _mask_parts(observation, policy, mask_key):  # each part of an action needs a legal choice
         part[rng.integers(len(part))] = 1
     return observation
 
 
-def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
+def _mask_parts(observation, policy: Policy, mask_key: str) -> list[np.ndarray]:
     """Views of an observation's mask, one for each part of an action; [] for a policy without masks."""
-    policy = algorithm.get_policy()
     if not policy.is_masked:
         return []
-    mask = observation[algorithm.config.action_mask_key]
+    mask = observation[mask_key]
     return [np.ravel(mask)[columns] for columns, _ in parts_of_mask(policy.distribution)]
 
 
@@ -378,7 +380,7 @@ def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any],
     to_env = action_mapper(space, distribution, config.normalize_actions, config.clip_actions).to_env
 
     def draw(observation):
-        legal = [np.flatnonzero(part) for part in _mask_parts(observation, algorithm)]
+        legal = [np.flatnonzero(part) for part in _mask_parts(observation, policy, config.action_mask_key)]
         choices = np.array([rng.choice(each) for each in legal], distribution.action_dtype)
         return of_each(to_env(choices.reshape(1, *distribution.action_shape)))[0]
 

@@ -67,7 +67,9 @@ class ExportedPolicy(nn.Module):
     def __init__(self, algorithm: Algorithm, policy_id: str):
         super().__init__()
         policy, config = algorithm.get_policy(policy_id), algorithm.config
-        space, action_space = algorithm.observation_space, algorithm.action_space
+        own = policy.observation_space, policy.action_space
+        # A policy that was added by hand has the spaces of the environment.
+        space, action_space = (algorithm.observation_space, algorithm.action_space) if None in own else own
         _check(policy, action_space)
         self.space, self._encoder, self._distribution = space, policy.spec.encoder, policy.distribution
         self._column, self._filter = TensorColumn(space), None

@@ -157,6 +157,12 @@ def _encode_array(value) -> dict:
     }
 
 
+def _library_class(value):
+    """The library's class that has not been loaded; any other value as it is."""
+    is_one = isinstance(value, UserCode) and is_library_path(value.reference)
+    return import_path(value.reference) if is_one else value
+
+
 class _Decoder:
     """Decodes the values of one file. Memory is bounded by the file's size, and for spaces by MOST_NUMBERS."""
 
@@ -206,6 +212,7 @@ class _Decoder:
         made = import_path(path) if is_library_path(path) else None
         if not isinstance(made, type) or not issubclass(made, ByArguments):
             raise ValueError(f"{path!r:.80} is no class whose objects this version of rllib makes from a file")
+        arguments = {name: _library_class(value) for name, value in arguments.items()}
         # With an argument that has not been loaded the object has not been loaded either.
         unloaded = [value for value in arguments.values() if isinstance(value, UserCode)]
         return unloaded[0] if unloaded else made(**arguments)

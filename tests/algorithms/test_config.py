@@ -191,8 +191,8 @@ def test_unknown_attributes_and_items_are_refused():
         config().clip_parm = 0.1
     with pytest.raises(KeyError, match="clip_param"):
         config()["clip_parm"]
-    with pytest.raises(AttributeError, match="multi-agent training is not available yet"):
-        config().multi_agent(policies={"a", "b"})
+    with pytest.raises(TypeError, match=r"policies"):
+        config().multi_agent(policys={"a", "b"})
 
 
 def test_numbers_arrive_in_the_settings_own_type():

@@ -34,6 +34,21 @@ def write_checkpoint_of(env, path) -> Path:
         return algo.save(path / "run" / "checkpoint_000001")
 
 
+def test_one_of_several_policies(rllib_command, tmp_path):
+    config = PPOConfig().environment("pettingzoo:mpe2.simple_speaker_listener_v4").multi_agent(policies="own")
+    with config.training(model={"fcnet_hiddens": [4]}).build() as algo:
+        checkpoint = algo.save(tmp_path / "run" / "checkpoint_000001")
+        weights = algo.get_weights()["listener_0"]
+    result = rllib_command("export", "run")
+    assert result.exit_code and "choose one with --policy: listener_0, speaker_0" in result.output
+    result = rllib_command("export", "run", "--policy", "listener_0")
+    assert result.exit_code == 0, result.output
+    assert "reads   obs float32[batch, 11]" in result.output and "equal   to the policy on" in result.output
+    assert json.loads(Path(f"{checkpoint}.pt2.json").read_text())["policy_id"] == "listener_0"
+    result = rllib_command("export", "run", "--policy", "listener_0", "--format", "safetensors")
+    assert sum(array.size for array in load_file(f"{checkpoint}.safetensors").values()) == weights.size
+
+
 def test_an_onnx_graph(rllib_command, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     result = rllib_command("export", CARTPOLE, "--format", "onnx", "-o", "here/policy")

@@ -109,6 +109,19 @@ def test_one_run(browser, results, runs, serve):
     browser.wait("document.querySelector('pre[data-testid=log]')?.innerText.includes('ValueError: it broke')")
 
 
+def test_returns_of_all_policies_are_one_chart(browser, results, serve):
+    run = RunOnDisk(results, "agents")
+    for value in (1.0, 2.0):
+        run.report(2 * value, policy_reward_mean={"main": value, "other": -value})
+    url = serve(results).server.url
+    browser.open(url + _hash("run", ("id", "agents")))
+    browser.wait("window.charts.get('policy_reward_mean')?.lines.length === 2")
+    lines = browser.evaluate("window.charts.get('policy_reward_mean').lines.map((each) => [each.name, each.y.at(-1)])")
+    assert lines == [["main", 2], ["other", -2]]
+    legend = "window.charts.get('policy_reward_mean').element.querySelector('.legend').innerText"
+    assert browser.evaluate(legend).split() == ["main", "other"]
+
+
 def test_it_follows_a_run_and_comes_back_when_the_server_does(browser, results, runs, serve):
     client = serve(results)
     browser.open(client.server.url + _hash("run", ("id", "climbing")))

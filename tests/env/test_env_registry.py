@@ -12,11 +12,11 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 import rllib
-from rllib import PPOConfig
 from rllib.env import EnvContext, register_env, resolve
 from rllib.env.factories import registry
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import GymnasiumFactory
+from rllib.env.multi_agent import make_multi_agent
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
 from tests.envs import CountingEnv, SimpleCorridor
@@ -359,10 +359,10 @@ class RaysAgents(gymnasium.Env):
         return {"a"}
 
 
-@pytest.mark.parametrize("env", [Agents, AEC, RaysAgents, lambda config: Agents(), lambda config: AEC()])
-def test_environments_of_several_agents_are_refused_as_such(env):
-    with pytest.raises(TypeError, match="environment of several agents, and multi-agent training is not available yet"):
-        PPOConfig().environment(env).build()
+@pytest.mark.parametrize("env", [Agents, AEC, RaysAgents])
+def test_environments_of_several_agents_are_refused_where_one_is_needed(env):
+    with pytest.raises(TypeError, match="environment of several agents, and here one with one agent is needed"):
+        make_multi_agent(lambda config: env())({"num_agents": 2})
 
 
 def test_one_that_is_made_is_refused_as_any_other():

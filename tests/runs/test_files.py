@@ -308,3 +308,12 @@ def test_times_and_steps_that_are_none_do_not_stop_the_events(run):
     for steps in ("many", None, 10**400, [1]):
         logger.on_result({"training_iteration": 3, "timesteps_total": steps, "timestamp": "now", "a": 1.0})
     logger.close()
+
+
+def test_numbers_of_several_agents_are_no_copies_of_their_environments():
+    steps = {"num_env_steps_sampled": 9, "timesteps_total": 9, "num_agent_steps_sampled": 18}
+    returns = {"episode_reward_mean": 5.0, "policy_reward_mean": {"default_policy": 2.5}}
+    assert finite_numbers({**steps, **returns}).keys() == {"timesteps_total", "episode_reward_mean"}
+    several = finite_numbers({**steps, **returns, "agent_steps_sampled": {"a": 9, "b": 9}})
+    assert several["num_agent_steps_sampled"] == 18 and several["policy_reward_mean/default_policy"] == 2.5
+    assert "num_env_steps_sampled" not in several

@@ -6,6 +6,7 @@
 
 import fnmatch
 import inspect
+import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
+from rllib.processes import unpicklable_part
 from rllib.sample_batch import DEFAULT_POLICY
+
+logger = logging.getLogger(__name__)
 
 # Episodes in which the mapping is asked who acts by which policy, before there are any.
 PROBED_EPISODES = 32
@@ -80,6 +84,8 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     """
     specs = _specs(config.policies, examined)
     mapping = make_mapping(config.policy_mapping_fn, specs, examined)
+    if config.num_rollout_workers or config.evaluation_num_workers:
+        _check_travels(mapping)
     found, num_slots = probed(mapping, specs, examined)
     spaces = {policy_id: spaces_of(policy_id, spec, found, examined) for policy_id, spec in specs.items()}
     by_hand = {
@@ -119,6 +125,11 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
         given = [str(agent) for agent in examined.agents]
     elif isinstance(given, str):
         given = [given]
+    if not isinstance(given, Collection):
+        raise ValueError(
+            f"policies={given!r:.80} must be ids, such as ['p0', 'p1'], a dict of id -> PolicySpec, 'shared' for one "
+            "policy, or 'own' for one of each agent"
+        )
     items = given.items() if isinstance(given, Mapping) else [(policy_id, None) for policy_id in given]
     specs = {}
     for policy_id, spec in items:
@@ -190,7 +201,11 @@ def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConf
     Raises:
         ValueError: for a setting of the run.
     """
-    own = type(config).overrides(**given)
+    try:
+        own = type(config).overrides(**given)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"These are settings of the policy {policy_id!r}.")
+        raise
     foreign = own.keys() - OWN_SETTINGS
     if foreign:
         raise ValueError(
@@ -209,6 +224,8 @@ def trained(
     if callable(given):
         return learned.keys(), given
     names = [given] if isinstance(given, str) else list(given)
+    if not names:
+        logger.warning("policies_to_train is empty: nothing is trained")
     for name in names:
         if name not in specs:
             near = nearest(name, specs) if isinstance(name, str) else ()
@@ -349,6 +366,15 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
         if policy_id not in specs:
             raise unknown_policy(f"policy_mapping_fn names the policy {policy_id!r}", policy_id, specs)
     return PolicyMapping(TableMapping(given))
+
+
+def _check_travels(mapping: PolicyMapping) -> None:
+    """Raises ValueError for a mapping that cannot be sent to workers; it names the object to blame."""
+    if culprit := unpicklable_part(mapping.function, "policy_mapping_fn"):
+        raise ValueError(
+            f"{culprit}, which cannot be pickled, and so cannot be sent to the workers. Leave it out of the function, "
+            "give a table such as {'agent_*': 'p0'}, or use .rollouts(num_rollout_workers=0)."
+        )
 
 
 def unknown_policy(what: str, policy_id: Any, known: Collection[str]) -> UnknownPolicyError:

@@ -32,6 +32,7 @@ from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.videos import EvaluationVideos
+from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvFactory
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
@@ -118,7 +119,10 @@ class Algorithm(Acting, Saving, ABC):
         observation_space, action_space, self.rollout_device, examined = wiring.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.agents = wiring.agents_of(self, examined)
-        self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
+        counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
+        self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing, counts_agent_steps)
+        # Policy id -> steps of the environments in the batch that `train_batches` gave out for it.
+        self._env_steps_of_batches: dict[str, int] = {}
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
         self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
@@ -440,7 +444,10 @@ class Algorithm(Acting, Saving, ABC):
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch with the newest weights: policy id -> the rows in which this policy has acted."""
-        return self.by_policy(self.sample(self.config.min_train_batch))
+        batch = self.sample(self.config.min_train_batch)
+        batches = self.by_policy(batch)
+        self._env_steps_of_batches = dict.fromkeys(batches, batch.env_steps())
+        return batches
 
     def by_policy(self, batch: SampleBatch | MultiAgentBatch) -> dict[str, SampleBatch]:
         """A batch of the source by the policies that acted in it, of which those are left that learn from it."""
@@ -463,7 +470,10 @@ class Algorithm(Acting, Saving, ABC):
             extra_stats |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
-        self.metrics.add_update(policy_id, batch.env_steps(), int(stats.pop("num_minibatches", 1)))
+        # Agents share steps of their environments, so a policy may have more rows, or fewer.
+        env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
+        gradient_steps = int(stats.pop("num_minibatches", 1))
+        self.metrics.add_update(policy_id, env_steps, gradient_steps, agent_steps=batch.agent_steps())
         used = {
             name: settings[setting]
             for setting, name in _REPORTED_SETTINGS.items()
@@ -522,14 +532,13 @@ class Algorithm(Acting, Saving, ABC):
     def timesteps(self) -> int:
         """Number of environment steps sampled so far: the one clock of a run, of schedules, `learn` and evaluation.
 
-        With several agents and count_steps_by="agent_steps" it is that of their own steps.
+        With `.multi_agent(count_steps_by="agent_steps")` it counts the steps of all agents instead.
 
         They are the transitions that the source's reports count (SampleReport.env_steps), so rows between two episodes
         are not among them. Where samples come from no environment, as from files, each row that is handed over counts
         as one step. Rows that are drawn from a replay, or learned from again, do not move this clock.
         """
-        counts_agents = self.agents is not None and self.agents.settings.counts_agent_steps
-        return self.metrics.counters["num_agent_steps_sampled" if counts_agents else "num_env_steps_sampled"]
+        return self.metrics.timesteps
 
     # ------------------------------------------------------------------ training
 
@@ -663,13 +672,23 @@ class Algorithm(Acting, Saving, ABC):
         duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
         return self._evaluations.start(duration, explore)()
 
+    @property
+    def evaluation_episodes(self) -> list[Episode]:
+        """Episodes of the newest evaluation, with the returns of each agent where there are several; [] before one."""
+        return self._evaluations.episodes
+
     def get_weights(self) -> dict[str, np.ndarray]:
         """Policy id -> a copy of its flat parameter vector."""
         return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
 
-    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Sets the weights that `get_weights` returned; workers get them with their next request."""
-        for policy_id, policy in self.policies.items():
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets weights of some or all policies, by id; workers get them with their next request.
+
+        Raises:
+            ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
+        """
+        policies = {policy_id: self.get_policy(policy_id) for policy_id in weights}
+        for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
 
     # ------------------------------------------------------------------ policies of several agents

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
@@ -27,6 +28,7 @@ class Evaluations:
 
     Attributes:
         count: evaluations so far.
+        episodes: of the newest one.
         workers: the processes that play, from the first evaluation on; None where this process does.
 
     Raises:
@@ -38,6 +40,7 @@ class Evaluations:
         self._config = algorithm.config.get_evaluation_config_object()
         self._settings = self._own_settings(training)
         self.count = 0
+        self.episodes: list[Episode] = []
         self.workers: WorkerSet | None = None
         self._stopped = False
 
@@ -152,7 +155,7 @@ class Evaluations:
         collect = play(duration, explore)
 
         def finish() -> Result:
-            episodes = collect()
+            episodes = self.episodes = collect()
             tell_recreated_workers(algorithm, self.workers, is_evaluation=True)
             result = Result(episode_statistics(episodes))
             result["episodes_this_iter"] = len(episodes)

@@ -1,7 +1,7 @@
 """Reads an algorithm's class, config and state from checkpoints, earlier formats included."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
 from rllib.sample_batch import DEFAULT_POLICY
+from rllib.storage.by_arguments import is_library_path
 from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
@@ -25,6 +26,8 @@ REPLAY_FILE = "replay.safetensors"
 _OF_ONE_POLICY = ("updates_owed", "replay_empty_at", "critic_updates")
 # Keys of algorithm.json that are read here.
 _OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
+# Settings with code of the user's that `from_checkpoint` takes as arguments of their own.
+_ARGUMENTS = ("policy_mapping_fn", "policies_to_train")
 # Where APPO's checkpoints held the target before the learner's state did.
 OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
@@ -147,11 +150,20 @@ def saved_config(
     config_class: type[AlgorithmConfig],
     overrides: dict[str, Any],
     load_user_code: bool,
+    policy_ids: Collection[str] | None = None,
 ) -> AlgorithmConfig:
     """The config of a checkpoint's algorithm, with these changes; its environment's class is imported.
 
+    Args:
+        state: what read_checkpoint returned.
+        path: where it was read, for messages.
+        config_class: of the algorithm.
+        overrides: settings to change.
+        load_user_code: whether code of the user's was loaded.
+        policy_ids: of the policies that are taken, of several; None: all.
+
     Raises:
-        CheckpointError: if it still names code of the user's that was not loaded.
+        CheckpointError: if it still names code of the user's that was not loaded, or has no such policy.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
@@ -163,18 +175,52 @@ def saved_config(
     elif isinstance(config.env, UserCode):
         config.environment(environment_class(config.env))
     config.environment(env_wrappers=_known_wrappers(config.env_wrappers))
-    code = [
-        f"{place} ({reference if ':' in reference else 'pickled'})"
-        for name, value in config.items()
-        for place, reference in _unloaded(name, value)
-    ]
-    if code:
-        raise CheckpointError(
-            f"the checkpoint {os.fspath(path)} holds code of yours, which runs only when you ask for it: "
-            f"{', '.join(code)}. Use from_checkpoint(path, load_user_code=True) if you trust where it comes from, or "
-            "give these settings yourself: from_checkpoint(path, overrides={...})."
-        )
+    if policy_ids is not None:
+        _take_policies(config, state, path, policy_ids)
+    if isinstance(config.policies, Mapping):
+        config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
+    _refuse_unloaded_code(config, path)
     return config
+
+
+def _take_policies(
+    config: AlgorithmConfig, state: State, path: str | os.PathLike, policy_ids: Collection[str]
+) -> None:
+    """Leaves out all policies but these."""
+    given = config.policies if isinstance(config.policies, Mapping) else {}
+    known = sorted({name.split("/")[1] for name in state if name.startswith("policies/")} | given.keys())
+    wanted = [policy_ids] if isinstance(policy_ids, str) else list(policy_ids)
+    for policy_id in wanted:
+        if policy_id not in known:
+            raise CheckpointError(
+                f"policy_ids names {policy_id!r}, but the checkpoint {os.fspath(path)} has {', '.join(known)}"
+            )
+    config.multi_agent(policies={policy_id: given.get(policy_id) for policy_id in wanted})
+    if isinstance(config.policies_to_train, list | tuple | set | frozenset):
+        config.multi_agent(policies_to_train=[each for each in config.policies_to_train if each in wanted])
+
+
+def _known_policy(value):
+    """The value that `policies` has for a policy, with the library's class in the place of its reference."""
+    if isinstance(value, UserCode) and is_library_path(value.reference):
+        return import_path(value.reference)
+    return value
+
+
+def _refuse_unloaded_code(config: AlgorithmConfig, path: str | os.PathLike) -> None:
+    code = [(name, *each) for name, value in config.items() for each in _unloaded(name, value)]
+    if not code:
+        return
+    named = ", ".join(f"{place} ({reference if ':' in reference else 'pickled'})" for _, place, reference in code)
+    names = {name for name, _, _ in code}
+    arguments = [f"{name}=..." for name in _ARGUMENTS if name in names]
+    if not names <= set(_ARGUMENTS):
+        arguments.append("overrides={...}")
+    raise CheckpointError(
+        f"the checkpoint {os.fspath(path)} holds code of yours, which runs only when you ask for it: {named}. Use "
+        "from_checkpoint(path, load_user_code=True) if you trust where it comes from, or give these settings yourself: "
+        f"from_checkpoint(path, {', '.join(arguments)})."
+    )
 
 
 def _known_wrappers(value):

@@ -31,7 +31,7 @@ ALGORITHMS = {
 ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}
 
 _OFFLINE = "offline data is not available yet; algorithms learn from an environment"
-_MULTI_AGENT = "multi-agent training is not available yet; one policy learns in a single-agent environment"
+_MULTI_AGENT = "PPO and others train policies of several agents, PPOConfig().multi_agent(policies=...)"
 _MODEL_BASED = "no algorithm here learns a model of the environment. Use SAC or TD3, which need few steps"
 _BANDITS = "there are no bandits; a bandit is an environment whose episodes have one step, for PPO or DQN"
 # Algorithms of other libraries that are known and not here: why, or what to use instead.

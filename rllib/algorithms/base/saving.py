@@ -3,7 +3,7 @@
 import contextlib
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -127,6 +127,9 @@ class Saving:
         overrides: Mapping[str, Any] | None = None,
         *,
         config: Mapping[str, Any] | AlgorithmConfig | None = None,
+        policy_ids: Collection[str] | None = None,
+        policy_mapping_fn: Callable[..., str] | Mapping[str, str] | str | None = None,
+        policies_to_train: Collection[str] | Callable[..., bool] | None = None,
         load_user_code: bool = False,
     ) -> Self:
         """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
@@ -138,6 +141,9 @@ class Saving:
             checkpoint_path: what `save` returned, or a checkpoint of a trial.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
             config: the same by another name; of a config object, what differs from its defaults.
+            policy_ids: of the policies to take, of several; None: all.
+            policy_mapping_fn, policies_to_train: settings of `.multi_agent` in the place of the saved ones. A policy
+                that learns from now on starts with a new optimizer.
             load_user_code: also import the functions and other classes that the settings name, and unpickle those that
                 have no name. That runs code: only for checkpoints whose origin you trust.
 
@@ -151,8 +157,12 @@ class Saving:
         config_class = algorithm_class.config_class
         if isinstance(config, AlgorithmConfig):
             config = config.changes()
-        changes = {**(config or {}), **(overrides or {})}
-        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))
+        given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
+        given = {name: value for name, value in given.items() if value is not None}
+        changes = {**(config or {}), **(overrides or {}), **given}
+        algorithm = algorithm_class(
+            saved_config(state, checkpoint_path, config_class, changes, load_user_code, policy_ids)
+        )
         try:
             with naming_damage(checkpoint_path):
                 algorithm.set_state(state)
@@ -201,10 +211,15 @@ class Saving:
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
         for policy_id, policy in self.policies.items():
-            check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
-            policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
-            if policy_id in self.learners:
-                self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
+            saved = f"policies/{policy_id}/"
+            if f"{saved}policy.json" not in state:
+                known = sorted({name.split("/")[1] for name in state if name.startswith("policies/")})
+                raise ValueError(f"the checkpoint has no policy {policy_id!r}; it has {', '.join(known)}")
+            check_policy(state[f"{saved}policy.json"], policy.spec)
+            policy.set_state(state[f"{saved}weights.safetensors"])
+            # Of several policies, one may not have learned before.
+            if policy_id in self.learners and (len(self.policies) == 1 or f"{saved}learner.safetensors" in state):
+                self.learners[policy_id].set_state(state[f"{saved}learner.safetensors"])
         for policy_id, scale in self._return_scales.items():
             if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
                 scale.set_state(returns)

@@ -9,11 +9,13 @@ import click
 
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import reported, user_input
+from rllib.cli.policy_table import policy_table
 from rllib.cli.user_code import load_user_code_option
 from rllib.progress import counted
 
 # Keys of the result that are printed as JSON.
-_IN_JSON = "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "hist_stats"
+_IN_JSON = ("episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "hist_stats")
+_OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 
 
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
@@ -34,7 +36,8 @@ def command(
     verbose: bool,
 ) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
-    checkpoint is taken. The seeds of the environments are ones that training has not seen.
+    checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act,
+    the return is the sum of theirs, and a table has those of each policy.
     """
     with reported(verbose):
         overrides = {} if seed is None else {"seed": seed}
@@ -43,14 +46,18 @@ def command(
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
+            table = policy_table(algorithm.evaluation_episodes)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
     count = len(returns)
     error = statistics.stdev(returns) / math.sqrt(count) if count > 1 else 0.0
     if as_json:
         summary = {"checkpoint": str(checkpoint), "episodes": count, "episode_reward_standard_error": error}
-        click.echo(json.dumps({**summary, **{key: result[key] for key in _IN_JSON}}))
+        keys = _IN_JSON + (_OF_POLICIES if table else ())
+        click.echo(json.dumps({**summary, **{key: result[key] for key in keys}}))
         return
     spread = f"{error:.2f} (mean ± standard error of {counted(count, 'episode')})"
     click.echo(f"return  {statistics.fmean(returns):.2f} ± {spread}")
     click.echo(f"        {min(returns):g} to {max(returns):g}, median {statistics.median(returns):g}")
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
+    for line in table:
+        click.echo(line)

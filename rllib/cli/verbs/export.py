@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from rllib.algorithms.base.algorithm import Algorithm
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
-from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
 from rllib.serving.exported_policy import Port
 from rllib.serving.loaded_policy import load_policy
@@ -28,7 +28,7 @@ class DiffersError(click.ClickException):
 @click.option("--format", "format_", type=click.Choice([*FORMATS, WEIGHTS]), default="torch", show_default=True,
               help="safetensors: the weights by name, without the program.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
-@click.option("--policy", default=DEFAULT_POLICY, show_default=True, help="Id of the policy.")
+@click.option("--policy", help="Which one, where CHECKPOINT holds several.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
@@ -49,6 +49,7 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
         with user_input():
             algorithm = acting_algorithm(checkpoint, load_user_code)
         with algorithm:
+            policy = policy or _only_policy(algorithm)
             try:
                 with user_input(), writing(output):
                     export = export_policy(algorithm, output, format_, policy_id=policy, verify=not no_verify)
@@ -64,6 +65,13 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     if export.parity is not None:
         worst = max(export.parity.max_error.values())
         click.echo(f"equal   to the policy on {export.parity.num_rows} observations (largest difference {worst:.1g})")
+
+
+def _only_policy(algorithm: Algorithm) -> str:
+    ids = list(algorithm.policies)
+    if len(ids) > 1:
+        raise Mistake(f"the checkpoint has several policies; choose one with --policy: {', '.join(ids)}")
+    return ids[0]
 
 
 def _size_of(path: Path) -> str:

@@ -4,10 +4,12 @@ import importlib
 import signal
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -26,6 +28,8 @@ from rllib.runs.files import keep_failing_batch, read_results
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.running.runner import Interrupts
 
+# Options whose flags are not their names.
+_FLAG_NAMES = {"trials": "num-samples", "mapping": "map"}
 _FIRST_INTERRUPT = "Finishing this iteration, then saving a checkpoint. Once more: stop at once, without."
 
 
@@ -54,6 +58,10 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("-f", "--file", metavar="FILE", help="YAML file, or name of a tuned example, like ppo/cartpole.")
 @click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling.")
 @click.option("--env", metavar="ENV", help="As ENV, in Ray's spelling.")
+@click.option("--policies", metavar="IDS", help="Policies of several agents: shared, own (one for each agent), or ids "
+              "like p0,p1.")  # fmt: skip
+@click.option("--map", "mapping", multiple=True, metavar="AGENTS=ID", help="Policy of the agents whose names fit, as "
+              "in 'agent_*=p0'; repeatable, the first that fits counts.")  # fmt: skip
 @click.option("--config", metavar="MAPPING", help="Settings as JSON or YAML; KEY=VALUE takes precedence.")
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
@@ -85,6 +93,7 @@ def command(
     rllib train PPO CartPole-v1 lr=1e-3 num_rollout_workers=2 --stop return=475
     rllib train PPO CartPole-v1 model.fcnet_hiddens=[64,64] --stop steps=1e5
     rllib train -f ppo/cartpole --seed 3
+    rllib train PPO pettingzoo:mpe2.simple_spread_v3 --policies shared --stop steps=1e5
     rllib train --resume results/PPO_CartPole-v1_... --stop steps=2e5
     rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
@@ -127,6 +136,7 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         assigned = parse_assignments([word for word in words if "=" in word], "lr=1e-3 or model.fcnet_hiddens=[64,64]")
+        assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
         given = {key: value for key, value in options.items() if value is not None}
         given["stop"] = parse_stop(options["stop"])
         if names and not flags and len(names) == 2:
@@ -145,6 +155,26 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         return experiments
 
 
+def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that --policies and --map stand for.
+
+    Raises:
+        Mistake: if one of them is assigned as well, or --map is no AGENTS=ID.
+    """
+    settings: dict[str, Any] = {}
+    if policies is not None:
+        ids = [each.strip() for each in policies.split(",")]
+        settings["policies"] = policies if policies in ("shared", "own") else ids
+    for entry in mapping:
+        agents, is_pair, policy_id = entry.partition("=")
+        if not (agents and is_pair and policy_id):
+            raise Mistake(f"--map {entry} must be AGENTS=ID, as in --map 'agent_*=p0'")
+        settings.setdefault("policy_mapping_fn", {})[agents] = policy_id
+    if twice := settings.keys() & assigned.keys():
+        raise Mistake(f"{', '.join(sorted(twice))} is given both as a setting and as a flag; leave one of them out")
+    return settings
+
+
 def _earlier_run(
     path: Path, words: tuple[str, ...], options: dict, load_user_code: bool
 ) -> tuple[RunDirectory, RunSpec, dict]:
@@ -157,7 +187,7 @@ def _earlier_run(
         raise Mistake(f"--resume continues with the same algorithm and environment; leave out {' '.join(names)}")
     fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq", "algorithm")]
     if fixed:
-        flags = ", ".join(f"--{'num-samples' if name == 'trials' else name}" for name in fixed)
+        flags = ", ".join(f"--{_FLAG_NAMES.get(name, name)}" for name in fixed)
         raise Mistake(f"--resume continues with what the run was started with; leave out {flags}")
     given = {"config": parse_assignments(words, "num_rollout_workers=4")}
     if stop := parse_stop(options["stop"]):

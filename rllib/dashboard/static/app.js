@@ -1,7 +1,7 @@
 // The page: which view the address asks for, and the views.
 
 import { parallel, sparkline, swatch, Chart } from "./chart.js";
-import { Curves, worthDrawing } from "./curves.js";
+import { choices, Curves, worthDrawing } from "./curves.js";
 import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
@@ -238,7 +238,7 @@ async function viewCompare(query, isCurrent) {
   const all = await Promise.all(ids.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`)));
   if (!isCurrent()) return null;
   const metrics = [...new Set(all.flatMap((details) => details.metrics))];
-  const wanted = query.getAll("key").filter((key) => metrics.includes(key));
+  const wanted = query.getAll("key").filter((key) => choices(metrics).includes(key));
   const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, 2);
   const curves = new Curves(ids, { keys, metrics, height: 300, large: true, onKeys: (drawn) => history.replaceState(null, "", compareLink(ids, drawn)) });
   const body = h("tbody", {});

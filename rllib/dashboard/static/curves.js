@@ -6,6 +6,20 @@ import { onChange, runs } from "./store.js";
 
 const AXES = { timesteps_total: "steps", training_iteration: "iterations", time_total_s: "training time" };
 const REFRESH_MS = 1000;
+// Results that are dicts, of which one chart shows all entries.
+const GROUPS = ["policy_reward_mean"];
+const MOST_MEMBERS = 24; // of a league there may be hundreds
+
+/** The entries of a group, "policy_reward_mean/main" and so on; of any other result itself. */
+function members(key, metrics) {
+  const below = GROUPS.includes(key) ? metrics.filter((each) => each.startsWith(`${key}/`)) : [];
+  return below.length ? below.slice(0, MOST_MEMBERS) : [key];
+}
+
+/** What a chart can show: groups of more than one entry, and all single results. */
+export function choices(metrics) {
+  return [...GROUPS.filter((key) => members(key, metrics).length > 1), ...metrics];
+}
 
 // Kept while the page is open, for the charts of the next run, too.
 const settings = { x: "timesteps_total", smoothing: 0, log: false };
@@ -14,7 +28,7 @@ export class Curves {
   /**
    * @param {string[]} ids of the runs
    * @param {{keys: string[], metrics: string[], height?: number, large?: boolean, onKeys?: Function}} options
-   *   `keys` are drawn first, `metrics` are those to choose from.
+   *   `keys` are drawn first, of the `choices` that there are among `metrics`.
    */
   constructor(ids, { keys, metrics, height, large, onKeys }) {
     Object.assign(this, { ids, height, metrics, onKeys, keys: [], charts: new Map(), fetched: new Map() });
@@ -48,6 +62,7 @@ export class Curves {
       const close = h("button", { type: "button", title: "Remove this chart", "aria-label": `Remove the chart of ${key}`, onclick: () => this.drop(key) }, "✕");
       const chart = new Chart(key, { height: this.height, tools: [close] });
       this.charts.set(key, chart);
+      if (GROUPS.includes(key)) chart.element.append((chart.names = h("ul", { class: "legend" })));
       this.grid.append(chart.element);
       if (isNew) this.load().then(() => chart.element.scrollIntoView({ block: "nearest" }));
     }
@@ -64,7 +79,7 @@ export class Curves {
   }
 
   listMore() {
-    const left = this.metrics.filter((key) => !this.keys.includes(key));
+    const left = choices(this.metrics).filter((key) => !this.keys.includes(key));
     this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, "add a chart …"), ...left.map((key) => h("option", { value: key }, key)));
     this.more.value = "";
   }
@@ -83,7 +98,7 @@ export class Curves {
 
   async fetch() {
     if (!this.keys.length) return;
-    const query = new URLSearchParams([...this.ids.map((id) => ["id", id]), ...this.keys.map((key) => ["key", key]), ["x", settings.x]]);
+    const query = new URLSearchParams([...this.ids.map((id) => ["id", id]), ...this.keys.flatMap((key) => members(key, this.metrics)).map((key) => ["key", key]), ["x", settings.x]]);
     try {
       const answer = await getJson(`/api/series?${query}`);
       this.fetched = Map.groupBy ? Map.groupBy(answer.series, (each) => each.key) : grouped(answer.series);
@@ -98,9 +113,19 @@ export class Curves {
 
   draw() {
     for (const [key, chart] of this.charts) {
-      const series = (this.fetched.get(key) || []).map((each) => ({ ...each, name: runs.get(each.id)?.name || each.id, number: this.ids.indexOf(each.id) }));
+      const parts = members(key, this.metrics);
+      const series = parts.flatMap((part, index) => (this.fetched.get(part) || []).map((each) => ({
+        ...each, name: this.nameOf(each.id, part, key), number: this.ids.indexOf(each.id) * parts.length + index })));
       chart.show(series, { ...settings });
+      chart.names?.replaceChildren(...series.map((each) => h("li", {}, swatch(each.number), h("span", {}, each.name))));
     }
+  }
+
+  nameOf(id, part, key) {
+    const run = runs.get(id)?.name || id;
+    if (part === key) return run;
+    const entry = part.slice(key.length + 1);
+    return this.ids.length > 1 ? `${run} ${entry}` : entry;
   }
 
   remove() {
@@ -124,7 +149,8 @@ const BOOKKEEPING = /^(time|timestamp|timesteps|iterations|episodes|training_ite
 /** The results that are most worth drawing: return, length, what the learner says of itself, speed. */
 export function worthDrawing(metrics, metric) {
   const learner = LEARNER.map((name) => metrics.find((key) => key.endsWith(`/learner_stats/${name}`))).filter(Boolean);
-  const found = [metric, ...FIRST, ...learner, SPEED].filter((key) => key && metrics.includes(key));
+  const known = choices(metrics);
+  const found = [metric, ...FIRST, ...GROUPS, ...learner, SPEED].filter((key) => key && known.includes(key));
   const others = learner.length ? [] : metrics.filter((key) => !BOOKKEEPING.test(key));
   return [...new Set([...found, ...others])].slice(0, 9);
 }

@@ -125,9 +125,9 @@ def refuse_agents(env) -> None:
     """Raises TypeError for an environment of several agents: PettingZoo's, in both its APIs, or a MultiAgentEnv."""
     if is_multi_agent(env):
         raise TypeError(
-            f"{type(env).__name__} is an environment of several agents, and multi-agent training is not available yet: "
-            "one policy learns in a single-agent environment. A wrapper can let it act for one agent, or for all of "
-            "them in a Dict or Tuple of their actions (docs/action_spaces.md)."
+            f"{type(env).__name__} is an environment of several agents, and here one with one agent is needed. A "
+            "wrapper can let a policy act for one agent, or for all of them in a Dict or Tuple of their actions "
+            "(docs/action_spaces.md)."
         )
 
 

@@ -287,6 +287,8 @@ class MultiAgentWorker(Worker):
             self._step(step, seats, report, clock, is_short if is_complete else None)
         self._advance(made)
         report.env_steps = report.rows = made * settings.num_envs
+        if wanted is not None:
+            report.rows = counted.total()
         if is_complete:
             self._complete(report, clock)
         report.agent_steps = Counter()

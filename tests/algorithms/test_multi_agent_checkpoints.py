@@ -1,0 +1,157 @@
+"""Checkpoints of runs with several policies: round trips, parts of them, and code of the user's."""
+
+import numpy as np
+import pytest
+
+from rllib import Algorithm, Policy, PPOConfig, load_policy
+from rllib.env import register_env
+from rllib.env.multi_agent import make_multi_agent
+from rllib.errors import CheckpointError
+from rllib.hand_written import RandomPolicy
+from rllib.policies import PolicySpec
+
+TWO = {"policies": {"p0", "p1"}, "policy_mapping_fn": {"0": "p0", "*": "p1"}}
+
+
+@pytest.fixture(autouse=True)
+def _environment():
+    register_env("two_poles", lambda config: make_multi_agent("CartPole-v1")(config))
+
+
+def by_number(agent_id, *args, **kwargs):
+    return f"p{agent_id}"
+
+
+def build(**multi_agent):
+    config = (
+        PPOConfig()
+        .environment("two_poles", env_config={"num_agents": 2})
+        .rollouts(num_rollout_workers=0)
+        .training(train_batch_size=40, sgd_minibatch_size=40, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
+        .debugging(seed=1)
+    )
+    return config.multi_agent(**multi_agent).build()
+
+
+def saved(path, **multi_agent):
+    with build(**multi_agent) as algo:
+        algo.train()
+        return algo.save(path), algo.get_weights(), algo.metrics.get_state()
+
+
+SPECS = {"p0": PolicySpec(config={"lr": 1e-4}), "p1": None}
+
+
+@pytest.mark.parametrize(
+    "multi_agent",
+    [{"policies": "own"}, {"policies": "shared"}, {}, TWO, {**TWO, "policies": SPECS, "policies_to_train": ["p0"]}],
+    ids=["own", "shared", "default", "table", "specs"],
+)
+def test_a_run_comes_back_without_code(tmp_path, multi_agent):
+    path, weights, metrics = saved(tmp_path / "checkpoint", **multi_agent)
+    with Algorithm.from_checkpoint(path) as algo:
+        for policy_id, vector in algo.get_weights().items():
+            assert np.array_equal(vector, weights[policy_id])
+        assert algo.metrics.get_state() == metrics
+        assert set(algo.learners) == set(multi_agent.get("policies_to_train", weights))
+        with_learner = {file.parent.name for file in path.glob("policies/*/learner.safetensors")}
+        assert with_learner == set(algo.learners)
+        assert algo.train()["num_agent_steps_sampled"] > 40
+
+
+def test_a_restored_run_goes_on_as_the_saved_one(tmp_path):
+    path, _, _ = saved(tmp_path / "checkpoint", **TWO)
+    with build(**TWO) as algo, Algorithm.from_checkpoint(path) as other:
+        algo.restore(path)
+        algo.train()
+        other.train()
+        for policy_id, weights in algo.get_weights().items():
+            assert np.array_equal(weights, other.get_weights()[policy_id])
+
+
+def test_specs_are_specs_again(tmp_path):
+    path, _, _ = saved(tmp_path / "checkpoint", **{**TWO, "policies": SPECS})
+    with Algorithm.from_checkpoint(path) as algo:
+        assert algo.config.policies == SPECS
+        assert algo.config_of("p0").lr == 1e-4
+
+
+class Still:
+    """A policy of the user's that is written by hand."""
+
+    def __init__(self, observation_space, action_space, config):
+        pass
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        return [0] * len(observations)
+
+
+@pytest.mark.parametrize("as_spec", [True, False])
+def test_policies_that_are_written_by_hand(tmp_path, as_spec):
+    def policies(acts):
+        return {"p0": None, "p1": PolicySpec(acts) if as_spec else acts}
+
+    path, weights, _ = saved(tmp_path / "library", **{**TWO, "policies": policies(RandomPolicy)})
+    assert weights.keys() == {"p0"} == {each.name for each in (path / "policies").iterdir()}
+    with Algorithm.from_checkpoint(path) as algo:
+        assert algo.config.policies == policies(RandomPolicy)
+        algo.train()
+    path, _, _ = saved(tmp_path / "own", **{**TWO, "policies": policies(Still)})
+    with pytest.raises(CheckpointError, match=r"holds code of yours.*policies\['p1'\].*overrides="):
+        Algorithm.from_checkpoint(path)
+    with Algorithm.from_checkpoint(path, load_user_code=True) as algo:
+        algo.train()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "given"),
+    [("policy_mapping_fn", lambda agent_id, *args, **kwargs: f"p{agent_id}", by_number),
+     ("policies_to_train", lambda policy_id, batch: policy_id == "p0", ["p0"])],
+)  # fmt: skip
+def test_functions_are_code_of_the_users(tmp_path, name, value, given):
+    path, weights, _ = saved(tmp_path / "checkpoint", **{**TWO, name: value})
+    with pytest.raises(CheckpointError, match=rf"holds code of yours.*{name}.*from_checkpoint\(path, {name}=\.\.\.\)"):
+        Algorithm.from_checkpoint(path)
+    for how in ({"load_user_code": True}, {name: given}):
+        with Algorithm.from_checkpoint(path, **how) as algo:
+            assert np.array_equal(algo.get_weights()["p1"], weights["p1"])
+            algo.train()
+
+
+def test_some_policies_of_a_checkpoint_are_taken(tmp_path):
+    path, weights, _ = saved(tmp_path / "checkpoint", **TWO, policies_to_train=["p0"])
+    with Algorithm.from_checkpoint(path, policy_ids=["p0"], policy_mapping_fn="p0") as algo:
+        assert algo.policies.keys() == {"p0"} == algo.learners.keys()
+        assert np.array_equal(algo.get_weights()["p0"], weights["p0"])
+        algo.train()
+    with Algorithm.from_checkpoint(path, policies_to_train=["p1"]) as algo:  # which has no learner there
+        algo.train()
+        assert np.array_equal(algo.get_weights()["p0"], weights["p0"])
+        assert not np.array_equal(algo.get_weights()["p1"], weights["p1"])
+    with pytest.raises(CheckpointError, match=r"policy_ids names 'p2', but the checkpoint .* has p0, p1"):
+        Algorithm.from_checkpoint(path, policy_ids=["p2"])
+    with build(policies="own") as algo, pytest.raises(ValueError, match="has no policy '0'; it has p0, p1"):
+        algo.restore(path)
+
+
+def test_weights_of_some_policies_are_set():
+    with build(**TWO) as algo:
+        before = algo.get_weights()
+        algo.set_weights({"p1": before["p1"] + 1})
+        assert np.array_equal(algo.get_weights()["p0"], before["p0"])
+        assert np.array_equal(algo.get_weights()["p1"], before["p1"] + 1)
+        with pytest.raises(ValueError, match="there is no policy 'p2'; this algorithm has p0, p1"):
+            algo.set_weights({"p0": before["p0"] + 1, "p2": before["p1"]})
+        assert np.array_equal(algo.get_weights()["p0"], before["p0"])
+
+
+def test_policies_are_loaded_alone(tmp_path):
+    path, weights, _ = saved(tmp_path / "checkpoint", **TWO)
+    policies = Policy.from_checkpoint(path)
+    assert policies.keys() == {"p0", "p1"} and np.array_equal(policies["p1"].weights, weights["p1"])
+    policy = load_policy(path, "p1")
+    assert policy.policy_id == "p1" and policy.compute_single_action(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(CheckpointError, match=r"has no policy 'default_policy'; it has p0, p1"):
+        load_policy(path)
+    path, weights, _ = saved(tmp_path / "shared", policies="shared")
+    assert np.array_equal(load_policy(path).policy.weights, weights["shared"])

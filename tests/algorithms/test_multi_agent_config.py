@@ -1,0 +1,175 @@
+"""The section .multi_agent: the forms it takes, and what is said of mistakes, before a worker starts."""
+
+import functools
+import threading
+
+import pytest
+
+from rllib import ESConfig, PPOConfig
+from rllib.algorithms.base.agents import ProbedEpisode
+from rllib.env import register_env
+from rllib.env.multi_agent import make_multi_agent
+from rllib.policies import PolicySpec
+
+SPEAKER = "pettingzoo:mpe2.simple_speaker_listener_v4"
+TWO = ["p0", "p1"]
+BY_TABLE = {"0": "p0", "*": "p1"}
+
+
+@pytest.fixture(autouse=True)
+def _environment():
+    register_env("two_poles", lambda config: make_multi_agent("CartPole-v1")(config))
+
+
+def config(env="two_poles", base=PPOConfig, **multi_agent):
+    made = base().environment(env, env_config={"num_agents": 2} if env == "two_poles" else {})
+    made.rollouts(num_rollout_workers=0).training(model={"fcnet_hiddens": [4]})
+    return made.multi_agent(**multi_agent)
+
+
+def build(*args, **multi_agent):
+    return config(*args, **multi_agent).build()
+
+
+def mapped(algo, episode=0):
+    return [algo.agents.mapping(agent, ProbedEpisode(episode)) for agent in algo.agents.environment.agents]
+
+
+MAPPINGS = {
+    "agent": lambda agent_id: f"p{agent_id}",
+    "episode": lambda agent_id, episode: f"p{(agent_id + episode.episode_id) % 2}",
+    "worker": lambda agent_id, episode, worker: f"p{agent_id}",
+    "keywords": lambda agent_id, episode, **kwargs: f"p{agent_id}",
+    "worker and keywords": lambda agent_id, episode, worker, **kwargs: f"p{agent_id}",
+    "any": lambda agent_id, *args, **kwargs: f"p{agent_id}",
+    "partial": functools.partial(lambda prefix, agent_id: f"{prefix}{agent_id}", "p"),
+    "table": BY_TABLE,
+    "globs": {"[0]": "p0", "?": "p1"},
+}
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS.values(), ids=MAPPINGS)
+def test_forms_of_mappings(mapping):
+    with build(policies=TWO, policy_mapping_fn=mapping) as algo:
+        assert mapped(algo) == TWO
+
+
+def test_a_mapping_may_depend_on_the_episode():
+    with build(policies=TWO, policy_mapping_fn=MAPPINGS["episode"]) as algo:
+        assert [mapped(algo, episode) for episode in (2, 3)] == [TWO, TWO[::-1]]
+
+
+FORMS = {
+    "ids": TWO,
+    "set": set(TWO),
+    "specs": {"p0": PolicySpec(config={"lr": 1e-3}), "p1": None},
+    "settings": {"p0": PPOConfig.overrides(lr=1e-3), "p1": {}},
+    "tuples": {"p0": (None, None, None, {"lr": 1e-3}), "p1": (None, None, None, {})},
+}
+
+
+@pytest.mark.parametrize("policies", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("style", ["method", "dict"])
+def test_forms_of_policies(policies, style):
+    given = {"policies": policies, "policy_mapping_fn": BY_TABLE, "policies_to_train": ["p0"]}
+    made = config(**given) if style == "method" else config().update_from_dict({"multiagent": given})
+    with made.build() as algo:
+        assert list(algo.policies) == TWO and list(algo.learners) == ["p0"]
+        if isinstance(policies, dict):
+            assert (algo.config_of("p0").lr, algo.config_of("p1").lr) == (1e-3, algo.config.lr)
+
+
+def test_shared_and_own():
+    for policies, ids in ((None, ["default_policy"]), ("shared", ["shared"]), ("own", ["0", "1"])):
+        with build(policies=policies) as algo:
+            assert list(algo.policies) == ids and mapped(algo) == [ids[0], ids[-1]]
+
+
+def _raises(agent_id, episode, **kwargs):
+    raise RuntimeError("no such side")
+
+
+UNKNOWN = r"the policy 'p3', but there are p0, p1.*Add it to .multi_agent\(policies=...\)"
+MISTAKES = {
+    "unknown policy": ({"policy_mapping_fn": lambda agent_id: "p3"}, f"gave agent 0 {UNKNOWN}"),
+    "unknown in the table": ({"policy_mapping_fn": {"*": "p3"}}, f"names {UNKNOWN}"),
+    "no string": ({"policy_mapping_fn": lambda agent_id: 3}, "the id of a policy, a string, but gave 3 for agent 0"),
+    "no pattern": ({"policy_mapping_fn": {"0": "p0"}}, r"no pattern for agent 1, only 0. Add it, or '\*'"),
+    "no argument": ({"policy_mapping_fn": lambda: "p0"}, r"must take \(agent_id\), \(agent_id, episode\)"),
+    "too many": ({"policy_mapping_fn": lambda a, b, c, d: "p0"}, r"must take \(agent_id\), \(agent_id, episode\)"),
+    "no mapping": ({"policy_mapping_fn": None}, "no policy_mapping_fn, and agent 0 has no policy of its name"),
+    "no policy": ({"policies": []}, "policies is empty"),
+    "no ids": ({"policies": 3}, "policies=3 must be ids, such as"),
+    "no spec": ({"policies": {"p0": 5, "p1": None}}, r"policies\['p0'\]=5 must be None, a PolicySpec"),
+    "setting of the run": (
+        {"policies": {"p0": PolicySpec(config={"num_rollout_workers": 2}), "p1": None}},
+        r"policies\['p0'\] sets num_rollout_workers, which belongs to the run.*can be .*gamma.*lr",
+    ),
+    "unknown to train": ({"policies_to_train": ["p00"]}, "names 'p00', but there are p0, p1. Did you mean 'p0'"),
+    **{
+        f"id {given!r}": ({"policies": [given]}, f"can be the name of a directory.* but {given!r} was given")
+        for given in ("", "a/b", "a.", 1)
+    },
+}
+
+
+@pytest.mark.parametrize(("given", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes(given, message):
+    with pytest.raises(ValueError, match=message):
+        build(**{"policies": TWO, "policy_mapping_fn": BY_TABLE, **given})
+
+
+def test_an_unknown_policy_is_a_key_that_is_missing():
+    with pytest.raises(KeyError, match=r"Did you mean 'p0'\?"):
+        build(policies=TWO, policy_mapping_fn={"*": "p00"})
+
+
+def test_what_a_mapping_raises_names_agent_and_episode():
+    with pytest.raises(RuntimeError, match="no such side") as raised:
+        build(policies=TWO, policy_mapping_fn=_raises)
+    assert raised.value.__notes__ == ["policy_mapping_fn was asked for agent 0 in a probed episode, number 0"]
+
+
+def test_mistakes_in_the_settings_of_a_policy_name_it():
+    with pytest.raises(TypeError, match="no setting 'lrr'") as raised:
+        build(policies={"p0": {"lrr": 1}})
+    assert raised.value.__notes__ == ["These are settings of the policy 'p0'."]
+
+
+def test_agents_with_different_spaces():
+    different = r"'shared' is mapped to agents with different observation spaces: 'speaker_0' Box.*'listener_0' Box"
+    with pytest.raises(ValueError, match=different):
+        build(SPEAKER, policies="shared")
+    by_role = {"speaker_0": "p0", "*": "p1"}
+    with pytest.raises(ValueError, match="policy 'p9' has no agent in 32 probed episodes: give its spaces"):
+        build(SPEAKER, policies=[*TWO, "p9"], policy_mapping_fn=by_role)
+
+
+def test_environments_with_one_agent_and_algorithms_for_one():
+    with pytest.raises(ValueError, match=r"CartPole-v1 has one agent.*make_multi_agent\('CartPole-v1'\)"):
+        build("CartPole-v1", policies=TWO)
+    with pytest.raises(ValueError, match=r"ES does not train policies of several agents, and two_poles has 2\."):
+        build("two_poles", ESConfig)
+
+
+def test_a_mapping_that_cannot_be_sent_names_what_it_holds():
+    lock = threading.Lock()
+
+    def mapping(agent_id, episode, **kwargs):
+        with lock:
+            return f"p{agent_id}"
+
+    with build(policies=TWO, policy_mapping_fn=mapping) as algo:
+        algo.train()
+    with pytest.raises(ValueError, match=r"policy_mapping_fn \(captures lock\) is a _thread.lock, which cannot"):
+        config(policies=TWO, policy_mapping_fn=mapping).rollouts(num_rollout_workers=1).build()
+
+
+def test_nothing_to_train_is_one_warning(caplog):
+    with build(policies=TWO, policy_mapping_fn=BY_TABLE, policies_to_train=[]) as algo:
+        before = algo.get_weights()
+        result = algo.train()
+    told = [record.getMessage() for record in caplog.records]
+    assert told.count("policies_to_train is empty: nothing is trained") == 1
+    assert result["num_agent_steps_trained"] == 0 < result["num_agent_steps_sampled"]
+    assert all((before[policy_id] == weights).all() for policy_id, weights in algo.get_weights().items())

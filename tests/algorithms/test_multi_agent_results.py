@@ -1,0 +1,49 @@
+"""Results of runs with several agents: steps of environments and of agents, statistics by policy and agent."""
+
+import pytest
+
+from rllib import PPOConfig
+from rllib.env.multi_agent import make_multi_agent
+
+
+def build(**multi_agent):
+    config = (
+        PPOConfig()
+        .environment(make_multi_agent("CartPole-v1"), env_config={"num_agents": 2})
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=2)
+        .training(train_batch_size=80, sgd_minibatch_size=40, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
+        .debugging(seed=1)
+    )
+    return config.multi_agent(**multi_agent).build()
+
+
+# An agent whose pole has fallen waits for the other, so there are fewer steps than two to one.
+@pytest.mark.parametrize("policies", ["own", "shared"])
+def test_a_batch_is_counted_in_steps_of_environments(policies):
+    with build(policies=policies) as algo:
+        result = algo.train()
+    steps = result["num_agent_steps_sampled"]
+    assert result["timesteps_total"] == result["num_env_steps_sampled"] == result["num_env_steps_trained"] == 80
+    assert 80 < steps <= 160
+    assert steps == sum(result["env_runners/num_agent_steps_sampled"].values())
+    assert steps == sum(result["env_runners/num_module_steps_sampled"].values())
+    assert steps >= result["num_agent_steps_trained"] > 80
+    assert result["learners/__all_modules__/num_module_steps_trained"] == result["num_agent_steps_trained"]
+    assert result["info/learner"].keys() == ({"0", "1"} if policies == "own" else {"shared"})
+
+
+def test_a_batch_is_counted_in_steps_of_agents():
+    with build(policies="own", count_steps_by="agent_steps") as algo:
+        result = algo.train()
+    steps = result["num_agent_steps_sampled"]
+    assert 80 <= steps == result["timesteps_total"] == result["timesteps_this_iter"] < 160
+    assert result["num_env_steps_sampled"] < steps
+
+
+def test_a_policy_that_does_not_train_is_sampled_alone():
+    with build(policies="own", policies_to_train=["0"]) as algo:
+        result = algo.train()
+    assert result["info/learner"].keys() == {"0"}
+    assert result["num_agent_steps_trained"] == result["info/learner/0/num_agent_steps_trained"]
+    assert result["env_runners/num_module_steps_sampled/1"] > 0
+    assert result["num_env_steps_trained"] == 80

@@ -95,9 +95,24 @@ def test_an_id_is_taken_once():
             algo.add_policy("a/b")
 
 
-def test_a_league_adds_copies_of_the_policy_that_learns():
+def test_added_policies_are_in_checkpoints(tmp_path):
+    with poles(policies=["main"], policies_to_train=["main"]).build() as algo:
+        own = {"model": {"fcnet_hiddens": [4]}}
+        algo.add_policy("small", config=own, policy_mapping_fn={"0": "main", "1": "small"})
+        algo.train()
+        weights = algo.get_weights()
+        algo.save(tmp_path)
+    with PPOConfig.algo_class.from_checkpoint(tmp_path) as again:
+        assert again.get_weights().keys() == weights.keys()
+        for policy_id, vector in weights.items():
+            np.testing.assert_array_equal(again.get_policy(policy_id).weights, vector)
+        assert list(again.learners) == ["main"]
+        again.train()
+
+
+def league_config():
     league = League(main="main", opponents=["random"], snapshot_when=Every(iterations=2), max_size=2)
-    config = (
+    return (
         PPOConfig()
         .environment("rllib.env.tasks.tic_tac_toe:TicTacToe")
         .rollouts(num_rollout_workers=0, num_envs_per_worker=4)
@@ -110,7 +125,10 @@ def test_a_league_adds_copies_of_the_policy_that_learns():
         .training(train_batch_size=256, sgd_minibatch_size=64, num_sgd_iter=1, model={"fcnet_hiddens": [16]})
         .debugging(seed=1, log_sys_usage=False)
     )
-    with config.build() as algo:
+
+
+def test_a_league_adds_copies_of_the_policy_that_learns():
+    with league_config().build() as algo:
         sizes = [algo.train()["custom_metrics"]["league"]["size"] for _ in range(7)]
         assert sizes == [1, 2, 2, 3, 3, 3, 3]
         assert set(algo.policies) == {"main", "main_v2", "main_v3"}  # the oldest copy has left
@@ -120,3 +138,15 @@ def test_a_league_adds_copies_of_the_policy_that_learns():
         result = algo.train()
         assert result["custom_metrics"]["league"]["elo"].keys() == {"main", "random", "main_v3", "main_v4"}
         assert result["custom_metrics"]["league"]["win_rate_vs_latest"] <= 1
+
+
+def test_a_league_goes_on_from_a_checkpoint(tmp_path):
+    with league_config().build() as algo:
+        for _ in range(4):
+            result = algo.train()
+        algo.save(tmp_path)
+    with PPOConfig.algo_class.from_checkpoint(tmp_path) as again:
+        assert set(again.policies) == {"main", "main_v1", "main_v2"}
+        found = again.train()["custom_metrics"]["league"]
+        assert found["size"] == result["custom_metrics"]["league"]["size"] == 3
+        assert found["elo"].keys() == {"main", "random", "main_v1", "main_v2"}

@@ -64,6 +64,7 @@ class Agents:
         to_train: policies_to_train as it was given.
         settings: of the workers.
         trains: policy id, batch -> whether the policy learns from the batch.
+        first_ids: ids of the policies that the run began with.
     """
 
     environment: ExaminedAgents
@@ -74,6 +75,7 @@ class Agents:
     to_train: Any
     settings: AgentSettings
     trains: Callable[[str, Any], bool]
+    first_ids: frozenset[str]
 
 
 def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
@@ -109,7 +111,8 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         numbers={policy_id: number for number, policy_id in enumerate(spaces)},
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
-    return Agents(examined, specs, learned, overrides, mapping, config.policies_to_train, settings, trains)
+    to_train, first_ids = config.policies_to_train, frozenset(specs)
+    return Agents(examined, specs, learned, overrides, mapping, to_train, settings, trains, first_ids)
 
 
 # ------------------------------------------------------------------ policies

@@ -712,7 +712,7 @@ class Algorithm(Acting, Saving, ABC):
         Args:
             policy_id: a new id.
             policy_cls: acts in place of a network, as in PolicySpec.
-            policy: the new policy begins with a copy of its weights and filter.
+            policy: the new policy has its network, and begins with a copy of its weights and filter.
             observation_space, action_space: of its agents; by default those of the agents that are mapped to it.
             config: settings in which it differs from the run.
             policy_state: the new policy's weights and filter, from `Policy.get_state`.

@@ -134,7 +134,7 @@ def _changed(
         hand_written=by_hand,
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
     )
-    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains)
+    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, agents.first_ids)
 
 
 def _make_policy(
@@ -145,10 +145,14 @@ def _make_policy(
     algorithm._policy_configs.update(policy_configs(algorithm.config, own))
     spaces: tuple[Space, Space] = agents.spaces[policy_id]
     number = agents.settings.numbers[policy_id]
-    made = make_policies({policy_id: spaces}, algorithm.config_of, algorithm._checked_spec, algorithm.seed, number)
-    policy = made[policy_id]
-    if given is not None and state is None:
-        state = given.get_state()
+    if given is None:
+        make_spec, seed = algorithm._checked_spec, algorithm.seed
+        policy = make_policies({policy_id: spaces}, algorithm.config_of, make_spec, seed, number)[policy_id]
+    else:
+        policy = Policy(given.spec)
+        policy.observation_space, policy.action_space = spaces
+        policy.config = algorithm.config_of(policy_id)
+        policy.set_state(given.get_state())
     if state is not None:
         policy.set_state(state)
     algorithm.policies[policy_id] = policy

@@ -163,6 +163,8 @@ class Saving:
         algorithm = algorithm_class(
             saved_config(state, checkpoint_path, config_class, changes, load_user_code, policy_ids)
         )
+        if policy_ids is not None:
+            state["algorithm.json"]["added_policies"] = []
         try:
             with naming_damage(checkpoint_path):
                 algorithm.set_state(state)
@@ -183,6 +185,9 @@ class Saving:
                 "state": self.algorithm_state(),
                 "evaluations": self._evaluations.count,
                 "restores": self._restores,
+                "callbacks": self.callbacks.get_state(),
+                # Policies that were added while the run went on.
+                "added_policies": sorted(self.policies.keys() - self.agents.first_ids) if self.agents else [],
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
@@ -210,6 +215,8 @@ class Saving:
             ValueError: if the network differs.
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
+        if self.agents is not None:
+            self._add_saved_policies(state)
         for policy_id, policy in self.policies.items():
             saved = f"policies/{policy_id}/"
             if f"{saved}policy.json" not in state:
@@ -230,6 +237,17 @@ class Saving:
         self._learner_rng.bit_generator.state = rng["learner"]
         self._acting_rng.bit_generator.state = rng["inference"]
         self.workers.set_state(rng["workers"], self._restores)
+        if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
+            self.callbacks.set_state(saved)
+
+    def _add_saved_policies(self, state: dict[str, Any]) -> None:
+        """Adds the policies that the saved run has got while it went on, with their networks; they do not learn."""
+        for policy_id in state["algorithm.json"].get("added_policies", ()):
+            if policy_id in self.policies:
+                continue
+            place = f"policies/{policy_id}"
+            policy = Policy.from_files(state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"], place)
+            self.add_policy(policy_id, policy=policy, policies_to_train=list(self.learners))
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""

@@ -419,4 +419,3 @@ def probed(
         for policy_id, count in counts.items():
             most[policy_id] = max(most.get(policy_id, 0), count)
     return found, {policy_id: max(most.get(policy_id, 1), 1) for policy_id in specs}
-

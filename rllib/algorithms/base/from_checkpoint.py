@@ -183,9 +183,7 @@ def saved_config(
     return config
 
 
-def _take_policies(
-    config: AlgorithmConfig, state: State, path: str | os.PathLike, policy_ids: Collection[str]
-) -> None:
+def _take_policies(config: AlgorithmConfig, state: State, path: str | os.PathLike, policy_ids: Collection[str]) -> None:
     """Leaves out all policies but these."""
     given = config.policies if isinstance(config.policies, Mapping) else {}
     known = sorted({name.split("/")[1] for name in state if name.startswith("policies/")} | given.keys())

@@ -206,7 +206,8 @@ class Acting:
                 given and [given[agent] for agent in agents] for given in per_agent
             )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
-        inference = self._inferences[policy_id]
+        # A policy that was put into `policies` by hand acts in the same environment.
+        inference = self._inferences.get(policy_id) or self._inferences[DEFAULT_POLICY]
         explore = inference.settings.explore if explore is None else explore
         inputs = action_masks, prev_action, prev_reward
         actions, states = inference.compute_actions(policy, observations, state, explore, fetches, *inputs)

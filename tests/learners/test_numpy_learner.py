@@ -222,7 +222,7 @@ def test_a_value_head_that_explodes_is_named():
     policy = make_policy()
     learner, batch = make_learner(policy, PPO_LOSS), make_batch(policy, 64)
     batch[sb.VALUE_TARGETS][:] = np.float32(1e30)
-    with pytest.raises(LearnerError, match=r"too large for float32: that of value\."):
+    with pytest.raises(LearnerError, match=r"too large for float32: the gradient of value\."):
         update(learner, batch)
 
 

@@ -121,7 +121,7 @@ def test_it_plays_episodes_as_the_algorithm_does(trained):
 def test_it_explores_as_the_algorithm_does(trained):
     algo, loaded, observations, masks = trained
     states = [loaded.get_initial_state() for _ in observations]
-    algo._inference.rng = np.random.default_rng(5)
+    algo._inferences["default_policy"].rng = np.random.default_rng(5)
     loaded.seed(5)
     given = {"explore": True, "action_masks": masks}
     assert same(*(each.compute_actions(observations, states, **given) for each in (loaded, algo)))

@@ -263,6 +263,9 @@ class Algorithm(Acting, Saving, ABC):
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         spec = self.policies[policy_id].spec
         loss, custom = self.make_loss(policy_id), self.config_of(policy_id).custom_loss or spec.custom_loss
+        if self.agents is not None and getattr(loss, "by_newest_weights", False):
+            # An agent that waited at the end of a fragment has acted by the weights from before the last update.
+            loss = dataclasses.replace(loss, by_newest_weights=False)
         if not self._auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,8 +21,7 @@ import numpy as np
 from gymnasium import Space
 
 from rllib import spans
-from rllib.acting.agent_player import AgentPlayer
-from rllib.acting.inference import Acting, Inference
+from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
@@ -30,6 +29,7 @@ from rllib.algorithms.base.exploration_config import exploration_settings, make_
 from rllib.algorithms.base.policies import make_policies, policy_configs
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
+from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.env.episodes import Episode
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 
 
-class Algorithm(Acting, Saving, ABC):
+class Algorithm(SeveralAgents, Saving, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
@@ -676,7 +676,7 @@ class Algorithm(Acting, Saving, ABC):
         return self._evaluations.start(duration, explore)()
 
     @property
-    def evaluation_episodes(self) -> list[Episode]:
+    def _evaluation_episodes(self) -> list[Episode]:
         """Episodes of the newest evaluation, with the returns of each agent where there are several; [] before one."""
         return self._evaluations.episodes
 
@@ -694,101 +694,7 @@ class Algorithm(Acting, Saving, ABC):
         for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
 
-    # ------------------------------------------------------------------ policies of several agents
-
-    def add_policy(
-        self,
-        policy_id: str,
-        policy_cls: Any = None,
-        policy: Policy | None = None,
-        *,
-        observation_space: Space | None = None,
-        action_space: Space | None = None,
-        config: Mapping[str, Any] | None = None,
-        policy_state: Mapping[str, np.ndarray] | None = None,
-        policy_mapping_fn: Any = None,
-        policies_to_train: Any = None,
-        evaluation_workers: bool = True,
-    ) -> Policy | None:
-        """Adds a policy to a run with several agents; workers have it from their next fragment on.
-
-        Args:
-            policy_id: a new id.
-            policy_cls: acts in place of a network, as in PolicySpec.
-            policy: the new policy has its network, and begins with a copy of its weights and filter.
-            observation_space, action_space: of its agents; by default those of the agents that are mapped to it.
-            config: settings in which it differs from the run.
-            policy_state: the new policy's weights and filter, from `Policy.get_state`.
-            policy_mapping_fn: replaces the mapping; running episodes keep theirs until they end.
-            policies_to_train: replaces the policies that learn; None keeps the rule that there is.
-            evaluation_workers: has no effect, evaluation always has all policies.
-
-        Returns:
-            the policy; None for one that is written by hand.
-
-        Raises:
-            ValueError: if the id is taken, the spaces are not known, or the run has one agent.
-        """
-        spec = policy_cls, observation_space, action_space, config
-        changes = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
-        return self._policy_changes.add_policy(
-            self, policy_id, spec, policy=policy, policy_state=policy_state, **changes
-        )
-
-    def remove_policy(
-        self,
-        policy_id: str = DEFAULT_POLICY,
-        *,
-        policy_mapping_fn: Any = None,
-        policies_to_train: Any = None,
-        evaluation_workers: bool = True,
-    ) -> None:
-        """Removes a policy; episodes in which it acts go on with it to their end. Arguments as for `add_policy`.
-
-        Raises:
-            ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
-        """
-        changes = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
-        self._policy_changes.remove_policy(self, policy_id, **changes)
-
-    def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
-        """Sets who acts by which policy in episodes that begin from now on."""
-        self._policy_changes.set_mapping(self, policy_mapping_fn)
-
-    def set_policies_to_train(self, policies_to_train: Any) -> None:
-        """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes."""
-        self._policy_changes.set_trained(self, policies_to_train)
-
-    @property
-    def _mapping(self) -> Callable[..., str] | None:
-        return self.agents and self.agents.mapping
-
-    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
-        augmentation = self.agents and self.agents.environment.augmentation
-        if not augmentation:
-            return observation
-        if agent_id is None:
-            raise ValueError(
-                "policies read the agent's id, or parts for a centralised critic, beside the observation: say whose it "
-                "is, by agent_id=..., or give a dict by agent"
-            )
-        return augmentation.alone(agent_id, observation)
-
-    def make_player(
-        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
-    ) -> Any:
-        if self.agents is None or policy_id in self.policies:
-            return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
-        agents = self.agents
-        return AgentPlayer(
-            self, agents.mapping, agents.settings.hand_written, explore=explore, as_seen=self._as_policies_see
-        )
-
-    @property
-    def _policy_changes(self):
-        from rllib.algorithms.base import policy_changes
-
-        return policy_changes
+    # ------------------------------------------------------------------ policies that come and go
 
     def begin_training(self, policy_id: str) -> None:
         """Makes what a policy needs that begins to learn while the run goes on: its learner, and more in subclasses."""

@@ -46,7 +46,7 @@ def command(
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
-            table = policy_table(algorithm.evaluation_episodes)
+            table = policy_table(algorithm._evaluation_episodes)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
     count = len(returns)
     error = statistics.stdev(returns) / math.sqrt(count) if count > 1 else 0.0

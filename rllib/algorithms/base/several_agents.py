@@ -1,0 +1,120 @@
+"""The methods of an algorithm that are for environments with several agents: policies that come and go, and acting."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Space
+
+from rllib.acting.agent_player import AgentPlayer
+from rllib.acting.inference import Acting, under_plain_names
+from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.agents import Agents
+
+
+@under_plain_names
+class SeveralAgents(Acting):
+    """Methods of an algorithm for runs with several agents.
+
+    Attributes:
+        agents: the policies of the run; None where there is one agent.
+    """
+
+    agents: "Agents | None"
+
+    def add_policy(
+        self,
+        policy_id: str,
+        policy_cls: Any = None,
+        policy: Policy | None = None,
+        *,
+        observation_space: Space | None = None,
+        action_space: Space | None = None,
+        config: Mapping[str, Any] | None = None,
+        policy_state: Mapping[str, np.ndarray] | None = None,
+        policy_mapping_fn: Any = None,
+        policies_to_train: Any = None,
+        evaluation_workers: bool = True,
+    ) -> Policy | None:
+        """Adds a policy to a run with several agents; workers have it from their next fragment on.
+
+        Args:
+            policy_id: a new id.
+            policy_cls: acts in place of a network, as in PolicySpec.
+            policy: the new policy has its network, and begins with a copy of its weights and filter.
+            observation_space, action_space: of its agents; by default those of the agents that are mapped to it.
+            config: settings in which it differs from the run.
+            policy_state: the new policy's weights and filter, from `Policy.get_state`.
+            policy_mapping_fn: replaces the mapping; running episodes keep theirs until they end.
+            policies_to_train: replaces the policies that learn; None keeps the rule that there is.
+            evaluation_workers: has no effect, evaluation always has all policies.
+
+        Returns:
+            the policy; None for one that is written by hand.
+
+        Raises:
+            ValueError: if the id is taken, the spaces are not known, or the run has one agent.
+        """
+        spec = policy_cls, observation_space, action_space, config
+        changes = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
+        return self._policy_changes.add_policy(
+            self, policy_id, spec, policy=policy, policy_state=policy_state, **changes
+        )
+
+    def remove_policy(
+        self,
+        policy_id: str = DEFAULT_POLICY,
+        *,
+        policy_mapping_fn: Any = None,
+        policies_to_train: Any = None,
+        evaluation_workers: bool = True,
+    ) -> None:
+        """Removes a policy; episodes in which it acts go on with it to their end. Arguments as for `add_policy`.
+
+        Raises:
+            ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
+        """
+        changes = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
+        self._policy_changes.remove_policy(self, policy_id, **changes)
+
+    def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
+        """Sets who acts by which policy in episodes that begin from now on."""
+        self._policy_changes.set_mapping(self, policy_mapping_fn)
+
+    def set_policies_to_train(self, policies_to_train: Any) -> None:
+        """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes."""
+        self._policy_changes.set_trained(self, policies_to_train)
+
+    @property
+    def _mapping(self) -> Callable[..., str] | None:
+        return self.agents and self.agents.mapping
+
+    def _as_policies_see(self, agent_id: Hashable, observation: Any) -> Any:
+        augmentation = self.agents and self.agents.environment.augmentation
+        if not augmentation:
+            return observation
+        if agent_id is None:
+            raise ValueError(
+                "policies read the agent's id, or parts for a centralised critic, beside the observation: say whose it "
+                "is, by agent_id=..., or give a dict by agent"
+            )
+        return augmentation.alone(agent_id, observation)
+
+    def make_player(
+        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+    ) -> Any:
+        if self.agents is None or policy_id in self.policies:
+            return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
+        agents = self.agents
+        return AgentPlayer(
+            self, agents.mapping, agents.settings.hand_written, explore=explore, as_seen=self._as_policies_see
+        )
+
+    @property
+    def _policy_changes(self):
+        from rllib.algorithms.base import policy_changes
+
+        return policy_changes

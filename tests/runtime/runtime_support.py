@@ -18,6 +18,7 @@ import pytest
 from ray_cluster import needs_ray
 
 import runtime
+from runtime.engines.zeromq.session.launch import PREFIX
 
 ENGINES = ["local", "zeromq", pytest.param("ray", marks=needs_ray)]
 # Tests that do not hold on Ray, and why; docs/runtime.md has the same table.
@@ -188,7 +189,8 @@ class Leftovers:
         """
         processes = {pid: command_line(pid) for pid in marked_processes(self.marker)}
         lines = [f"process {pid}: {line}" for pid, line in processes.items() if "/ray/dashboard/agent.py" not in line]
-        lines += [f"session directory {path}" for path in self.session_parent.iterdir()]
+        # A browser of other tests keeps files of its own in XDG_RUNTIME_DIR, where sessions are.
+        lines += [f"session directory {path}" for path in self.session_parent.glob(f"{PREFIX}*")]
         lines += [f"/dev/shm/{name}" for name in _shared_memory_files() - self.shared]
         if not own:
             return lines

@@ -286,7 +286,7 @@ def test_ctrl_c_twice_stops_at_once(rllib_command, behaviour, press_ctrl_c, tmp_
     assert len((tmp_path / "results/run/result.json").read_text().splitlines()) == 1
     said = dict(line.split(maxsplit=1) for line in result.output.splitlines()[-4:])
     assert said["results"].endswith("results/run") and said["checkpoint"].endswith("checkpoint_000001")
-    assert said["go"].startswith("on       rllib train --resume ") and said["go"].endswith("results/run")
+    assert said["resume"].startswith("rllib train --resume ") and said["resume"].endswith("results/run")
 
 
 def test_ctrl_c_twice_before_the_first_checkpoint_says_where_the_results_are(rllib_command, behaviour, press_ctrl_c):

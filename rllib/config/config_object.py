@@ -195,6 +195,21 @@ class ConfigObject(Settings):
 
     # ------------------------------------------------------------------ names
 
+    def _not_in_constructor(self, given: Mapping[str, Any]) -> str:
+        """The message for settings, under names of any era, that were given to the constructor."""
+        by_section: dict[str, list[str]] = {}
+        unknown = []
+        for name, value in given.items():
+            canonical = self._canonical(name)
+            if setting := self.settings.get(canonical):
+                by_section.setdefault(setting.section, []).append(f"{name}={shortened(value)}")
+            else:
+                unknown.append(self._without_setting(name, canonical, value) or f"{name} has no effect here.")
+        if unknown:
+            return "\n".join(unknown)
+        calls = "".join(f".{section}({', '.join(settings)})" for section, settings in by_section.items())
+        return f"{type(self).__name__}() takes no settings; its sections do. Use {type(self).__name__}(){calls}."
+
     def _assign(self, section_name: str | None, given: Mapping[str, Any], merge: bool = True) -> Self:
         """Sets what a section method (or, without a section, a dict) was given: all of it, or nothing."""
         if given:
@@ -258,11 +273,13 @@ class ConfigObject(Settings):
 
     def places(self, given: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
         """Setting -> where a dict sets it: in which section's dict, and under which name of any era."""
-        today = {**aliases.ALIASES, **{name: alias[0] for name, alias in self.own_aliases.items()}}
-        return {
-            name if name in self.settings else today.get(name, name): (section_, name)
-            for section_, name, _ in self._flattened(given, None)
-        }
+        return {self._canonical(name): (section_, name) for section_, name, _ in self._flattened(given, None)}
+
+    def _canonical(self, name: str) -> str:
+        """The setting's name here, for a name of any era; an unknown name comes back as it is."""
+        if name in self.settings:
+            return name
+        return self.own_aliases[name][0] if name in self.own_aliases else aliases.ALIASES.get(name, name)
 
     def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
         """(section, name, value) of what was given; a section's dict is opened."""

@@ -232,7 +232,7 @@ class ConfigObject(Settings):
             TypeError: with a line for every name that is unknown, not available, or of another section.
         """
         resolved: dict[str, Any] = {}
-        refused = []
+        refused, ignored = [], []
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
             translated = aliases.value_today(canonical, translated)
@@ -241,6 +241,8 @@ class ConfigObject(Settings):
             setting = self.settings.get(canonical)
             if setting is None:
                 problem = self._without_setting(name, canonical, value)
+                if name in aliases.IGNORED:
+                    ignored.append(name)
             elif canonical not in resolved:
                 resolved[canonical] = translated
                 problem = self._misplaced(setting, name, section_)
@@ -256,6 +258,7 @@ class ConfigObject(Settings):
                 problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
             if problem:
                 refused.append(problem)
+        aliases.tell_ignored(ignored)
         if refused:
             raise TypeError("\n".join(refused))
         if given.get("_fake_gpus"):
@@ -308,7 +311,6 @@ class ConfigObject(Settings):
     def _without_setting(self, name: str, canonical: str, value) -> str | None:
         """Deals with a name that has no setting: None if it may be passed over, else the refusal."""
         if name in aliases.IGNORED:
-            aliases.tell_once(name, f"{name} has no effect here: {aliases.IGNORED[name]}")
             return None
         unavailable = aliases.UNAVAILABLE.get(name) or aliases.UNAVAILABLE.get(canonical)
         if unavailable is None:

@@ -422,6 +422,14 @@ def test_a_setting_given_twice_with_the_same_value_is_given_once():
     assert PPOConfig.from_dict({"num_workers": 3, "num_rollout_workers": 3}).num_rollout_workers == 3
 
 
+def test_a_section_without_effect_is_taken_with_one_notice(caplog):
+    with caplog.at_level(logging.INFO, "rllib"):
+        for _ in range(2):
+            PPOConfig().api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+    switches = "enable_rl_module_and_learner, enable_env_runner_and_connector_v2"
+    assert caplog.messages == [f"{switches} have no effect here: there is one stack, and nothing to switch"]
+
+
 def test_observations_to_be_compressed_are_taken_with_a_notice(caplog):
     with caplog.at_level(logging.INFO, "rllib"):
         PPOConfig().rollouts(compress_observations=True)

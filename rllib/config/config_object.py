@@ -35,7 +35,8 @@ class ConfigObject(Settings):
 
     def __init__(self):
         values = {name: copied(setting.default) for name, setting in self.settings.items()}
-        self.__dict__.update(_values=values, _frozen=False)
+        # Names of other eras by which settings were given, for messages: setting -> name.
+        self.__dict__.update(_values=values, _given_names={}, _frozen=False)
 
     # ------------------------------------------------------------------ checks
 
@@ -59,7 +60,7 @@ class ConfigObject(Settings):
             problem = None if name in wrong else setting.problem(self._values[name])
             if problem:
                 wrong.add(name)
-                yield problem
+                yield self._with_given_names(problem, (name,))
         for check in _relations(type(self)):
             if all(name in self.settings and name not in wrong for name in check.__relates__):
                 try:
@@ -69,7 +70,12 @@ class ConfigObject(Settings):
                         raise
                     continue  # it reads one of the wrong settings by way of another
                 if problem:
-                    yield problem
+                    yield self._with_given_names(problem, check.__relates__)
+
+    def _with_given_names(self, problem: str, names: Collection[str]) -> str:
+        """A mistake in settings of these names, with the other names under which they were given."""
+        others = {name: self._given_names[name] for name in names if name in self._given_names and name in problem}
+        return " ".join([problem, *(f"{given} is called {name} here." for name, given in others.items())])
 
     # ------------------------------------------------------------------ as a dict
 
@@ -189,7 +195,7 @@ class ConfigObject(Settings):
             copy_frozen: whether the copy is frozen; None: if this one is.
         """
         copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__, _values=self.to_dict())
+        copied.__dict__.update(self.__dict__, _values=self.to_dict(), _given_names=dict(self._given_names))
         copied.__dict__["_frozen"] = self._frozen if copy_frozen is None else copy_frozen
         return copied
 
@@ -223,6 +229,11 @@ class ConfigObject(Settings):
                     raise ValueError(f"{type(self).__name__}: {problem}")
                 resolved[name] = {**self._values[name], **value}
         self._values.update(resolved)
+        for _, name, _ in self._flattened(given, section_name):
+            if name in self.settings:
+                self._given_names.pop(name, None)
+            elif (canonical := self._canonical(name)) in resolved and not self._is_part(name):
+                self._given_names[canonical] = name
         return self
 
     def _resolved(self, given: Mapping[str, Any], section_name: str | None = None) -> dict[str, Any]:

@@ -418,6 +418,21 @@ def test_gpus_of_driver_and_learner_may_both_be_given():
     assert PPOConfig().resources(num_gpus=0, num_gpus_per_learner_worker=1).num_gpus == 1
 
 
+def test_a_mistake_names_the_setting_as_it_was_given(monkeypatch):
+    config = PPOConfig().environment("CartPole-v1").learners(num_gpus_per_learner=3)
+    with pytest.raises(ValueError, match=r"num_gpus=3.* num_gpus_per_learner is called num_gpus here\.$"):
+        config.copy().validate()
+    monkeypatch.setattr("rllib.algorithms.base.config.why_no_cuda", lambda: "there is no GPU")
+    config.learners(num_gpus_per_learner=1)
+    with pytest.raises(ValueError, match=r"num_gpus=1, but there is no GPU\. .* num_gpus_per_learner is called"):
+        config.validate()
+    config.resources(num_gpus=1)
+    with pytest.raises(ValueError, match=r"Use .resources\(num_gpus=0\)\.$"):
+        config.validate()
+    with pytest.raises(ValueError, match=r"num_env_runners is called num_rollout_workers here\.$"):
+        PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=-1).validate()
+
+
 def test_a_setting_given_twice_with_the_same_value_is_given_once():
     assert PPOConfig.from_dict({"num_workers": 3, "num_rollout_workers": 3}).num_rollout_workers == 3
 

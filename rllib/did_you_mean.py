@@ -5,12 +5,16 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 
+# Names that differ from what was written by more than this many times what the nearest differs by are not meant.
+_FURTHER = 2
+
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three known names similar to `name`, the most similar first."""
+    """Up to three known names similar to `name`, the most similar first; none that is much less so than the first."""
     by_lower = {known_name.lower(): known_name for known_name in known}
     matches = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    return [by_lower[match] for match in matches]
+    differences = [1 - difflib.SequenceMatcher(None, match, name.lower()).ratio() for match in matches]
+    return [by_lower[match] for match, by in zip(matches, differences) if by <= _FURTHER * differences[0]]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ name) says what the name is here.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 logger = logging.getLogger("rllib")
@@ -537,6 +537,17 @@ def tell_once(name: str, message: str) -> None:
     if name not in _noticed:
         _noticed.add(name)
         logger.info("%s", message)
+
+
+def tell_ignored(names: Iterable[str]) -> None:
+    """Logs names without effect, a line for all that have the same reason, the first time in this process."""
+    by_reason: dict[str, list[str]] = {}
+    for name in names:
+        if name not in _noticed:
+            _noticed.add(name)
+            by_reason.setdefault(IGNORED[name], []).append(name)
+    for reason, same in by_reason.items():
+        logger.info("%s %s no effect here: %s", ", ".join(same), "has" if len(same) == 1 else "have", reason)
 
 
 # torch's modules of these functions, by their names.

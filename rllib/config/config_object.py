@@ -35,7 +35,8 @@ class ConfigObject(Settings):
 
     def __init__(self):
         values = {name: copied(setting.default) for name, setting in self.settings.items()}
-        self.__dict__.update(_values=values, _frozen=False)
+        # Names of other eras by which settings were given, for messages: setting -> name.
+        self.__dict__.update(_values=values, _given_names={}, _frozen=False)
 
     # ------------------------------------------------------------------ checks
 
@@ -59,7 +60,7 @@ class ConfigObject(Settings):
             problem = None if name in wrong else setting.problem(self._values[name])
             if problem:
                 wrong.add(name)
-                yield problem
+                yield self._with_given_names(problem, (name,))
         for check in _relations(type(self)):
             if all(name in self.settings and name not in wrong for name in check.__relates__):
                 try:
@@ -69,7 +70,12 @@ class ConfigObject(Settings):
                         raise
                     continue  # it reads one of the wrong settings by way of another
                 if problem:
-                    yield problem
+                    yield self._with_given_names(problem, check.__relates__)
+
+    def _with_given_names(self, problem: str, names: Collection[str]) -> str:
+        """A mistake in settings of these names, with the other names under which they were given."""
+        others = {name: self._given_names[name] for name in names if name in self._given_names and name in problem}
+        return " ".join([problem, *(f"{given} is called {name} here." for name, given in others.items())])
 
     # ------------------------------------------------------------------ as a dict
 
@@ -189,11 +195,26 @@ class ConfigObject(Settings):
             copy_frozen: whether the copy is frozen; None: if this one is.
         """
         copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__, _values=self.to_dict())
+        copied.__dict__.update(self.__dict__, _values=self.to_dict(), _given_names=dict(self._given_names))
         copied.__dict__["_frozen"] = self._frozen if copy_frozen is None else copy_frozen
         return copied
 
     # ------------------------------------------------------------------ names
+
+    def _not_in_constructor(self, given: Mapping[str, Any]) -> str:
+        """The message for settings, under names of any era, that were given to the constructor."""
+        by_section: dict[str, list[str]] = {}
+        unknown = []
+        for name, value in given.items():
+            canonical = self._canonical(name)
+            if setting := self.settings.get(canonical):
+                by_section.setdefault(setting.section, []).append(f"{name}={shortened(value)}")
+            else:
+                unknown.append(self._without_setting(name, canonical, value) or f"{name} has no effect here.")
+        if unknown:
+            return "\n".join(unknown)
+        calls = "".join(f".{section}({', '.join(settings)})" for section, settings in by_section.items())
+        return f"{type(self).__name__}() takes no settings; its sections do. Use {type(self).__name__}(){calls}."
 
     def _assign(self, section_name: str | None, given: Mapping[str, Any], merge: bool = True) -> Self:
         """Sets what a section method (or, without a section, a dict) was given: all of it, or nothing."""
@@ -208,6 +229,11 @@ class ConfigObject(Settings):
                     raise ValueError(f"{type(self).__name__}: {problem}")
                 resolved[name] = {**self._values[name], **value}
         self._values.update(resolved)
+        for _, name, _ in self._flattened(given, section_name):
+            if name in self.settings:
+                self._given_names.pop(name, None)
+            elif (canonical := self._canonical(name)) in resolved and not self._is_part(name):
+                self._given_names[canonical] = name
         return self
 
     def _resolved(self, given: Mapping[str, Any], section_name: str | None = None) -> dict[str, Any]:
@@ -217,7 +243,7 @@ class ConfigObject(Settings):
             TypeError: with a line for every name that is unknown, not available, or of another section.
         """
         resolved: dict[str, Any] = {}
-        refused = []
+        refused, ignored = [], []
         for section_, name, value in self._flattened(given, section_name):
             canonical, translated = self._translated(name, value)
             translated = aliases.value_today(canonical, translated)
@@ -226,6 +252,8 @@ class ConfigObject(Settings):
             setting = self.settings.get(canonical)
             if setting is None:
                 problem = self._without_setting(name, canonical, value)
+                if name in aliases.IGNORED:
+                    ignored.append(name)
             elif canonical not in resolved:
                 resolved[canonical] = translated
                 problem = self._misplaced(setting, name, section_)
@@ -241,6 +269,7 @@ class ConfigObject(Settings):
                 problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
             if problem:
                 refused.append(problem)
+        aliases.tell_ignored(ignored)
         if refused:
             raise TypeError("\n".join(refused))
         if given.get("_fake_gpus"):
@@ -258,11 +287,13 @@ class ConfigObject(Settings):
 
     def places(self, given: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
         """Setting -> where a dict sets it: in which section's dict, and under which name of any era."""
-        today = {**aliases.ALIASES, **{name: alias[0] for name, alias in self.own_aliases.items()}}
-        return {
-            name if name in self.settings else today.get(name, name): (section_, name)
-            for section_, name, _ in self._flattened(given, None)
-        }
+        return {self._canonical(name): (section_, name) for section_, name, _ in self._flattened(given, None)}
+
+    def _canonical(self, name: str) -> str:
+        """The setting's name here, for a name of any era; an unknown name comes back as it is."""
+        if name in self.settings:
+            return name
+        return self.own_aliases[name][0] if name in self.own_aliases else aliases.ALIASES.get(name, name)
 
     def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
         """(section, name, value) of what was given; a section's dict is opened."""
@@ -291,7 +322,6 @@ class ConfigObject(Settings):
     def _without_setting(self, name: str, canonical: str, value) -> str | None:
         """Deals with a name that has no setting: None if it may be passed over, else the refusal."""
         if name in aliases.IGNORED:
-            aliases.tell_once(name, f"{name} has no effect here: {aliases.IGNORED[name]}")
             return None
         unavailable = aliases.UNAVAILABLE.get(name) or aliases.UNAVAILABLE.get(canonical)
         if unavailable is None:

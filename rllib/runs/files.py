@@ -35,6 +35,9 @@ FAILING_BATCH = "failing_batch.safetensors"
 # Errors of reading and decoding a damaged file; JSON that is nested deeply is a RecursionError.
 UNREADABLE = (DamagedFileError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+# Warnings of lines that hold no result. Taking up a run reads its file several times, and one is enough.
+_told: set[str] = set()
+
 
 def read_params(directory: Path) -> dict[str, Any]:
     """Reads the settings in params.json by "a/b" path; {} without the file, or, with a warning, if it is damaged."""
@@ -94,7 +97,7 @@ class JsonLogger:
 def read_results(directory: Path) -> list[dict]:
     """Reads the results in a directory's result.json.
 
-    An unfinished line at its end is left out, as are, with a warning, lines that hold no result.
+    An unfinished line at its end is left out, as are lines that hold no result, with one warning in a process.
 
     Raises:
         ValueError: if result.json is no regular file.
@@ -121,8 +124,14 @@ def _read_lines(path: Path) -> list[tuple[dict, int]]:
             bad.append(f"line {number} holds no result ({error})")
     if bad:
         more = f", nor do {len(bad) - 1} more" if len(bad) > 1 else ""
-        logger.warning("%s: %s%s; left out", path, bad[0], more)
+        _warn_once(f"{path}: {bad[0]}{more}; left out")
     return found
+
+
+def _warn_once(message: str) -> None:
+    if message not in _told:
+        _told.add(message)
+        logger.warning("%s", message)
 
 
 def drop_results_after(directory: Path, iteration: int) -> list[dict]:

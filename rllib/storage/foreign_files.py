@@ -7,6 +7,7 @@ that reading neither waits for a writer nor continues without end. Content of a 
 import errno
 import json
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -14,7 +15,16 @@ from typing import Any, BinaryIO
 
 from rllib.errors import DamagedFileError
 
-__all__ = ["WRONG_FORM", "inside", "json_object", "open_inside", "printable", "read_inside", "refuse_links"]
+__all__ = [
+    "WRONG_FORM",
+    "copy_inside",
+    "inside",
+    "json_object",
+    "open_inside",
+    "printable",
+    "read_inside",
+    "refuse_links",
+]
 
 # Errors of code that reads a value of a wrong form.
 WRONG_FORM = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -50,6 +60,15 @@ def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
         OSError: if it cannot be opened.
     """
     directory = Path(directory).absolute()
+    descriptor = _descend(directory, name)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamagedFileError(f"{name!r} in {directory} is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _descend(directory: Path, name: str) -> int:
+    """Opens an entry below a directory, part by part and without following links; raises as `open_inside`."""
     try:
         parts = inside(directory, name, "a file").relative_to(directory).parts
     except ValueError as error:
@@ -60,9 +79,7 @@ def open_inside(directory: str | os.PathLike, name: str) -> BinaryIO:
             below = os.open(part, _FLAGS, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DamagedFileError(f"{name!r} in {directory} is no regular file")
-        return os.fdopen(descriptor, "rb")
+        return descriptor
     except OSError as error:
         os.close(descriptor)
         if error.errno == errno.ELOOP:
@@ -82,6 +99,38 @@ def read_inside(directory: str | os.PathLike, name: str, most_bytes: int = sys.m
         if size > most_bytes:
             raise DamagedFileError(f"{name!r} in {directory} has {size} bytes, and {most_bytes} are read at most")
         return file.read(size)
+
+
+def copy_inside(directory: str | os.PathLike, name: str, target: Path) -> None:
+    """Copies a directory below a directory, with the permissions of its files.
+
+    Args:
+        directory: the one that was given, which may be a link itself.
+        name: of a directory below it.
+        target: the copy; made if necessary. Files that it has are overwritten.
+
+    Raises:
+        DamagedFileError: if the name leads elsewhere, or if it or an entry is a link or no regular file.
+        OSError: if a file cannot be read or written.
+    """
+    directory = Path(directory).absolute()
+    waiting = [name]
+    while waiting:
+        entry = waiting.pop()
+        descriptor = _descend(directory, entry)
+        place, mode = target / os.path.relpath(entry, name), os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode):
+            with os.fdopen(descriptor, "rb") as file, open(place, "wb") as copy:
+                shutil.copyfileobj(file, copy)
+                os.fchmod(copy.fileno(), mode & 0o777)
+            continue
+        try:
+            if not stat.S_ISDIR(mode):
+                raise DamagedFileError(f"{entry!r} in {directory} is no regular file")
+            place.mkdir(parents=True, exist_ok=True)
+            waiting += [os.path.join(entry, below) for below in os.listdir(descriptor)]
+        finally:
+            os.close(descriptor)
 
 
 def json_object(content: bytes) -> dict[str, Any]:

@@ -54,6 +54,16 @@ def number_in(result: Mapping, key: str, name: str) -> float | None:
     return value
 
 
+def no_number(result: Mapping, metric: str) -> str | None:
+    """A sentence for a metric by which trials cannot be compared, as it is a bool or a text; None if it is missing."""
+    value = lookup(result, metric)
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return None
+    kind = type(value).__name__
+    remedy = f"Report int({metric.rpartition('/')[2]})." if isinstance(value, bool) else "Report a number."
+    return f"the metric {metric!r} is {value!r:.60} in the results, a {kind} and no number. {remedy}"
+
+
 def check_key(result: Mapping, key: str, what: str) -> None:
     """Refuses a key that results will never have, with the nearest key that they have.
 

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import re
 
 import gymnasium as gym
 import pytest
@@ -417,8 +418,31 @@ def test_gpus_of_driver_and_learner_may_both_be_given():
     assert PPOConfig().resources(num_gpus=0, num_gpus_per_learner_worker=1).num_gpus == 1
 
 
+def test_a_mistake_names_the_setting_as_it_was_given(monkeypatch):
+    config = PPOConfig().environment("CartPole-v1").learners(num_gpus_per_learner=3)
+    with pytest.raises(ValueError, match=r"num_gpus=3.* num_gpus_per_learner is called num_gpus here\.$"):
+        config.copy().validate()
+    monkeypatch.setattr("rllib.algorithms.base.config.why_no_cuda", lambda: "there is no GPU")
+    config.learners(num_gpus_per_learner=1)
+    with pytest.raises(ValueError, match=r"num_gpus=1, but there is no GPU\. .* num_gpus_per_learner is called"):
+        config.validate()
+    config.resources(num_gpus=1)
+    with pytest.raises(ValueError, match=r"Use .resources\(num_gpus=0\)\.$"):
+        config.validate()
+    with pytest.raises(ValueError, match=r"num_env_runners is called num_rollout_workers here\.$"):
+        PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=-1).validate()
+
+
 def test_a_setting_given_twice_with_the_same_value_is_given_once():
     assert PPOConfig.from_dict({"num_workers": 3, "num_rollout_workers": 3}).num_rollout_workers == 3
+
+
+def test_a_section_without_effect_is_taken_with_one_notice(caplog):
+    with caplog.at_level(logging.INFO, "rllib"):
+        for _ in range(2):
+            PPOConfig().api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+    switches = "enable_rl_module_and_learner, enable_env_runner_and_connector_v2"
+    assert caplog.messages == [f"{switches} have no effect here: there is one stack, and nothing to switch"]
 
 
 def test_observations_to_be_compressed_are_taken_with_a_notice(caplog):
@@ -446,6 +470,47 @@ def test_the_dict_optimizer_of_apex_holds_its_settings():
 def test_a_setting_given_by_two_of_its_names_is_refused():
     with pytest.raises(TypeError, match="num_rollout_workers is given twice"):
         PPOConfig().update_from_dict({"num_workers": 1, "num_rollout_workers": 2})
+
+
+@pytest.mark.parametrize("config_class", [PPOConfig, SACConfig, AlgorithmConfig])
+def test_settings_given_to_the_constructor_are_refused_with_their_section(config_class):
+    for name, setting in config_class.settings.items():
+        call = f"Use {config_class.__name__}().{setting.section}({name}=None)."
+        with pytest.raises(TypeError, match=re.escape(call)):
+            config_class(**{name: None})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lr": 1e-3}, "PPOConfig() takes no settings; its sections do. Use PPOConfig().training(lr=0.001)."),
+        (
+            {"env": "CartPole-v1", "num_workers": 2, "lr": 0.1, "gamma": 0.9},
+            "PPOConfig().environment(env='CartPole-v1').rollouts(num_workers=2).training(lr=0.1, gamma=0.9).",
+        ),
+        ({"vf_share_layers": True}, "PPOConfig().training(vf_share_layers=True)."),
+        ({"lrr": 1e-3}, "PPOConfig has no setting 'lrr'. Did you mean .training(lr=...)"),
+        ({"input": "data"}, "input='data' cannot be used: "),
+        ({"enable_connectors": True}, "enable_connectors has no effect here."),
+    ],
+)
+def test_settings_given_to_the_constructor_are_refused_with_what_to_do(given, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        PPOConfig(**given)
+
+
+def test_a_dict_given_to_the_constructor_is_refused():
+    with pytest.raises(TypeError, match=r"Use PPOConfig\.from_dict"):
+        PPOConfig({"lr": 1e-3})
+
+
+def test_the_constructor_of_a_derived_class_may_take_arguments():
+    class Mine(PPOConfig):
+        def __init__(self, algo_class=None, size=1):
+            super().__init__(algo_class)
+            self.training(train_batch_size=size * 1000)
+
+    assert Mine(size=2).train_batch_size == 2000
 
 
 def test_the_notice_comes_once_per_name(caplog):

@@ -124,6 +124,17 @@ def test_register_env_is_on_the_front_door():
         ("RoboschoolHalfCheetah-v1", 'use MuJoCo\'s "HalfCheetah-v5"'),
         ("FetchReach-v1", "\"gymnasium_robotics:FetchReach-v1\" here, or a newer version, with pip install 'rllib[rob"),
         ("MiniGrid-Empty-5x5-v0", '"minigrid:MiniGrid-Empty-5x5-v0"'),
+        ("dm_control/cartpole-balance-v0", "pip install 'rllib[dm-control]'"),
+        ("bsuite/catch-v0", 'No imported package registers ids of bsuite/: write "module:bsuite/catch-v0"'),
+        ("OpenSpiel/chess-v0", "No imported package registers ids of OpenSpiel/"),
+        ("MinAtar/Breakout-v1", "No imported package registers ids of MinAtar/"),
+        ("GymV21Environment-v0", "any more. Environments of the old gym API are adapted here"),
+        ("ale/Pongg-v5", "Did you mean 'ALE/Pong-v5'"),
+        ("Taxi-v3", 'Use "Taxi-v4", its version today. Your own'),
+        ("Taxi-v5", "Did you mean 'Taxi-v4'? Your own"),
+        ("Taxy-v4", "Did you mean 'Taxi-v4'? Your own"),
+        ("Reachr-v2", "Did you mean 'Reacher-v5'? Your own"),
+        ("mine/corridoor-v0", "Did you mean 'mine/corridor-v0'"),
         ("corridoor", "Did you mean 'corridor'"),
         ("no_such_module:Env-v0", "names the module 'no_such_module', which cannot be found"),
         ("json:Env-v0", "the module 'json' has no environment class 'Env-v0', and registers no such id"),
@@ -134,7 +145,8 @@ def test_register_env_is_on_the_front_door():
     ],
 )
 def test_unknown_names_get_the_nearest(name, message):
-    register_env("corridor", SimpleCorridor)
+    for known in ("corridor", "mine/corridor-v0"):
+        register_env(known, SimpleCorridor)
     with pytest.raises(ValueError, match=re.escape(message)):
         resolve(name)
 

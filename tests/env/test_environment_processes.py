@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -468,6 +469,35 @@ def test_nothing_is_left_when_the_worker_is_killed():
         worker.kill()
     _, alive = psutil.wait_procs(processes, timeout=30)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+class Waits(CountingEnv):
+    """CountingEnv, whose steps wait for a file."""
+
+    def __init__(self, file):
+        super().__init__()
+        self._file = file
+
+    def step(self, action):
+        while not self._file.exists():
+            time.sleep(0.01)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["an answer unread", "a step under way"])
+def test_a_process_ends_quietly_when_its_worker_does(is_answered, tmp_path, capfd):
+    file = tmp_path / "go"
+    process = EnvironmentProcess(lambda: Waits(file), "environment 0", "Waits")
+    process.begin("step", 0)
+    if is_answered:
+        file.touch()
+        select.select([process._channel._connection], [], [])
+    process._channel.close()  # as by the end of the worker, without what `close` says first
+    file.touch()
+    assert os.waitpid(process.pid, 0)[1] == 0
+    assert capfd.readouterr().err == ""
+    for descriptor in (process._pidfd, process._stack):
+        os.close(descriptor)
 
 
 def test_environments_made_in_another_thread_outlive_it():

@@ -204,6 +204,16 @@ def test_a_line_without_a_result_is_left_out_and_named(tmp_path, caplog, line):
     assert f"{tmp_path / 'result.json'}: line 3 holds no result" in caplog.text
     assert [each["training_iteration"] for each in drop_results_after(tmp_path, 3)] == [1, 2, 3]
     assert rows(tmp_path) == [1, 2, 3]
+    assert iterations(tmp_path) == [1, 2, 3]
+    assert caplog.text.count("holds no result") == 1
+
+
+def test_each_file_with_a_bad_line_is_named(tmp_path, caplog):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text("[1]\n")
+        assert iterations(tmp_path / name) == []
+    assert caplog.text.count("line 1 holds no result") == 2
 
 
 def test_a_pipe_instead_of_a_file_is_refused(tmp_path):

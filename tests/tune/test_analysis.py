@@ -2,12 +2,14 @@
 
 import builtins
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from rllib import tune
+from rllib.errors import NoBestTrialError
 from rllib.tune.experiment.trial import MetricAnalysis, Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 
@@ -158,12 +160,32 @@ def test_all_nan_says_so():
     for error in (ValueError, RuntimeError):
         with pytest.raises(error, match=r"loss is NaN or infinite in the last results of every trial.*filter_nan_"):
             best_of([math.nan], [1.0, math.inf])
+        with pytest.raises(error, match=r"loss is NaN or infinite in the last results of every trial.*filter_nan_"):
+            best_of([math.nan])
+    assert best_of([math.nan], filter_nan_and_inf=False) == [math.nan]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (True, r"the metric 'info/won' is True in the results, a bool and no number. Report int(won)."),
+        (False, r"is False in the results, a bool and no number."),
+        ("much", r"is 'much' in the results, a str and no number. Report a number."),
+    ],
+)
+def test_a_metric_that_is_no_number_is_named(value, message):
+    trials = [Trial(str(i), i, "f", {}) for i in range(2)]
+    for trial in trials:
+        trial.take({"info": {"won": value}, "training_iteration": 1})
+    for some in (trials, trials[:1]):
+        with pytest.raises(NoBestTrialError, match=re.escape(message)):
+            ExperimentAnalysis(trials=some).get_best_trial("info/won", "max")
 
 
 def test_a_grid_of_one_trial_needs_no_metric():
     only = ExperimentAnalysis(trials=[Ended([math.nan])])
     assert only.get_best_trial() is only.best_trial is only.trials[0]
-    assert only.get_best_trial("loss") is only.trials[0]
+    assert ExperimentAnalysis(trials=[Ended([1.0])]).get_best_trial("loss").values == [1.0]
     assert ExperimentAnalysis(trials=[Ended([])]).get_best_trial("loss").last_result == {}
     with pytest.raises(ValueError, match="Did you mean loss"):
         only.get_best_trial("los")

@@ -13,8 +13,10 @@ from climber import Climber
 
 from rllib import tune
 from rllib.errors import DamagedFileError
+from rllib.tune.experiment.files import adopt
 from rllib.tune.experiment.journal_values import ValueReader, written
 from rllib.tune.experiment.spec import make_spec
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter
@@ -44,6 +46,55 @@ def interrupted(path: Path, trainable=Climber, **settings) -> tuple[Path, list[d
     assert last["status"] == "TERMINATED"
     write(directory, records[:-1])
     return directory, records[:-1]
+
+
+# How an entry of a checkpoint may lead out of it.
+LINKS = {
+    "file": lambda checkpoint, secret: (checkpoint / "weights").symlink_to(secret / "key"),
+    "directory": lambda checkpoint, secret: (checkpoint / "parts" / "more").symlink_to(secret),
+    "the checkpoint": lambda checkpoint, secret: (
+        checkpoint.rename(checkpoint.with_name("real")) and checkpoint.symlink_to(secret)
+    ),
+    "pipe": lambda checkpoint, secret: os.mkfifo(checkpoint / "pipe"),
+}
+
+
+def trials_with_a_checkpoint(path: Path) -> tuple[Trial, Trial, Path]:
+    """A trial, one whose newest checkpoint it may take over, and that checkpoint."""
+    trial, source = (Trial(str(i), i, "f", {}, experiment_dir=path) for i in (1, 2))
+    source.checkpoints.append(TrialCheckpoint("checkpoint_000003", 3, {"loss": 1.0}))
+    checkpoint = Path(source.checkpoint_path(source.checkpoint))
+    (checkpoint / "parts").mkdir(parents=True)
+    (checkpoint / "parts" / "run.sh").write_text("true")
+    (checkpoint / "parts" / "run.sh").chmod(0o750)
+    Path(trial.logdir).mkdir()
+    return trial, source, checkpoint
+
+
+def test_a_checkpoint_is_taken_over_whole(tmp_path):
+    trial, source, _ = trials_with_a_checkpoint(tmp_path)
+    taken = adopt(trial, source)
+    script = Path(trial.checkpoint_path(taken)) / "parts" / "run.sh"
+    assert (taken.name, taken.metrics, script.read_text()) == ("checkpoint_000003", {"loss": 1.0}, "true")
+    assert script.stat().st_mode & 0o777 == 0o750
+    assert adopt(trial, source).name != taken.name
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_links_in_a_checkpoint_are_not_taken_over(kind, tmp_path):
+    """Neither by another trial nor by `Checkpoint.to_directory`."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("private")
+    trial, source, checkpoint = trials_with_a_checkpoint(tmp_path / "e")
+    LINKS[kind](checkpoint, secret)
+    with pytest.raises(DamagedFileError, match=r"link, which is not followed|no regular file"):
+        adopt(trial, source)
+    if kind != "the checkpoint":  # the user has named it
+        with pytest.raises(DamagedFileError, match=r"link, which is not followed|no regular file"):
+            tune.Checkpoint(checkpoint).to_directory(tmp_path / "copy")
+    copies = [*Path(trial.logdir).rglob("*"), *(tmp_path / "copy").rglob("*")]
+    assert not any(path.is_symlink() or (path.is_file() and "private" in path.read_text()) for path in copies)
 
 
 def journal(directory: Path) -> Path:

@@ -6,7 +6,7 @@ from rllib.config.config_object import ConfigObject
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.sample_batch import Column
 from rllib.schedules import OverTime, Schedule
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Never, Self, TypeVar
 import numpy as np
 C = TypeVar("C")
 
@@ -18,7 +18,7 @@ class AlgorithmConfig(ConfigObject):
     needs_probabilities: ClassVar[bool]
     evaluation_overrides: ClassVar[frozenset[str]]
     evaluation_ignores: ClassVar[frozenset[str]]
-    def __init__(self, algo_class: type | str | None=None): ...
+    def __init__(self, algo_class: type | str | None=None, **settings: Never): ...
     def experimental(self, **switches) -> Self: ...
     def api_stack(self, **switches) -> Self: ...
     def get_rollout_settings(self, env: Any=None) -> tuple[Any, np.ndarray]: ...

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Never, Self
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class AlgorithmConfig(ConfigObject):
     Args:
         algo_class: the algorithm that `build` makes, a class or the name of one; subclasses know theirs. Called on this
             class itself, AlgorithmConfig(algo_class=PPO) gives a PPOConfig.
+
+    Raises:
+        TypeError: for settings, with the sections that take them.
     """
 
     algo_class: type | str | None = None
@@ -76,14 +79,18 @@ class AlgorithmConfig(ConfigObject):
         }
     )
 
-    def __new__(cls, algo_class: type | str | None = None):
+    def __new__(cls, algo_class: type | str | None = None, **settings: Never):
         if cls is AlgorithmConfig and algo_class is not None:
             algorithm = get_algorithm_class(algo_class) if isinstance(algo_class, str) else algo_class
             cls = getattr(algorithm, "config_class", cls)
         return super().__new__(cls)
 
-    def __init__(self, algo_class: type | str | None = None):
+    def __init__(self, algo_class: type | str | None = None, **settings: Never):
         super().__init__()
+        if isinstance(algo_class, Mapping):
+            raise TypeError(f"{type(self).__name__}() takes no dict of settings. Use {type(self).__name__}.from_dict.")
+        if settings:
+            raise TypeError(self._not_in_constructor(settings))
         if algo_class is not None:
             self.algo_class = algo_class
 

@@ -7,6 +7,8 @@ _ID = re.compile(r"(?:(?P<namespace>[\w-]+)/)?(?P<name>[\w:.-]+?)-v(?P<version>\
 # Atari's variants: frames between two actions ("Deterministic": 4; "NoFrameskip": 1; none: drawn from 2 to 4), memory
 # instead of a picture.
 _ATARI = re.compile(r"(?P<game>[A-Z][A-Za-z]+?)(?P<ram>-ram)?(?P<frames>Deterministic|NoFrameskip)?")
+# Adapters of shimmy, which gymnasium has registered for messages.
+_OLD_GYM = re.compile(r"GymV2[16]Environment-v\d+")
 _BULLET = re.compile(r"Roboschool(?P<robot>\w+)|(?P<bullet>\w+)Bullet(?:Env)?")
 # Beginning of ids -> module that registers them, extra that brings it.
 _ELSEWHERE = {
@@ -30,6 +32,8 @@ def id_today(env_id: str, known: Collection[str]) -> str | None:
     for beginning, (module, extra) in _ELSEWHERE.items():
         if env_id.startswith(beginning):
             return f'Its id is "{module}:{env_id}" here, or a newer version, with pip install \'rllib[{extra}]\'.'
+    if _OLD_GYM.fullmatch(env_id):
+        return "Environments of the old gym API are adapted here: pass a function that makes one, such as by gym.make."
     parts = _ID.fullmatch(env_id)
     if parts is None:
         return None
@@ -37,6 +41,8 @@ def id_today(env_id: str, known: Collection[str]) -> str | None:
     newest = _newest(parts["namespace"], name, known)
     if newest is not None and newest > version:
         return f'Use "{_id(parts["namespace"], name, newest)}", its version today.'
+    if (parts["namespace"] or "ALE").upper() not in ("ALE", "ATARI"):
+        return None  # a game of this name of another package
     return _atari(name, known) or _bullet(name, known)
 
 

@@ -328,7 +328,8 @@ def _resolve_name(name: str) -> EnvFactory:
         _register_atari(env_id)
     spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
     if spec is not None and _only_raises(spec):
-        raise ValueError(f"gymnasium has no environment {env_id!r} any more. {id_today(env_id, gymnasium.registry)}")
+        today = id_today(env_id, gymnasium.registry) or "Your own: pass the class itself."
+        raise ValueError(f"gymnasium has no environment {env_id!r} any more. {today}")
     if spec is None:
         raise ValueError(_unknown_of_module(module, module_name, env_id) if module_name else _unknown_name(env_id))
     return GymnasiumFactory(spec)
@@ -438,9 +439,31 @@ def _unknown_of_module(module, module_name: str, name: str) -> str:
     )
 
 
+def _newest_ids() -> list[str]:
+    """The newest version of each environment of gymnasium's registry, for suggestions."""
+    newest: dict[tuple, EnvSpec] = {}
+    for spec in gymnasium.registry.values():
+        name = spec.namespace, spec.name
+        if not _only_raises(spec) and (name not in newest or (spec.version or 0) >= (newest[name].version or 0)):
+            newest[name] = spec
+    return [spec.id for spec in newest.values()]
+
+
+def _unknown_namespace(name: str) -> str | None:
+    """A sentence for an id such as "bsuite/catch-v0", whose package has not been imported."""
+    try:
+        namespace = parse_env_id(name)[0]
+    except gymnasium.error.Error:
+        return None
+    known = {known.rpartition("/")[0] for known in (*ENVIRONMENTS, *gymnasium.registry)}
+    if namespace is None or nearest(namespace, known):
+        return None
+    return f'No imported package registers ids of {namespace}/: write "module:{name}", with the module that does.'
+
+
 def _unknown_name(name: str) -> str:
-    today = id_today(name, gymnasium.registry)
-    near = [] if today else nearest(name, [*ENVIRONMENTS, *gymnasium.registry])
+    today = id_today(name, gymnasium.registry) or _unknown_namespace(name)
+    near = [] if today else nearest(name, [*ENVIRONMENTS, *_newest_ids()])
     hint = f" {today}" if today else f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "

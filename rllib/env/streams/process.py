@@ -187,8 +187,7 @@ class EnvironmentProcess:
             raise self._hangs(timeout_s)
         answer = None
         if any(descriptor != self._pidfd for descriptor, _ in ready):
-            with contextlib.suppress(ConnectionError):
-                answer = self._channel.receive()
+            answer = self._channel.receive()
         if answer is None:
             raise self._died()
         self._call = ""
@@ -261,17 +260,22 @@ class _Channel:
         self._connection, self._outgoing, self._incoming = connection, outgoing, incoming
 
     def send(self, value) -> None:
+        """Sends a value. That the other end is closed is found by the next `receive`."""
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         if len(data) > PACKET_BYTES:
             done = 0
             while done < len(data):
                 done += os.pwrite(self._outgoing, memoryview(data)[done:], done)
             data = _IN_FILE + str(len(data)).encode()
-        self._connection.send(data)
+        with contextlib.suppress(ConnectionError):
+            self._connection.send(data)
 
     def receive(self):
         """The next value; None if the other end is closed."""
-        data = self._connection.recv(PACKET_BYTES)
+        try:
+            data = self._connection.recv(PACKET_BYTES)
+        except ConnectionError:  # it was closed with a value that nobody had received
+            data = b""
         if not data:
             return None
         if data[:1] == _IN_FILE:

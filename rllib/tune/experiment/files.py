@@ -8,6 +8,7 @@ import cloudpickle
 
 from rllib.runs.files import drop_results_after, read_results, write_params
 from rllib.runs.safe_files import numbered
+from rllib.storage.foreign_files import copy_inside
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
 
@@ -74,12 +75,16 @@ def start_over(trial: Trial) -> None:
 
 
 def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
-    """Copies the newest checkpoint of one trial to another."""
+    """Copies the newest checkpoint of one trial to another.
+
+    Raises:
+        DamagedFileError: if it holds a link, which the run of somebody else may have left there.
+    """
     checkpoint = source.checkpoint
     places = numbered(Path(trial.logdir) / f"checkpoint_{checkpoint.iteration:06d}")
     path = next(place for place in places if not place.exists())
     draft = path.with_name(f".checkpoint.tmp-{path.name}")
-    shutil.copytree(source.checkpoint_path(checkpoint), draft)
+    copy_inside(source.logdir, checkpoint.name, draft)
     draft.rename(path)
     return TrialCheckpoint(path.name, checkpoint.iteration, dict(checkpoint.metrics))
 

@@ -13,7 +13,7 @@ from rllib.progress import counted
 from rllib.result import as_result
 from rllib.runs.entries import flatten, is_number, lookup, settings_by_path
 from rllib.runs.files import read_results
-from rllib.tune.checks import check_mode
+from rllib.tune.checks import check_mode, no_number
 from rllib.tune.experiment.directory import journal_file, read_journal
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.plots import plot, read_runs
@@ -109,7 +109,9 @@ class ExperimentAnalysis:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Trial:
-        """The trial that is best by this metric. An experiment's only trial is the best even without a metric.
+        """The trial that is best by this metric.
+
+        An experiment's only trial is the best even without a metric, or without a result.
 
         Args:
             metric: "a/b" path; the experiment's own by default.
@@ -120,8 +122,8 @@ class ExperimentAnalysis:
 
         Raises:
             ValueError: if no metric is known, or mode or scope is invalid.
-            NoBestTrialError: if no trial has the metric (the message lists the existing ones), or a finite value of it;
-                also a ValueError and a RuntimeError.
+            NoBestTrialError: if no trial has the metric (the message lists the existing ones), or a finite value of it,
+                or if it is no number; also a ValueError and a RuntimeError.
         """
         if scope not in _SCOPES:
             raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
@@ -133,7 +135,7 @@ class ExperimentAnalysis:
         numbers = [pair for pair in values if is_number(pair[0])]  # None: NaN, read from a file
         if filter_nan_and_inf:
             numbers = [pair for pair in numbers if math.isfinite(pair[0])]
-        if not numbers and filter_nan_and_inf and len(self.trials) > 1:
+        if not numbers and filter_nan_and_inf:
             raise NoBestTrialError(
                 f"{metric} is NaN or infinite in the {scope} results of every trial that has it, so none is the best. "
                 "filter_nan_and_inf=False compares infinite values, too."
@@ -252,6 +254,9 @@ class ExperimentAnalysis:
             known = sorted({key for trial in self.trials for key in trial.metric_analysis})
             if not known:
                 raise NoBestTrialError(f"no trial has reported anything, so none is the best by {metric}")
+            for trial in self.trials:
+                if (problem := no_number(trial.last_result, metric)) is not None:
+                    raise NoBestTrialError(problem)
             hint = did_you_mean(metric, known)
             raise NoBestTrialError(f"no result has the metric {metric!r}.{hint} They have: {', '.join(known)}.")
         return having

@@ -25,7 +25,7 @@ import numpy as np
 from rllib.errors import DamagedFileError
 from rllib.runs.safe_files import numbered
 from rllib.storage.encoding import decode, encode, is_tensor
-from rllib.storage.foreign_files import WRONG_FORM, json_object, read_inside
+from rllib.storage.foreign_files import WRONG_FORM, copy_inside, json_object, read_inside
 from rllib.storage.tensor_file import DTYPES, TensorFile, tensors_of
 from rllib.tune.trainables.pickles import is_foreign, is_signed, not_loaded, read_pickle, write_pickle
 
@@ -74,9 +74,13 @@ class Checkpoint:
         return cls(directory)
 
     def to_directory(self, path: str | Path | None = None) -> str:
-        """Copies it to a directory, a new one by default; returns the directory."""
-        path = path or tempfile.mkdtemp(prefix="checkpoint_")
-        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        """Copies it to a directory, a new one by default; returns the directory.
+
+        Raises:
+            DamagedFileError: if it holds a link, which is not followed.
+        """
+        path, source = path or tempfile.mkdtemp(prefix="checkpoint_"), Path(self.path).resolve()
+        copy_inside(source.parent, source.name, Path(path))
         return str(path)
 
     @contextmanager

@@ -144,7 +144,7 @@ def test_settings_that_are_refused(setting, match):
     ("returned", "match"),
     [
         (lambda minibatch, outputs, model: outputs.values, "must return a scalar tensor, but returned tensor"),
-        (lambda minibatch, outputs, model: (outputs.values.mean(), {"odd": outputs.values.mean()}), "name its statistics"),
+        (lambda minibatch, outputs, model: (outputs.values.mean(), {"odd": outputs.values.mean()}), "name its stat"),
     ],
 )
 def test_results_that_are_refused(returned, match):

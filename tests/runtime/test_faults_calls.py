@@ -408,7 +408,7 @@ def test_no_network_socket_is_opened(fresh):
 
 def test_the_session_directory_is_private(fresh, session_parent):
     fresh()
-    [name] = [each for each in os.listdir(session_parent) if each.startswith("rts-")]
+    [name] = (each for each in os.listdir(session_parent) if each.startswith("rts-"))
     status = os.stat(os.path.join(session_parent, name))
     assert status.st_mode & 0o777 == 0o700 and status.st_uid == os.getuid()
 

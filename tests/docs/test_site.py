@@ -15,6 +15,9 @@ from rllib import cli
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 
+# The build takes half a minute of one core, and others may have most of it.
+pytestmark = pytest.mark.timeout(600)
+
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"
 GENERATOR = ("sphinx", "myst_parser", "furo")
@@ -22,7 +25,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SITE)
 
 
 def run(*arguments):
-    found = subprocess.run([sys.executable, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=110)
+    found = subprocess.run([sys.executable, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=550)
     assert found.returncode == 0, found.stdout + found.stderr
 
 

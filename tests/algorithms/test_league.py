@@ -476,8 +476,8 @@ def test_games_of_a_worker_are_counted():
     league = League(opponents=["random"], agents=env.possible_agents)
     seats_of_main = []
 
-    def policy_of(agent, seats, worker):
-        policy_id = league.mapping(agent, episode(seats.index, seats.number), worker)
+    def policy_of(agent, episode, worker):
+        policy_id = league.mapping(agent, episode, worker)
         if policy_id == "main":
             seats_of_main.append(agent)
         return policy_id

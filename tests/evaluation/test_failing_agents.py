@@ -151,7 +151,7 @@ OWN = {
 
 
 class Heuristic:
-    """Answers as it is told."""
+    """Returns the answers that it was made with."""
 
     answer = staticmethod(lambda observations: [0] * len(observations))
 

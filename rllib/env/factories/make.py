@@ -1,7 +1,7 @@
 """From a factory to a running stream of environments."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
 
@@ -52,13 +52,7 @@ def make_stream(
             another number of environments.
         Exception: whatever the environment's constructor raises, with a note; those already made are closed.
     """
-    if len(seeds) != num_envs:
-        raise ValueError(f"each environment needs one seed, but there are {len(seeds)} for {num_envs} environments")
-
-    def make(index: int):
-        context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
-        return make_environment(factory, context)
-
+    make = environment_maker(factory, num_envs, seeds, worker_index, num_workers, env_config, in_evaluation)
     if tensors:
         return _tensor_stream(make(0), seeds, worker_index)
     remake = make if replace_failed else None
@@ -71,6 +65,30 @@ def make_stream(
         remake=remake,
         info_columns=info_columns,
     )
+
+
+def environment_maker(
+    factory: EnvFactory,
+    num_envs: int,
+    seeds: Sequence[int],
+    worker_index: int,
+    num_workers: int,
+    env_config: dict | None,
+    in_evaluation: bool,
+) -> Callable[[int], Any]:
+    """A function that makes a worker's environment with an index; arguments as for `make_stream`.
+
+    Raises:
+        ValueError: if the number of seeds differs from num_envs.
+    """
+    if len(seeds) != num_envs:
+        raise ValueError(f"each environment needs one seed, but there are {len(seeds)} for {num_envs} environments")
+
+    def make(index: int) -> Any:
+        context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
+        return make_environment(factory, context)
+
+    return make
 
 
 def _tensor_stream(env, seeds: list[int], worker_index: int) -> "TensorStream":

@@ -1,9 +1,7 @@
 """From a factory to a running stream of environments with several agents."""
 
-from typing import Any
-
-from rllib.env.factories.make import make_environment
-from rllib.env.factories.registry import EnvContext, EnvFactory, worker_name
+from rllib.env.factories.make import environment_maker
+from rllib.env.factories.registry import EnvFactory, worker_name
 from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.env.streams.sync import close_all
 
@@ -21,11 +19,7 @@ def make_agents_stream(
     replace_failed: bool = False,
 ) -> MultiAgentStream:
     """Makes the environments of one worker; arguments and errors as for `make_stream` (rllib/env/factories/make.py)."""
-
-    def make(index: int) -> Any:
-        context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
-        return make_environment(factory, context)
-
+    make = environment_maker(factory, num_envs, seeds, worker_index, num_workers, env_config, in_evaluation)
     made: list = []
     try:
         made.extend(map(make, range(num_envs)))

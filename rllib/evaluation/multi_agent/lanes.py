@@ -131,7 +131,7 @@ class ChoosingSlots(ActingSlots):
         self._place, self._rngs = place, rngs
         nothing = np.zeros_like(policy.noise(np.random.default_rng(), num_slots))
         self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
-        # Noise is drawn for so many actions of a slot at once; where it stands in them.
+        # Number of noises used, of NOISE_STEPS that are drawn for a slot at once.
         self._used = np.full(num_slots, NOISE_STEPS)
 
     def act(self, step: int = 0) -> None:

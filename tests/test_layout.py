@@ -1,6 +1,7 @@
 """The rules of the house (docs/architecture.md): imports go downwards, nothing heavy is imported before it is used."""
 
 import ast
+import collections
 import functools
 import subprocess
 import sys
@@ -212,6 +213,12 @@ def test_no_module_is_named_like_one_of_the_standard_library_or_a_dependency():
     }
     named = [name for name in MODULES if name.rpartition(".")[2].strip("_") in taken and name not in kept]
     assert not [name for name in named if not name.endswith("__main__")]
+
+
+def test_no_two_test_files_have_one_name():
+    """The tests are no packages: pytest would import the first under the name of both, and refuse the second."""
+    count = collections.Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, files in count.items() if files > 1]
 
 
 def test_runtime_knows_no_reinforcement_learning():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 
 from ....host.machine import MemoryLimit, group_directories, memory_limits
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 FILLED_BYTES_PER_S = 2**31  # by one CPU, at most: the kernel clears each page first
+REPORTED_WITHIN_S = 10.0  # after the kernel has killed a process, its end is reported
 
 
 class MemoryWatch:
@@ -25,6 +27,7 @@ class MemoryWatch:
         self.limits = [] if threshold >= 1 else _limits()
         self._filled_bytes_per_s = FILLED_BYTES_PER_S * (os.cpu_count() or 1)
         self._kernel_kills = _kernel_kills()
+        self._kills_seen_at: list[float] = []  # of those for which no process has been reported yet
 
     def look(self) -> tuple[int, int, MemoryLimit]:
         """The limit of which least is left: bytes until its threshold, below 0 beyond it; bytes in use; the limit."""
@@ -50,9 +53,15 @@ class MemoryWatch:
         return min(max(room / self._filled_bytes_per_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
 
     def kernel_has_killed(self) -> bool:
-        """Whether the kernel has ended a process for want of memory since the last question."""
-        before, self._kernel_kills = self._kernel_kills, _kernel_kills()
-        return self._kernel_kills > before
+        """Whether a process that SIGKILL has just ended can be one that the kernel killed for want of memory.
+
+        Each such kill explains the end of one process: the kernel may kill a second before the first is reported.
+        """
+        now, count = time.monotonic(), _kernel_kills()
+        self._kills_seen_at += [now] * (count - self._kernel_kills)
+        self._kernel_kills = count
+        self._kills_seen_at = [seen for seen in self._kills_seen_at if now - seen < REPORTED_WITHIN_S]
+        return bool(self._kills_seen_at and self._kills_seen_at.pop())
 
 
 def private_bytes(pid: int) -> int:

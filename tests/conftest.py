@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import importlib.util
 import signal
 import tempfile
@@ -12,6 +13,26 @@ import runtime
 
 def pytest_addoption(parser):
     parser.addoption("--need-extras", action="store_true", help="fail where the package of a mark `extras` is missing")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(config, items):
+    """Marks the tests of slow_tests.txt `slow`."""
+    lines = Path(__file__).with_name("slow_tests.txt").read_text().splitlines()
+    listed = {line for line in lines if not line.startswith("#")}
+    found = set()
+    for item in items:
+        if names := listed & {item.nodeid, item.nodeid.partition("[")[0]}:
+            item.add_marker("slow")
+            found |= names
+    if config.args_source is config.ArgsSource.TESTPATHS and found != listed:
+        raise pytest.UsageError(f"slow_tests.txt names tests that there are not: {', '.join(sorted(listed - found))}")
+
+
+def pytest_collection_finish():
+    """Leaves the tests themselves out of garbage collections: with all of them, each `gc.collect()` takes 0.5 s."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):

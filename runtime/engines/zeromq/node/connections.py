@@ -15,8 +15,8 @@ import zmq
 
 _ADDRESS = "inproc://connections"
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
-# Event and descriptor, in the first part of a monitor's message (zmq_socket_monitor). zmq.utils.monitor would read it as
-# well, but imports asyncio: a seventh of the time in which a node starts.
+# Event and descriptor, in the first part of a monitor's message (zmq_socket_monitor). zmq.utils.monitor would read it,
+# but it imports asyncio: a seventh of the time in which a node starts.
 _EVENT = struct.Struct("=Hi")
 
 

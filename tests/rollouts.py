@@ -12,7 +12,8 @@ def rollout_settings(env, env_config, policy, postprocess, num_envs, fragment_le
     """RolloutSettings whose only policy has this spec and postprocess; `more` are settings of either."""
     own = {name: more.pop(name) for name in _OF_POLICY if name in more}
     policies = {DEFAULT_POLICY: PolicySettings(policy, postprocess, **own)}
-    return RolloutSettings(env, env_config, policies, num_envs, fragment_length, seed, **more)
+    given = {"env": env, "env_config": env_config, "policies": policies, "num_envs": num_envs, "seed": seed}
+    return RolloutSettings(**given, fragment_length=fragment_length, **more)
 
 
 def with_policy(settings: RolloutSettings, **changes) -> RolloutSettings:

@@ -70,72 +70,34 @@ class PolicySettings:
     learner: Callable[[Policy], Learner] | None = None
 
 
-@dataclass(frozen=True)
-class RolloutSettings:
-    """Settings of rollout workers and evaluation: the environments, the policies, and how they are sampled.
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings:
+    """Settings of the environments that workers step: how each is made, seeded, checked and replaced.
 
     Args:
-        env: makes one environment.
+        env: makes one environment; None: there are none, and nothing can be sampled.
         env_config: handed to it.
-        policies: policy id -> settings of this policy.
         num_envs: environments of one worker.
-        fragment_length: steps of each environment per fragment.
         seed: the run's seed.
         seeds_driver: whether the driver's global generators are seeded where environments are stepped in its process:
             the user has given the seed. Workers' processes are always seeded.
-        acts_among_all: workers with few environments compute what they act by in the shape of all workers' environments
-            together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
         num_workers: remote workers of the set this one belongs to.
-        complete_episodes: samples until every episode begun in the fragment is over.
-        normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
-        clip_actions: actions are clipped to those bounds.
-        clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
-        make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
-            of environments, before they are clipped; None leaves them as they are.
-        time_limit_ends_episode: truncated episodes count as terminated: what follows them is worth nothing.
-        sample_timeout_s: waits longer than this are reported (seconds).
-        callbacks: makes the object with the user's hooks.
-        config: the algorithm's, for the hooks.
-        sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
-            values can be computed by the learner (Fragment.to_sequences).
-        replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         check_env: steps are checked against the spaces while they are still cheap to check.
+        replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         info_columns: keys of the environments' info dicts that batches have as columns.
-        acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
-        spans_directory: where workers record what they do when (spans.py); None: they do not.
         agents: policies of the agents, where environments have several; None: there is one agent.
     """
 
-    env: EnvFactory
+    env: EnvFactory | None
     env_config: dict
-    policies: Mapping[str, PolicySettings]
     num_envs: int
-    fragment_length: int
     seed: int
+    seeds_driver: bool = False
     num_workers: int = 0
-    complete_episodes: bool = False
-    normalize_actions: bool = True
-    clip_actions: bool = False
-    clip_rewards: bool | float | None = None
-    make_return_scale: Callable[..., ReturnScale] | None = None
-    time_limit_ends_episode: bool = False
-    sample_timeout_s: float = 60.0
-    callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
-    config: Any = None
-    sequences: bool = False
     check_env: bool = True
     replace_failed_envs: bool = False
-    seeds_driver: bool = False
-    acts_among_all: bool = True
     info_columns: tuple[Column, ...] = ()
-    acting_device: str | None = None
-    spans_directory: str | None = None
     agents: "AgentSettings | None" = None
-
-    @property
-    def only_policy(self) -> PolicySettings:
-        """Settings of the policy of a run that has one."""
-        return self.policies[DEFAULT_POLICY]
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""
@@ -190,3 +152,50 @@ class RolloutSettings:
             stream = seeding.PROCESSES if kind == seeding.ENVIRONMENTS else seeding.EVALUATION_PROCESSES
             seed = seeding.seed_torch if torch_alone else seeding.seed_process
             seed(self.seed, stream, worker_index, incarnation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings(EnvironmentSettings):
+    """Settings of rollout workers and evaluation: the environments, the policies, and how they are sampled.
+
+    Args:
+        policies: policy id -> settings of this policy.
+        fragment_length: steps of each environment per fragment.
+        acts_among_all: workers with few environments compute what they act by in the shape of all workers' environments
+            together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
+        complete_episodes: samples until every episode begun in the fragment is over.
+        normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
+        clip_actions: actions are clipped to those bounds.
+        clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
+        make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
+            of environments, before they are clipped; None leaves them as they are.
+        time_limit_ends_episode: truncated episodes count as terminated: what follows them is worth nothing.
+        sample_timeout_s: waits longer than this are reported (seconds).
+        callbacks: makes the object with the user's hooks.
+        config: the algorithm's, for the hooks.
+        sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
+            values can be computed by the learner (Fragment.to_sequences).
+        acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
+        spans_directory: where workers record what they do when (spans.py); None: they do not.
+    """
+
+    policies: Mapping[str, PolicySettings]
+    fragment_length: int
+    acts_among_all: bool = True
+    complete_episodes: bool = False
+    normalize_actions: bool = True
+    clip_actions: bool = False
+    clip_rewards: bool | float | None = None
+    make_return_scale: Callable[..., ReturnScale] | None = None
+    time_limit_ends_episode: bool = False
+    sample_timeout_s: float = 60.0
+    callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
+    config: Any = None
+    sequences: bool = False
+    acting_device: str | None = None
+    spans_directory: str | None = None
+
+    @property
+    def only_policy(self) -> PolicySettings:
+        """Settings of the policy of a run that has one."""
+        return self.policies[DEFAULT_POLICY]

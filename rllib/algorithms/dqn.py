@@ -94,7 +94,7 @@ class DQN(QLearning):
 
     def training_step(self) -> dict[str, dict[str, Any]]:
         before, rates = self.timesteps, {each: self.scheduled("lr", policy_id=each) for each in self.replays}
-        self.sample_rows()
+        self.store(self.sample(1))
         for policy_id, lr in rates.items():
             if self.learning_has_started(policy_id):
                 for _ in range(self.updates_due(self.timesteps - before, policy_id)):

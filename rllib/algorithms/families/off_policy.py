@@ -28,7 +28,7 @@ from rllib.evaluation.settings import Postprocess
 from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.gpu import GPU
 from rllib.replay.replay_buffer import ReplayBuffer
-from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import Schedule, schedule_problem, values_of
 
 REPLAY_DEFAULTS = {
@@ -343,10 +343,10 @@ class OffPolicy(SamplingAhead):
 
     # ------------------------------------------------------------------ building blocks of a training step
 
-    def sample_rows(self) -> None:
-        """Samples one round of fragments into the replays."""
-        for policy_id, batch in self.by_policy(self.sample(1)).items():
-            self.replays[policy_id].add(batch)
+    def store(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        """Adds the rows in which each policy has acted to its replay."""
+        for policy_id, rows in self.by_policy(batch).items():
+            self.replays[policy_id].add(rows)
 
     def learning_has_started(self, policy_id: str = DEFAULT_POLICY) -> bool:
         """Whether enough steps have been sampled, and there are rows in the policy's replay."""

@@ -231,7 +231,7 @@ class OffPolicyActorCritic(OffPolicy):
 
     def training_step(self) -> dict[str, dict[str, Any]]:
         before, rates = self.timesteps, {policy_id: self.learning_rates(policy_id) for policy_id in self.replays}
-        self.sample_rows()
+        self.store(self.sample(1))
         for policy_id, own_rates in rates.items():
             if self.learning_has_started(policy_id):
                 for _ in range(self.updates_due(self.timesteps - before, policy_id)):

@@ -1,13 +1,9 @@
-"""Policies that are added, removed, frozen or mapped anew while a run goes on."""
+"""The agents of a run after policies were added, removed, frozen or mapped anew."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from gymnasium import Space
-
-from rllib.acting.inference import Inference
 from rllib.algorithms.base.agents import (
     Agents,
     PolicyMapping,
@@ -20,57 +16,37 @@ from rllib.algorithms.base.agents import (
     trained,
     unknown_policy,
 )
-from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.policies import PolicySpec
-from rllib.policy import Policy
 
 
-def agents_of(algorithm) -> Agents:
-    """The agents of a run.
-
-    Raises:
-        ValueError: if it has one agent.
-    """
-    if algorithm.agents is None:
-        raise ValueError(
-            "policies are added and removed where several agents act, but this run's environment has one agent. "
-            "rllib.env.make_multi_agent(env) makes an environment of several copies of it."
-        )
-    return algorithm.agents
-
-
-def add_policy(
-    algorithm,
+def with_policy(
+    agents: Agents,
+    config: AlgorithmConfig,
     policy_id: str,
-    spec: Sequence[Any],
-    *,
-    policy: Policy | None = None,
-    policy_state: Mapping[str, np.ndarray] | None = None,
+    spec: PolicySpec,
     policy_mapping_fn: Any = None,
     policies_to_train: Any = None,
-) -> Policy | None:
-    """See Algorithm.add_policy; `spec` has the fields of a PolicySpec."""
-    agents, spec = agents_of(algorithm), PolicySpec(*spec)
+) -> Agents:
+    """The agents with a further policy; arguments as for Algorithm.add_policy, None keeps what there is."""
     check_policy_id(policy_id)
     if policy_id in agents.specs:
         raise ValueError(f"there is a policy {policy_id!r} already; the ids are {', '.join(agents.specs)}")
-    if policy is not None and spec.observation_space is None:
-        spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
     specs = {**agents.specs, policy_id: spec}
     mapping = agents.mapping
     if policy_mapping_fn is not None:
         mapping = make_mapping(policy_mapping_fn, specs, agents.environment)
-    changed = _changed(algorithm, agents, specs, mapping, policies_to_train)
-    made = None
-    if policy_id in changed.spaces:
-        made = _make_policy(algorithm, policy_id, changed, policy_state, policy)
-    _take_over(algorithm, changed)
-    return made
+    return _changed(agents, config, specs, mapping, policies_to_train)
 
 
-def remove_policy(algorithm, policy_id: str, *, policy_mapping_fn: Any = None, policies_to_train: Any = None) -> None:
-    """See Algorithm.remove_policy."""
-    agents = agents_of(algorithm)
+def without_policy(
+    agents: Agents,
+    config: AlgorithmConfig,
+    policy_id: str,
+    policy_mapping_fn: Any = None,
+    policies_to_train: Any = None,
+) -> Agents:
+    """The agents without one of their policies; arguments as for Algorithm.remove_policy."""
     specs = dict(agents.specs)
     if policy_id not in specs:
         raise unknown_policy(f"remove_policy names {policy_id!r}", policy_id, specs)
@@ -81,27 +57,26 @@ def remove_policy(algorithm, policy_id: str, *, policy_mapping_fn: Any = None, p
     mapping = make_mapping(given, specs, agents.environment)
     if policies_to_train is None and not (agents.to_train is None or callable(agents.to_train)):
         policies_to_train = [each for each in agents.to_train if each != policy_id]
-    changed = _changed(algorithm, agents, specs, mapping, policies_to_train)
-    for of_policies in (algorithm.policies, algorithm._inferences, algorithm._return_scales, algorithm._policy_configs):
-        of_policies.pop(policy_id, None)
-    _take_over(algorithm, changed)
+    return _changed(agents, config, specs, mapping, policies_to_train)
 
 
-def set_mapping(algorithm, policy_mapping_fn: Any) -> None:
-    """See Algorithm.set_policy_mapping_fn."""
-    agents = agents_of(algorithm)
+def with_mapping(agents: Agents, config: AlgorithmConfig, policy_mapping_fn: Any) -> Agents:
+    """The agents with another mapping to the same policies."""
     mapping = make_mapping(policy_mapping_fn, agents.specs, agents.environment)
-    _take_over(algorithm, _changed(algorithm, agents, agents.specs, mapping, None))
+    return _changed(agents, config, agents.specs, mapping, None)
 
 
-def set_trained(algorithm, policies_to_train: Any) -> None:
-    """See Algorithm.set_policies_to_train."""
-    agents = agents_of(algorithm)
-    _take_over(algorithm, _changed(algorithm, agents, agents.specs, agents.mapping, policies_to_train))
+def with_trained(agents: Agents, config: AlgorithmConfig, policies_to_train: Any) -> Agents:
+    """The agents with other policies that learn."""
+    return _changed(agents, config, agents.specs, agents.mapping, policies_to_train)
 
 
 def _changed(
-    algorithm, agents: Agents, specs: Mapping[str, PolicySpec], mapping: PolicyMapping, policies_to_train: Any
+    agents: Agents,
+    config: AlgorithmConfig,
+    specs: Mapping[str, PolicySpec],
+    mapping: PolicyMapping,
+    policies_to_train: Any,
 ) -> Agents:
     """The agents with these policies and this mapping; policies_to_train of None keeps what there is."""
     examined = agents.environment
@@ -119,7 +94,6 @@ def _changed(
     learned = {policy_id: pair for policy_id, pair in spaces.items() if policy_id not in by_hand}
     to_train = agents.to_train if policies_to_train is None else policies_to_train
     names, trains = trained(to_train, specs, learned)
-    config = algorithm.config
     overrides = {i: own_settings(i, spec.config, config) for i, spec in specs.items() if spec.config and i in learned}
     numbers = dict(settings.numbers)
     for policy_id in spaces:
@@ -135,47 +109,3 @@ def _changed(
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
     )
     return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, agents.first_ids)
-
-
-def _make_policy(
-    algorithm, policy_id: str, agents: Agents, state: Mapping[str, np.ndarray] | None, given: Policy | None
-) -> Policy:
-    """Makes a policy that is a network, with new weights or those that are given."""
-    own = {policy_id: agents.overrides[policy_id]} if policy_id in agents.overrides else {}
-    algorithm._policy_configs.update(policy_configs(algorithm.config, own))
-    spaces: tuple[Space, Space] = agents.spaces[policy_id]
-    number = agents.settings.numbers[policy_id]
-    if given is None:
-        make_spec, seed = algorithm._checked_spec, algorithm.seed
-        policy = make_policies({policy_id: spaces}, algorithm.config_of, make_spec, seed, number)[policy_id]
-    else:
-        policy = Policy(given.spec)
-        policy.observation_space, policy.action_space = spaces
-        policy.config = algorithm.config_of(policy_id)
-        policy.set_state(given.get_state())
-    if state is not None:
-        policy.set_state(state)
-    algorithm.policies[policy_id] = policy
-    algorithm.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
-    settings = algorithm._acting_settings, algorithm._acting_rng, policy.distribution
-    algorithm._inferences[policy_id] = Inference(*spaces, *settings)
-    return policy
-
-
-def _take_over(algorithm, agents: Agents) -> None:
-    """Makes the algorithm and its workers go on with these agents."""
-    before = list(algorithm.learners)
-    algorithm.agents = agents
-    policies = {
-        policy_id: algorithm._rollout_settings.policies.get(policy_id) or algorithm._policy_settings(policy_id)
-        for policy_id in algorithm.policies
-    }
-    algorithm._rollout_settings = replace(algorithm._rollout_settings, policies=policies, agents=agents.settings)
-    for policy_id in algorithm._trained_ids():
-        if policy_id not in algorithm.learners:
-            algorithm.begin_training(policy_id)
-    for policy_id in before:
-        if policy_id not in agents.settings.trained:
-            algorithm.end_training(policy_id)
-    algorithm.workers.change_settings(algorithm._rollout_settings)
-    algorithm._evaluations.change_agents(policies, agents.settings)

@@ -1,13 +1,16 @@
 """The methods of an algorithm that are for environments with several agents: policies that come and go, and acting."""
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import Space
 
 from rllib.acting.agent_player import AgentPlayer
-from rllib.acting.inference import Acting, under_plain_names
+from rllib.acting.inference import Acting, Inference, under_plain_names
+from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.policies import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -58,11 +61,15 @@ class SeveralAgents(Acting):
         Raises:
             ValueError: if the id is taken, the spaces are not known, or the run has one agent.
         """
-        spec = policy_cls, observation_space, action_space, config
-        changes = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
-        return self._policy_changes.add_policy(
-            self, policy_id, spec, policy=policy, policy_state=policy_state, **changes
-        )
+        spec = PolicySpec(policy_cls, observation_space, action_space, config)
+        if policy is not None and observation_space is None:
+            spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
+        agents = self._several_agents()
+        changes = policy_mapping_fn, policies_to_train
+        changed = self._policy_changes.with_policy(agents, self.config, policy_id, spec, *changes)
+        made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
+        self._go_on_with(changed)
+        return made
 
     def remove_policy(
         self,
@@ -77,16 +84,75 @@ class SeveralAgents(Acting):
         Raises:
             ValueError: if there is no such policy (a KeyError as well), or the mapping still names it.
         """
-        changes = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
-        self._policy_changes.remove_policy(self, policy_id, **changes)
+        changes = policy_mapping_fn, policies_to_train
+        changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
+        for of_policies in (self.policies, self._inferences, self._return_scales, self._policy_configs):
+            of_policies.pop(policy_id, None)
+        self._go_on_with(changed)
 
     def set_policy_mapping_fn(self, policy_mapping_fn: Any) -> None:
         """Sets who acts by which policy in episodes that begin from now on."""
-        self._policy_changes.set_mapping(self, policy_mapping_fn)
+        agents = self._several_agents()
+        self._go_on_with(self._policy_changes.with_mapping(agents, self.config, policy_mapping_fn))
 
     def set_policies_to_train(self, policies_to_train: Any) -> None:
         """Sets which policies learn; the others are frozen. A policy that changes sides begins new episodes."""
-        self._policy_changes.set_trained(self, policies_to_train)
+        agents = self._several_agents()
+        self._go_on_with(self._policy_changes.with_trained(agents, self.config, policies_to_train))
+
+    def _several_agents(self) -> "Agents":
+        """The agents of the run.
+
+        Raises:
+            ValueError: if it has one agent.
+        """
+        if self.agents is None:
+            raise ValueError(
+                "policies are added and removed where several agents act, but this run's environment has one agent. "
+                "rllib.env.make_multi_agent(env) makes an environment of several copies of it."
+            )
+        return self.agents
+
+    def _enter(
+        self, policy_id: str, agents: "Agents", given: Policy | None, state: Mapping[str, np.ndarray] | None
+    ) -> Policy:
+        """Makes a policy of these agents that is a network, with new weights or those that are given."""
+        own = {policy_id: agents.overrides[policy_id]} if policy_id in agents.overrides else {}
+        self._policy_configs.update(policy_configs(self.config, own))
+        spaces = agents.spaces[policy_id]
+        if given is None:
+            number = agents.settings.numbers[policy_id]
+            made = make_policies({policy_id: spaces}, self.config_of, self._checked_spec, self.seed, number)
+            policy = made[policy_id]
+        else:
+            policy = Policy(given.spec)
+            policy.observation_space, policy.action_space = spaces
+            policy.config = self.config_of(policy_id)
+            policy.set_state(given.get_state())
+        if state is not None:
+            policy.set_state(state)
+        self.policies[policy_id] = policy
+        self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
+        settings = self._acting_settings, self._acting_rng, policy.distribution
+        self._inferences[policy_id] = Inference(*spaces, *settings)
+        return policy
+
+    def _go_on_with(self, agents: "Agents") -> None:
+        """Learners, workers and evaluation go on with these agents."""
+        before, self.agents = list(self.learners), agents
+        policies = {
+            policy_id: self._rollout_settings.policies.get(policy_id) or self._policy_settings(policy_id)
+            for policy_id in self.policies
+        }
+        self._rollout_settings = replace(self._rollout_settings, policies=policies, agents=agents.settings)
+        for policy_id in self._trained_ids():
+            if policy_id not in self.learners:
+                self.begin_training(policy_id)
+        for policy_id in before:
+            if policy_id not in agents.settings.trained:
+                self.end_training(policy_id)
+        self.workers.change_settings(self._rollout_settings)
+        self._evaluations.change_agents(policies, agents.settings)
 
     @property
     def _mapping(self) -> Callable[..., str] | None:

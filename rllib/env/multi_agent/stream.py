@@ -28,6 +28,7 @@ class AgentStep(NamedTuple):
         terminateds, truncateds: bools, and "__all__".
         infos: dicts; "__common__" is the info of all.
         is_over: whether the episode has ended for all agents; `reset` then starts the next.
+        has_ends: whether it has ended for any.
     """
 
     observations: Mapping[AgentID, Any]
@@ -36,6 +37,7 @@ class AgentStep(NamedTuple):
     truncateds: Mapping[AgentID, bool]
     infos: Mapping[AgentID, Any]
     is_over: bool
+    has_ends: bool
 
 
 class MultiAgentStream:
@@ -163,7 +165,8 @@ class MultiAgentStream:
                 truncateds, is_over = {**truncateds, ALL: True}, True
             elif not observations or checked.ended:
                 is_over = self._is_deserted(index, observations)
-        return AgentStep(observations, rewards, terminateds, truncateds, infos, is_over)
+        has_ends = is_over or checked.has_ends
+        return AgentStep(observations, rewards, terminateds, truncateds, infos, is_over, has_ends)
 
     def _is_deserted(self, index: int, observations: Mapping) -> bool:
         """Whether all agents have ended, without a word of "__all__".

@@ -92,9 +92,11 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
             steps += 1
             patience.check(budget.playing, steps)
             seating.act()
-            for episode in seating.step(playing):
-                finished.append(episode)
-                budget.spend(episode.env_index, episode.length)
+            over = seating.step(playing)
+            for each in over:
+                if each.result is not None:
+                    finished.append(each.result)
+                    budget.spend(each.index, each.result.length)
             playing = [each for each in playing if budget.playing[each.index]]
-            seating.start(playing)
+            seating.start(each for each in over if budget.playing[each.index])
         return finished

@@ -4,6 +4,7 @@ A row of a slot is opened when its agent acts, and closed when the agent receive
 call of `act` writes one row of all slots; the end of the fragment keeps the rows that were closed (Fragment.keep).
 """
 
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -411,12 +412,22 @@ class HandWrittenSlots:
         policy_id: its name, for messages.
         num_slots: S.
         place: a slot in words, for messages.
+        rngs: random stream of each slot, for a chooser whose method has the argument `rngs`.
     """
 
     records: ClassVar[bool] = False
 
-    def __init__(self, chooser, policy_id: str, num_slots: int, place: Callable[[int], str]):
+    def __init__(
+        self,
+        chooser,
+        policy_id: str,
+        num_slots: int,
+        *,
+        place: Callable[[int], str],
+        rngs: Sequence[np.random.Generator],
+    ):
         self.chooser, self._policy_id, self.num_slots, self._place = chooser, policy_id, num_slots, place
+        self._rngs, self._takes_rngs = rngs, _names(chooser.compute_actions, "rngs")
         self.env_actions: dict[int, Any] = {}
         self.acting: list[int] = []
         self._seen_slots: list[int] = []
@@ -467,7 +478,8 @@ class HandWrittenSlots:
         count, initial = len(self.acting), getattr(self.chooser, "get_initial_state", list)
         before = [self._states.get(slot) or initial() for slot in self.acting]
         states = [np.stack(parts) for parts in zip(*before)] or None
-        answer = self.chooser.compute_actions(self._observations, state_batches=states)
+        more = {"rngs": [self._rngs[slot] for slot in self.acting]} if self._takes_rngs else {}
+        answer = self.chooser.compute_actions(self._observations, state_batches=states, **more)
         following: Sequence = ()
         if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
             answer, following, _ = answer
@@ -487,6 +499,14 @@ class HandWrittenSlots:
 
 
 Slots = RecordingSlots | ChoosingSlots | HandWrittenSlots
+
+
+def _names(function: Callable, argument: str) -> bool:
+    """Whether a function has an argument of this name."""
+    try:
+        return argument in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # builtins without a signature
+        return False
 
 
 def stored_columns(observation_space, extra: Sequence[Column] = ()) -> tuple[Column, ...]:

@@ -68,7 +68,8 @@ class MultiAgentWorker(Worker):
     def _make_slots(self, policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
         settings, agents = self.settings, self.settings.agents
         if policy_id in self._hand_written:
-            return HandWrittenSlots(self._hand_written[policy_id], policy_id, count, place)
+            chooser, rngs = self._hand_written[policy_id], self._rngs(policy_id, number)
+            return HandWrittenSlots(chooser, policy_id, count, place=place, rngs=rngs)
         policy, own, spaces = self.policies[policy_id], settings.policies[policy_id], agents.spaces[policy_id]
         policy.observation_space, policy.action_space = spaces
         total = count * max(settings.num_workers, 1)

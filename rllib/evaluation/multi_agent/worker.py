@@ -194,8 +194,7 @@ class MultiAgentWorker(Worker):
         self._seating.start_over()
         self._hooks.start_over()
         if incarnation is not None:
-            self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
-            self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
+            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
     # ------------------------------------------------------------------ sampling
 

@@ -7,6 +7,7 @@ They get the agents' observations as the environment gave them, neither flat nor
 
 import copy
 import inspect
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -46,7 +47,9 @@ class HandWrittenPolicy(ABC):
             observations: N, each as the environment gave it.
             state_batches: arrays [N, ...], one for each part of `get_initial_state`, as they were returned for the
                 same agent's observation before; None for a policy without a state.
-            kwargs: what may come later.
+            kwargs: what may come later. A method with the argument `rngs=None` gets N random generators from workers,
+                each that of its agent's place in its environment: what is drawn from them is determined by the run's
+                seed, and does not depend on how environments are shared out among workers, as draws from `rng` do.
 
         Returns:
             N actions, or a tuple of them, the next states as in `state_batches`, and a dict.
@@ -59,6 +62,8 @@ class HandWrittenPolicy(ABC):
 
 class RandomPolicy(HandWrittenPolicy):
     """A policy whose actions are drawn uniformly, among the legal ones where an observation has a mask.
+
+    In a worker each agent has a random stream of its own, which the run's seed determines.
 
     A mask is the entry `action_mask` of a Dict observation: [n] for Discrete(n), and for MultiDiscrete the masks of its
     numbers one after another.
@@ -78,25 +83,28 @@ class RandomPolicy(HandWrittenPolicy):
                 f"alone, not of {action_space}. Use a HandWrittenPolicy of your own."
             )
         self._space = copy.deepcopy(action_space)  # sampling changes a space, and the given one is others' too
-        self._space.seed(int(self.rng.integers(2**31)))
 
-    def compute_actions(self, observations, state_batches=None, **kwargs):
-        return [self._action(observation) for observation in observations]
+    def compute_actions(self, observations, state_batches=None, *, rngs=None, **kwargs):
+        own = itertools.repeat(self.rng)
+        return [self._action(observation, rng) for observation, rng in zip(observations, rngs or own)]
 
-    def _action(self, observation):
+    def _action(self, observation, rng: np.random.Generator):
         mask = observation.get(MASK) if isinstance(observation, Mapping) else None
-        if mask is None:
-            return self._space.sample()
         if isinstance(self._space, spaces.Discrete):
-            return int(self._space.start) + self._legal(mask)
+            choice = rng.integers(self._space.n) if mask is None else _legal(mask, rng)
+            return int(self._space.start) + int(choice)
+        if mask is None:
+            self._space.seed(int(rng.integers(2**31)))
+            return self._space.sample()
         starts = np.cumsum(self._space.nvec.ravel())[:-1]
-        choices = [self._legal(part) for part in np.split(np.asarray(mask).ravel(), starts)]
+        choices = [_legal(part, rng) for part in np.split(np.asarray(mask).ravel(), starts)]
         return self._space.start + np.array(choices, self._space.dtype).reshape(self._space.shape)
 
-    def _legal(self, mask) -> int:
-        """One of the choices that the mask allows; the first where it allows none, as an agent has to act."""
-        legal = np.flatnonzero(mask)
-        return int(legal[self.rng.integers(len(legal))]) if len(legal) else 0
+
+def _legal(mask, rng: np.random.Generator) -> int:
+    """One of the choices that the mask allows; the first where it allows none, as an agent has to act."""
+    legal = np.flatnonzero(mask)
+    return int(legal[rng.integers(len(legal))]) if len(legal) else 0
 
 
 class HeuristicPolicy(HandWrittenPolicy):
@@ -105,8 +113,8 @@ class HeuristicPolicy(HandWrittenPolicy):
         PolicySpec(HeuristicPolicy(lambda observation: int(observation[2] > 0)))
 
     Args:
-        function: function(observation) -> action, or function(observation, rng) -> action, with the policy's random
-            generator. Each worker has a copy of it.
+        function: function(observation) -> action, or function(observation, rng) -> action, with the random generator of
+            the agent in a worker, else of the policy. Each worker has a copy of it.
         observation_space, action_space, config: as for HandWrittenPolicy.
 
     Raises:
@@ -125,9 +133,11 @@ class HeuristicPolicy(HandWrittenPolicy):
                 "takes neither"
             )
 
-    def compute_actions(self, observations, state_batches=None, **kwargs):
-        more = (self.rng,) if self._takes_rng else ()
-        return [self.function(observation, *more) for observation in observations]
+    def compute_actions(self, observations, state_batches=None, *, rngs=None, **kwargs):
+        if not self._takes_rng:
+            return [self.function(observation) for observation in observations]
+        own = itertools.repeat(self.rng)
+        return [self.function(observation, rng) for observation, rng in zip(observations, rngs or own)]
 
 
 def _accepts(function: Callable, count: int) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.wiring import fault_tolerance
-from rllib.algorithms.families.fragment_queue import FragmentQueue
+from rllib.algorithms.families.fragment_queue import FragmentQueue, PolicyFragment
 from rllib.algorithms.families.on_policy import PolicyGradientConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, between, section
@@ -129,16 +129,32 @@ class IMPALAConfig(PolicyGradientConfig):
 
 
 class TrainBatch(NamedTuple):
-    """Fragments joined into one batch, with the version of the weights that acted in each of them."""
+    """Fragments of a policy joined into one batch.
+
+    Attributes:
+        columns: the batch.
+        versions: of the weights that acted in each of the fragments.
+        env_steps: steps of the environments that they were made in.
+    """
 
     columns: SampleBatch
     versions: list[int]
+    env_steps: int
 
     @classmethod
-    def of(cls, fragments: list[SampleBatch], columns: SampleBatch | None = None) -> "TrainBatch":
-        """Makes a batch of fragments; `columns` are given if they have been joined already."""
-        versions = [fragment.policy_version for fragment in fragments]
-        return cls(SampleBatch.concat(fragments) if columns is None else columns, versions)
+    def of(cls, fragments: list[PolicyFragment]) -> "TrainBatch":
+        """Joins fragments."""
+        rows = [fragment.rows for fragment in fragments]
+        return cls(SampleBatch.concat(rows), _versions(rows), sum(fragment.env_steps for fragment in fragments))
+
+    @classmethod
+    def of_joined(cls, fragments: list[SampleBatch], columns: SampleBatch) -> "TrainBatch":
+        """Makes a batch of fragments of one agent that were joined elsewhere."""
+        return cls(columns, _versions(fragments), columns.env_steps())
+
+
+def _versions(fragments: list[SampleBatch]) -> list[int]:
+    return [fragment.policy_version for fragment in fragments]
 
 
 class IMPALA(Algorithm):
@@ -262,6 +278,7 @@ class IMPALA(Algorithm):
         settings = self.loss_settings(policy_id)
         batch, num_epochs = self._rings[policy_id].next(functools.partial(self.next_batch, policy_id))
         lags = [self.metrics.num_updates(policy_id) - version for version in batch.versions]
+        self._env_steps_of_batches[policy_id] = batch.env_steps
         stats = self.learn_on_batch(
             self.prepared(batch.columns, policy_id),
             policy_id,
@@ -288,9 +305,9 @@ class IMPALA(Algorithm):
         if self._aggregators is None:
             return TrainBatch.of(self.next_fragments(policy_id))
         while not self._aggregators.is_busy:
-            self._aggregators.give(self.next_fragments(policy_id))
+            self._aggregators.give([fragment.rows for fragment in self.next_fragments(policy_id)])
         with self.metrics.timer("aggregate"):
-            return TrainBatch.of(*self._aggregators.take())
+            return TrainBatch.of_joined(*self._aggregators.take())
 
     def _stage_next(self, policy_id: str) -> None:
         """While a GPU computes: keeps what has arrived, and sends the policy's next batch there once it is complete."""
@@ -305,7 +322,7 @@ class IMPALA(Algorithm):
 
     # ------------------------------------------------------------------ fragments, as they come
 
-    def next_fragments(self, policy_id: str = DEFAULT_POLICY) -> list[SampleBatch]:
+    def next_fragments(self, policy_id: str = DEFAULT_POLICY) -> list[PolicyFragment]:
         """Fragments of a policy's next train batch, as they arrived; the workers go on meanwhile."""
         queue = self._queues[policy_id]
         self._wait_until(lambda: queue.is_full)
@@ -349,7 +366,7 @@ class IMPALA(Algorithm):
 
     def _keep(self, fragment: SampleBatch | MultiAgentBatch) -> None:
         for policy_id, rows in self.by_policy(fragment).items():
-            self._queues[policy_id].put(rows)
+            self._queues[policy_id].put(PolicyFragment(rows, fragment.env_steps()))
 
     def _ask(self) -> None:
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""

@@ -189,8 +189,7 @@ class RolloutWorker(Worker):
         self._hooks.start_over()
         self.lane.start_over()
         if incarnation is not None:
-            self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
-            self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
+            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
     # ------------------------------------------------------------------ sampling
 

@@ -6,12 +6,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from rllib.sample_batch import SampleBatch
-
 T = TypeVar("T")
 
 
-class FragmentReplay:
+class FragmentReplay(Generic[T]):
     """Keeps the newest fragments and replays some beside each new one, in a fixed proportion.
 
     Args:
@@ -22,14 +20,14 @@ class FragmentReplay:
 
     def __init__(self, proportion: float, num_slots: int, rng: np.random.Generator):
         self._proportion = proportion
-        self._slots: deque[SampleBatch] = deque(maxlen=num_slots)
+        self._slots: deque[T] = deque(maxlen=num_slots)
         self._rng = rng
         self._owed = 0.0
 
     def __len__(self):
         return len(self._slots)
 
-    def mixed(self, fragment: SampleBatch) -> list[SampleBatch]:
+    def mixed(self, fragment: T) -> list[T]:
         """The new fragment, then the replayed ones. The new one can be replayed from the next call on."""
         if not self._proportion:
             return [fragment]

@@ -6,6 +6,7 @@ from gymnasium import spaces
 
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+from rllib.policies import HeuristicPolicy, PolicySpec, RandomPolicy
 
 NETWORK = {"fcnet_hiddens": [16]}
 
@@ -52,6 +53,20 @@ def test_workers_change_no_bit(policies):
         for policy_id, vector in weights.items():
             np.testing.assert_array_equal(vector, first[policy_id])
         assert result["policy_reward_mean"] == of_first["policy_reward_mean"]
+
+
+@pytest.mark.parametrize("opponent", [RandomPolicy, HeuristicPolicy(lambda seen, rng: int(rng.integers(2)))])
+def test_draws_of_hand_written_policies_do_not_depend_on_workers(opponent):
+    policies = {"learns": PolicySpec(), "random": PolicySpec(opponent)}
+
+    def returns(workers, envs):
+        config = ppo(two_poles(), workers, envs, policies=policies)
+        config.multi_agent(policy_mapping_fn=lambda agent, *_, **__: "random" if agent else "learns")
+        _, result = trained(config, 2)
+        return result["policy_reward_mean"]
+
+    first = returns(0, 4)
+    assert first == returns(1, 4) == returns(2, 2)
 
 
 class Walk(MultiAgentEnv):

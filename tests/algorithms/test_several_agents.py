@@ -65,7 +65,16 @@ def test_every_policy_learns_from_its_own_rows(name, scenario):
         sampled = sum(counts[policy_id]["num_steps_sampled"] for policy_id in ids)
         assert 0 <= (steps if scenario == "in turn" else 2 * steps) - sampled <= 2
         # Steps of the environments are counted once, those of the agents by policy.
-        assert 0 < result["num_env_steps_trained"] <= sum(counts[policy_id]["num_steps_trained"] for policy_id in ids)
+        trained = sum(counts[policy_id]["num_steps_trained"] for policy_id in ids)
+        assert 0 < result["num_env_steps_trained"] <= trained + 2
+
+
+@pytest.mark.parametrize("name", ["PPO", "IMPALA", "APPO"])
+def test_two_agents_train_on_half_as_many_steps_of_environments_as_rows(name):
+    with of_agents(name, "shared").build() as algo:
+        for _ in range(3):
+            result = algo.train()
+        assert 0 < result["num_agent_steps_trained"] == 2 * result["num_env_steps_trained"]
 
 
 @pytest.mark.parametrize("name", TRAINING)

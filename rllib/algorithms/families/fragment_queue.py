@@ -1,25 +1,38 @@
 """Fragments that wait until there are enough of them for a train batch."""
 
 from collections import deque
+from typing import NamedTuple
 
 from rllib.replay.fragment_replay import FragmentReplay
 from rllib.sample_batch import SampleBatch
+
+
+class PolicyFragment(NamedTuple):
+    """Rows of one policy of a fragment.
+
+    Attributes:
+        rows: of the policy.
+        env_steps: steps of the environments that they were made in; as many as rows where there is one agent.
+    """
+
+    rows: SampleBatch
+    env_steps: int
 
 
 class FragmentQueue:
     """Fragments of one policy in the order in which they arrived, each with the ones that are replayed beside it.
 
     Args:
-        batch_size: steps of a train batch, at least; it is made of whole fragments.
+        batch_size: rows of a train batch, at least; it is made of whole fragments.
         replay: old fragments, of which some are mixed in.
 
     Attributes:
-        num_steps: steps that wait.
+        num_steps: rows that wait.
     """
 
-    def __init__(self, batch_size: int, replay: FragmentReplay):
+    def __init__(self, batch_size: int, replay: FragmentReplay[PolicyFragment]):
         self._batch_size, self._replay = batch_size, replay
-        self._fragments: deque[SampleBatch] = deque()
+        self._fragments: deque[PolicyFragment] = deque()
         self.num_steps = 0
 
     @property
@@ -27,18 +40,18 @@ class FragmentQueue:
         """Whether the fragments suffice for a train batch."""
         return self.num_steps >= self._batch_size
 
-    def put(self, fragment: SampleBatch) -> None:
+    def put(self, fragment: PolicyFragment) -> None:
         """Appends a new fragment, and those that are replayed beside it."""
         for each in self._replay.mixed(fragment):
             self._fragments.append(each)
-            self.num_steps += each.env_steps()
+            self.num_steps += each.rows.env_steps()
 
-    def pop_batch(self) -> list[SampleBatch]:
+    def pop_batch(self) -> list[PolicyFragment]:
         """Removes the fragments of one train batch, the oldest ones; the queue has to be full."""
         fragments, steps = [], 0
         while steps < self._batch_size:
             fragments.append(self._fragments.popleft())
-            steps += fragments[-1].env_steps()
+            steps += fragments[-1].rows.env_steps()
         self.num_steps -= steps
         return fragments
 

@@ -30,6 +30,7 @@ AGENT_RULE = "possible_agents has all agents that may ever appear."
 ID_RULE = 'Ids of agents are hashable values other than "__all__" and "__common__".'
 
 _NAMES = ("observations", "rewards", "terminateds", "truncateds", "infos")
+_FIVE_DICTS = (dict,) * 5
 _LEGACY_API = (
     "reset(self, *, seed=None, options=None) -> (observations, infos); step(self, action_dict) -> "
     "(observations, rewards, terminateds, truncateds, infos), dicts by agent"
@@ -69,12 +70,14 @@ class CheckedAgents:
         spaces: of the agents; known after the first reset.
         time: number of steps of the present episode so far.
         ended: {agent: step of this episode in which it has ended}, counted from 1.
+        has_ends: whether the newest step has ended an agent or the episode.
     """
 
     def __init__(self, env: MultiAgentEnv, num_steps: int = 8, *, warns: bool = True, environment: str | None = None):
         self.env, self.spaces = env, AgentSpaces(env)
         self.time = 0
         self.ended: dict[AgentID, int] = {}
+        self.has_ends = False
         self._possible = set(getattr(env, "possible_agents", ()))
         self._steps_left, self._warns = num_steps, warns
         self._name = environment or env_name(env)
@@ -115,21 +118,27 @@ class CheckedAgents:
         Raises:
             BrokenRule: naming what was returned, the rule, and what to do.
         """
-        result = self._five(self.env.step(actions))
+        result = self.env.step(actions)
+        if type(result) is not tuple or tuple(map(type, result)) != _FIVE_DICTS:
+            result = self._five(result)
         self.time += 1
         observations, rewards, terminateds, truncateds, infos = result
-        terminateds, truncateds = self._with_all(terminateds, truncateds)
+        if ALL not in terminateds or ALL not in truncateds:
+            terminateds, truncateds = self._with_all(terminateds, truncateds)
         if self._steps_left > 0:
             self._steps_left -= 1
             self._examine(observations, rewards, terminateds, truncateds, infos)
         self._check_rewards(rewards)
         if self.ended:
             self._check_ended(observations, rewards)
-        self._note_ends(terminateds, truncateds)
-        unseen = observations.keys() - self.seen
-        if unseen and (late := unseen & self.ended.keys()):
-            observations = {agent: value for agent, value in observations.items() if agent not in late}
-        self.seen |= unseen
+        self.has_ends = any(terminateds.values()) or any(truncateds.values())
+        if self.has_ends:
+            self._note_ends(terminateds, truncateds)
+        if not observations.keys() <= self.seen:
+            unseen = observations.keys() - self.seen
+            if late := unseen & self.ended.keys():
+                observations = {agent: value for agent, value in observations.items() if agent not in late}
+            self.seen |= unseen
         return observations, rewards, terminateds, truncateds, infos
 
     def _five(self, result) -> StepResult:
@@ -140,14 +149,11 @@ class CheckedAgents:
             given = f"{len(result)} values" if isinstance(result, tuple) else f"{result!r:.60}"
             raise self._broken(f"step() returned {given}", STEP_RULE, "Return all five.")
         for name, values in zip(_NAMES, result):
-            if type(values) is not dict:  # asking for a Mapping takes several times as long
-                self._check_dict(values, name, "step()", STEP_RULE)
+            self._check_dict(values, name, "step()", STEP_RULE)
         return result
 
     def _with_all(self, terminateds: Mapping, truncateds: Mapping) -> tuple[Mapping, Mapping]:
-        """Both flags with "__all__"; it counts as False where only one of them lacks it."""
-        if ALL in terminateds and ALL in truncateds:
-            return terminateds, truncateds
+        """Both flags with "__all__", which counts as False where only one of them lacks it."""
         if ALL not in terminateds and ALL not in truncateds:
             raise self._broken(
                 f'terminateds = {dict(terminateds)!r:.200} lacks the key "__all__", and so does truncateds', ALL_RULE,
@@ -224,11 +230,13 @@ class CheckedAgents:
 
     def _check_ended(self, observations: Mapping, rewards: Mapping) -> None:
         """Refuses observations and rewards of agents that have ended in an earlier step; a reward of 0 is accepted."""
-        for agent in observations.keys() & self.ended.keys():
-            raise self._comes_back(agent, "an observation")
-        for agent in rewards.keys() & self.ended.keys():
-            if rewards[agent]:
-                raise self._comes_back(agent, f"a reward of {rewards[agent]}")
+        if not observations.keys().isdisjoint(self.ended):
+            for agent in observations.keys() & self.ended.keys():
+                raise self._comes_back(agent, "an observation")
+        if not rewards.keys().isdisjoint(self.ended):
+            for agent in rewards.keys() & self.ended.keys():
+                if rewards[agent]:
+                    raise self._comes_back(agent, f"a reward of {rewards[agent]}")
 
     def _comes_back(self, agent: AgentID, what: str) -> BrokenRule:
         return self._broken(
@@ -239,10 +247,9 @@ class CheckedAgents:
 
     def _note_ends(self, terminateds: Mapping, truncateds: Mapping) -> None:
         for flags in (terminateds, truncateds):
-            if len(flags) > 1 and True in flags.values():
-                for agent, flag in flags.items():
-                    if flag and agent != ALL:
-                        self.ended.setdefault(agent, self.time)
+            for agent, flag in flags.items():
+                if flag and agent != ALL:
+                    self.ended.setdefault(agent, self.time)
 
     def _broken(self, seen: str, rule: str, remedy: str) -> BrokenRule:
         return BrokenRule(f"{self._name}: {seen}", rule, remedy)

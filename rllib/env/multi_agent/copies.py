@@ -10,6 +10,7 @@ from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 from rllib.env.streams.legacy import adapt_spaces
+from rllib.env.streams.sync import take_off_wrappers
 
 
 def make_multi_agent(env_name_or_creator: str | type | Callable) -> type[MultiAgentEnv]:
@@ -57,11 +58,16 @@ class AgentCopies(MultiAgentEnv):
         self.action_spaces = {agent: env.action_space for agent, env in enumerate(self.envs)}
         self.metadata = getattr(self.envs[0], "metadata", None) or {}
         self.render_mode = getattr(self.envs[0], "render_mode", None)
+        # Each wrapper costs a call a step: time limits are kept here.
+        bare = [take_off_wrappers(env) for env in self.envs]
+        self._steps, self._limits = [env.step for env, _ in bare], [limit for _, limit in bare]
+        self._elapsed = [0] * len(envs)
         self._truncated: set[int] = set()
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         super().reset(seed=seed)
         self.agents, self._truncated = list(self.possible_agents), set()
+        self._elapsed = [0] * len(self.envs)
         observations, infos = {}, {}
         for agent, env in enumerate(self.envs):
             own_seed = None if seed is None else seed + agent
@@ -70,12 +76,19 @@ class AgentCopies(MultiAgentEnv):
 
     def step(self, action_dict: dict[int, Any]) -> StepResult:
         results: StepResult = {}, {}, {}, {}, {}
+        observations, rewards, terminateds, truncateds, infos = results
+        steps, elapsed, limits = self._steps, self._elapsed, self._limits
+        ended = []
         for agent, action in action_dict.items():
-            for values, value in zip(results, self.envs[agent].step(action)):
-                values[agent] = value
-        terminateds, truncateds = results[2], results[3]
-        self._truncated |= {agent for agent in action_dict if truncateds[agent] and not terminateds[agent]}
-        self.agents = [a for a in self.agents if not (terminateds.get(a) or truncateds.get(a))]
+            observations[agent], rewards[agent], terminated, truncated, infos[agent] = steps[agent](action)
+            elapsed[agent] += 1
+            truncated = truncated or elapsed[agent] >= limits[agent]
+            terminateds[agent], truncateds[agent] = terminated, truncated
+            if terminated or truncated:
+                ended.append(agent)
+        if ended:
+            self._truncated.update(agent for agent in ended if not terminateds[agent])
+            self.agents = [agent for agent in self.agents if agent not in ended]
         # Who has ended in which way is in the agents' own flags; the flag of all says that everybody has.
         is_over = not self.agents
         terminateds[ALL] = is_over and not self._truncated

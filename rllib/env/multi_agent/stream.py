@@ -28,6 +28,7 @@ class AgentStep(NamedTuple):
         terminateds, truncateds: bools, and "__all__".
         infos: dicts; "__common__" is the info of all.
         is_over: whether the episode has ended for all agents; `reset` then starts the next.
+        has_ends: whether it has ended for any.
     """
 
     observations: Mapping[AgentID, Any]
@@ -36,6 +37,7 @@ class AgentStep(NamedTuple):
     truncateds: Mapping[AgentID, bool]
     infos: Mapping[AgentID, Any]
     is_over: bool
+    has_ends: bool
 
 
 class MultiAgentStream:
@@ -77,7 +79,8 @@ class MultiAgentStream:
         self._orders = [AgentOrder(known) for known in self._known]
         self.reseed(seeds)
         self._failures, self._replacements = [0] * self.num_envs, [0] * self.num_envs
-        self._empty_steps = [0] * self.num_envs
+        # (newest step without any observation, number of them in a row) of each environment.
+        self._empty_steps = [(0, 0)] * self.num_envs
         self._environment_made: Callable[[int, Any], None] | None = None
 
     def _wrapped(self, env, index: int) -> tuple[CheckedAgents, float]:
@@ -126,7 +129,7 @@ class MultiAgentStream:
             be reset.
         """
         seed, self._seeds[index] = self._seeds[index], None
-        self._empty_steps[index] = 0
+        self._empty_steps[index] = 0, 0
         length = self._checked[index].time
         try:
             observations, infos = self._checked[index].reset(seed)
@@ -161,9 +164,10 @@ class MultiAgentStream:
         if not is_over:
             if checked.time >= self._limits[index]:
                 truncateds, is_over = {**truncateds, ALL: True}, True
-            elif not observations or checked.ended:
+            elif not observations or checked.has_ends:
                 is_over = self._is_deserted(index, observations)
-        return AgentStep(observations, rewards, terminateds, truncateds, infos, is_over)
+        has_ends = is_over or checked.has_ends
+        return AgentStep(observations, rewards, terminateds, truncateds, infos, is_over, has_ends)
 
     def _is_deserted(self, index: int, observations: Mapping) -> bool:
         """Whether all agents have ended, without a word of "__all__".
@@ -177,10 +181,11 @@ class MultiAgentStream:
             if all(agent in checked.ended for agent in everybody):
                 return True
         if observations:
-            self._empty_steps[index] = 0
             return False
-        self._empty_steps[index] += 1
-        if self._empty_steps[index] >= MAX_EMPTY_STEPS:
+        last, count = self._empty_steps[index]
+        count = count + 1 if last == checked.time - 1 else 1
+        self._empty_steps[index] = checked.time, count
+        if count >= MAX_EMPTY_STEPS:
             raise ValueError(
                 f"no agent has had an observation for {MAX_EMPTY_STEPS:,} steps of environment {index} of "
                 f'{self._worker} ({env_name(checked.env)}): is "__all__" never set? Return terminateds '

@@ -1,7 +1,9 @@
 """Evaluation with several agents: whole episodes, in environments that training does not use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from rllib.env.episodes import Episode
 from rllib.env.spaces.actions import action_mapper
@@ -63,15 +65,13 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
 
         def make_slots(policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
             settings, agents = self.settings, self.settings.agents
+            keys = [(index, round_index, number, i) for index in indices for i in range(self._num_slots[policy_id])]
             if policy_id in self._hand_written:
-                return HandWrittenSlots(self._hand_written[policy_id], policy_id, count, place)
+                chooser, rngs = self._hand_written[policy_id], self._rngs(keys)
+                return HandWrittenSlots(chooser, policy_id, count, place=place, rngs=rngs)
             policy, spaces = self.policies[policy_id], agents.spaces[policy_id]
             mapper = action_mapper(spaces[1], policy.distribution, settings.normalize_actions, settings.clip_actions)
-            rngs = None
-            if explore:
-                places, kind = range(self._num_slots[policy_id]), seeding.EVALUATION_ACTIONS
-                keys = [(index, round_index, number, place) for index in indices for place in places]
-                rngs = [seeding.generator(settings.seed, kind, *key) for key in keys]
+            rngs = self._rngs(keys) if explore else None
             return ChoosingSlots(policy, *spaces, count, mapper, place=place, rngs=rngs)
 
         key = round_index, seeding.EVALUATION_ENVIRONMENTS
@@ -80,6 +80,9 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
         finished = self._play_all(seating, budget, patience)
         hooks.report()
         return finished
+
+    def _rngs(self, keys: Iterable[tuple[int, ...]]) -> list[np.random.Generator]:
+        return [seeding.generator(self.settings.seed, seeding.EVALUATION_ACTIONS, *key) for key in keys]
 
     def _play_all(self, seating: Seating, budget: Budget, patience: Patience) -> list[Episode]:
         """Plays in each environment until its part of the budget is spent."""
@@ -92,9 +95,11 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
             steps += 1
             patience.check(budget.playing, steps)
             seating.act()
-            for episode in seating.step(playing):
-                finished.append(episode)
-                budget.spend(episode.env_index, episode.length)
+            over = seating.step(playing)
+            for each in over:
+                if each.result is not None:
+                    finished.append(each.result)
+                    budget.spend(each.index, each.result.length)
             playing = [each for each in playing if budget.playing[each.index]]
-            seating.start(playing)
+            seating.start(each for each in over if budget.playing[each.index])
         return finished

@@ -1,9 +1,11 @@
 """Lanes of policies whose slots keep time of their own: an agent acts in some steps of its environment, not in all.
 
-A row of a slot is opened when its agent acts, and closed when the agent receives the next observation, or ends. The
-fragment's row r of a slot is therefore its r-th closed row, wherever the environment is by then (Fragment.pack).
+A row of a slot is opened when its agent acts, and closed when the agent receives the next observation, or ends. Each
+call of `act` writes one row of all slots; the end of the fragment keeps the rows that were closed (Fragment.keep).
 """
 
+import inspect
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -53,10 +55,11 @@ class ActingSlots:
         self.observations = np.zeros((num_slots, *self.column.shape), stored)
         self.states = np.zeros((num_slots, policy.state_size), np.float32)
         self._next_states = np.zeros_like(self.states)
-        self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
-        self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
         self.env_actions: Sequence[Any] = ()
         self.acting: list[int] = []
+        self._in_order = list(range(num_slots))
+        # A list of slots as an array, until another one is asked for: most often the same slots act again.
+        self._listed, self._index = self._in_order, np.arange(num_slots)
         self._seen_slots: list[int] = []
         self._seen: list[Any] = []
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
@@ -81,6 +84,11 @@ class ActingSlots:
         self._seen_slots.append(slot)
         self._seen.append(observation)
 
+    def go_on(self, slots: list[int], rewards: list[float], observations: list) -> None:
+        """Notes rewards and newest observations of slots that have acted and act again in the next step."""
+        self._seen_slots += slots
+        self._seen += observations
+
     def receive(self) -> None:
         """Stores the observations that were noted since the last call; their slots are `acting` from now on."""
         slots, seen, count = self._seen_slots, self._seen, len(self._seen)
@@ -89,12 +97,19 @@ class ActingSlots:
             return
         received = self._received[:count]
         self.column.write_rows(seen, received)
-        if count == self.num_slots and slots == list(range(count)):
+        if slots == self._in_order:
             self._store(received, self.observations, None)
+        elif not self.policy.filters_observations:
+            self.observations[self._array(slots)] = received
         else:
             stored = np.empty((count, *self.observations.shape[1:]), self.observations.dtype)
-            self._store(received, stored, np.array(slots))
+            self._store(received, stored, self._array(slots))
             self.observations[slots] = stored
+
+    def _array(self, slots: list[int]) -> np.ndarray:
+        if slots != self._listed:
+            self._listed, self._index = slots, np.array(slots)
+        return self._index
 
     def _store(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
         """Writes what is stored of raw observations; of all slots, where `slots` is None."""
@@ -103,8 +118,9 @@ class ActingSlots:
         else:
             out[:] = received
 
-    def _map_actions(self) -> None:
-        self.env_actions = self._one_by_one(self._mapper.to_env(self._actions))
+    def _give(self, actions: np.ndarray) -> None:
+        """Makes the policy's actions [S, ...] those of the environments."""
+        self.env_actions = self._one_by_one(self._mapper.to_env(actions))
 
 
 class ChoosingSlots(ActingSlots):
@@ -129,6 +145,8 @@ class ChoosingSlots(ActingSlots):
     ):
         super().__init__(policy, observation_space, action_space, num_slots, mapper)
         self._place, self._rngs = place, rngs
+        self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
+        self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
         nothing = np.zeros_like(policy.noise(np.random.default_rng(), num_slots))
         self._noise = np.repeat(nothing[None], NOISE_STEPS, axis=0)
         # Number of noises used, of NOISE_STEPS that are drawn for a slot at once.
@@ -140,7 +158,7 @@ class ChoosingSlots(ActingSlots):
         Raises:
             ValueError: if an observation has no legal action.
         """
-        policy, slots = self.policy, np.array(self.acting)
+        policy, slots = self.policy, self._array(self.acting)
         if policy.is_masked:
             self._check_masks(slots)
         if self._rngs is None:
@@ -153,7 +171,7 @@ class ChoosingSlots(ActingSlots):
         policy.act(self.observations, noise, self._dist_inputs, self._actions, None, *memory)
         if policy.state_size:
             self.states[slots] = self._next_states[slots]
-        self._map_actions()
+        self._give(self._actions)
 
     def _drawn(self, slots: np.ndarray) -> np.ndarray:
         """Noise [S, ...], in which the slots that act have the next numbers of their own streams."""
@@ -174,14 +192,14 @@ class ChoosingSlots(ActingSlots):
 
 
 class RecordingSlots(ActingSlots):
-    """Slots of a policy whose steps become rows: a Lane with a write index for each slot.
+    """Slots of a policy whose steps become rows: a Lane whose slots need not act in each step.
 
     Args:
         lane: of the policy; its slots are these.
         observation_space, action_space: of one agent.
 
     Attributes:
-        fragment: the present one, whose rows are not packed yet.
+        fragment: the present one, with a row for each call of `act`, closed or not.
         oldest_version: of the weights that have acted in its rows; open rows of the fragment before count.
     """
 
@@ -191,54 +209,53 @@ class RecordingSlots(ActingSlots):
         super().__init__(lane.policy, observation_space, action_space, len(lane.rngs), lane.mapper)
         self.lane, self.every_final_observation = lane, lane.every_final_observation
         self._all = np.arange(self.num_slots)
-        self._rows = np.zeros(self.num_slots, np.int64)
-        self._row: int | None = 0  # where all slots stand at the same row
-        self._closed: list[int] = []
-        self._rewards: list[float] = []
-        self._ends: list[tuple[int, bool, bool]] = []
+        self._num_rows = 0
+        self._opened = np.zeros(self.num_slots, np.int64)  # the row that each slot has opened last
+        # Closed rows that are not written yet: row, slot and reward of each. One write of thousands costs as
+        # much as a few of a single step.
+        self._closed: tuple[list[int], list[int], list[float]] = [], [], []
+        self._ended: list[int] = []
         # Slots with an open row at the end of the fragment before, and its columns.
         self._open, self._open_rows = self._all[:0], {}
         self.oldest_version, self._kept_version = 0, sys.maxsize
-        self._values = np.zeros(self.num_slots, np.float32)
         # Columns of the inputs of an action, and of its outcome, by which an open row goes on in the next fragment.
         names = {column.name for column in lane.columns}
         of_rows = (sb.OBS, sb.STATE_IN, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS)
         self._of_open_rows = [name for name in of_rows if name in names]
+        # Where the network's outputs go that no column keeps.
+        self._scratch = np.empty((self.num_slots, self.policy.num_dist_inputs), np.float32)
 
     def begin(self, num_steps: int) -> None:
-        """Begins a fragment of this number of steps of the environments; rows that are open go on in it."""
-        lane = self.lane
-        self.fragment = lane.new_fragment(num_steps)
-        for column in self.fragment.columns.values():
-            column[0] = 0
-        for name, values in self._open_rows.items():
-            self.fragment[name][0, self._open] = values
+        """Begins a fragment of this number of steps of the environments; rows that are open go on in its first row."""
+        lane, is_open = self.lane, len(self._open) > 0
+        self._take(lane.new_fragment(num_steps + is_open))
         for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
             self.fragment[name][:] = 0
-        self._flatten()
-        self._rows[:], self._row = 0, 0
+        self._num_rows, self._opened[:] = int(is_open), 0
+        if is_open:
+            for column in self.fragment.columns.values():
+                column[0] = 0
+            for name, values in self._open_rows.items():
+                self.fragment[name][0, self._open] = values
         self.oldest_version = min(self._kept_version, lane.policy_version)
         self._kept_version = lane.policy_version
         self.prepare(num_steps)
 
-    def _flatten(self) -> None:
-        """Makes views of the fragment's columns with one row for each (row, slot): one index is quicker than two."""
-        fragment = self.fragment
-        sources = {
-            sb.OBS: self.observations,
-            sb.STATE_IN: self.states,
-            sb.ACTIONS: self._actions,
-            sb.ACTION_DIST_INPUTS: self._dist_inputs,
-            sb.VF_PREDS: self._values,
-        }
-        flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in fragment.columns.items()}
-        # (column, its flat view, what is written of an action)
-        self._of_action = [
-            (fragment[name], flat[name], sources[name])
-            for name in self._of_open_rows
-            if name != sb.VF_PREDS or fragment.has_values
-        ]
-        self._flat_rewards = flat[sb.REWARDS]
+    def _take(self, fragment: Fragment) -> None:
+        """Writes into this fragment from now on; none of its rows is closed."""
+        self.fragment = fragment
+        self._is_closed = np.zeros((fragment.num_steps, self.num_slots), bool)
+        columns, nowhere = fragment.columns, itertools.repeat(None)
+        # What each call of `act` writes: observations, states, outputs of the network, actions, values.
+        self._writes = list(
+            zip(
+                fragment.observations[:-1],
+                columns[sb.STATE_IN] if self.lane.remembers else nowhere,
+                columns[sb.ACTION_DIST_INPUTS] if sb.ACTION_DIST_INPUTS in columns else itertools.repeat(self._scratch),
+                columns[sb.ACTIONS],
+                columns[sb.VF_PREDS] if fragment.has_values else nowhere,
+            )
+        )
 
     def prepare(self, num_steps: int, active: Sequence[bool] | None = None) -> None:
         """Draws the noise of the next steps; of the active slots alone, where some are not."""
@@ -246,16 +263,17 @@ class RecordingSlots(ActingSlots):
 
     def make_room(self, num_steps: int) -> None:
         """Makes room for further steps; whole episodes are longer than the fragment that was asked for."""
-        if int(self._rows.max()) + num_steps <= self.fragment.num_steps:
+        if self._num_rows + num_steps <= self.fragment.num_steps:
             return
-        longer = self.lane.new_fragment(2 * self.fragment.num_steps + num_steps)
-        for name, column in self.fragment.columns.items():
-            longer[name][: len(column)] = column
-            longer[name][len(column) :] = 0
-        longer.cuts = self.fragment.cuts
-        longer.final_observations, longer.final_states = self.fragment.final_observations, self.fragment.final_states
-        self.fragment = longer
-        self._flatten()
+        before, is_closed = self.fragment, self._is_closed
+        self._take(self.lane.new_fragment(2 * before.num_steps + num_steps))
+        for name, column in before.columns.items():
+            self.fragment[name][: len(column)] = column
+        for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+            self.fragment[name][before.num_steps :] = 0
+        self._is_closed[: len(is_closed)] = is_closed
+        self.fragment.cuts = before.cuts
+        self.fragment.final_observations, self.fragment.final_states = before.final_observations, before.final_states
 
     def act(self, step: int) -> None:
         """Chooses the actions of the slots that act, and opens their rows.
@@ -263,36 +281,52 @@ class RecordingSlots(ActingSlots):
         Args:
             step: number of the step since `prepare`.
         """
-        lane, row = self.lane, self._row
-        states = (self.states, self._next_states) if lane.remembers else (None, None)
-        values_out = self._values if self.fragment.has_values else None
-        noise = self._noise[step]
-        lane.explorer.act(self.observations, noise, self._dist_inputs, self._actions, values_out, *states)
-        if row is not None and len(self.acting) == self.num_slots:
-            for column, _, values in self._of_action:
-                column[row] = values
-            self.states[:] = self._next_states
+        act, noise, row = self.lane.explorer.act, self._noise[step], self._num_rows
+        self._num_rows = row + 1
+        observations, states, dist_inputs, actions, values = self._writes[row]
+        observations[:] = self.observations
+        everybody = len(self.acting) == self.num_slots
+        if everybody:
+            self._opened.fill(row)
         else:
-            acting = np.array(self.acting)
-            at = self._rows[acting] * self.num_slots + acting
-            for _, flat, values in self._of_action:
-                flat[at] = values[acting]
-            self.states[acting] = self._next_states[acting]
-        self._map_actions()
+            acting = self._array(self.acting)
+            self._opened[acting] = row
+        if states is None:
+            act(observations, noise, dist_inputs, actions, values)
+        else:
+            states[:] = self.states
+            act(observations, noise, dist_inputs, actions, values, states, self._next_states)
+            if everybody:
+                self.states[:] = self._next_states
+            else:
+                self.states[acting] = self._next_states[acting]
+        self._give(actions)
 
     def close(self, slot: int, reward: float, terminated: bool, truncated: bool) -> None:
-        """Notes that the open row of a slot is complete; `receive` stores it."""
-        self._closed.append(slot)
-        self._rewards.append(reward)
+        """Closes the open row of a slot."""
+        row = int(self._opened[slot])
+        for values, value in zip(self._closed, (row, slot, reward)):
+            values.append(value)
         if terminated or truncated:
-            self._ends.append((slot, terminated, truncated))
+            self.fragment[sb.TERMINATEDS][row, slot] = terminated
+            self.fragment[sb.TRUNCATEDS][row, slot] = truncated
+            self._ended.append(slot)
+
+    def go_on(self, slots, rewards, observations):
+        """Closes the rows that these slots have opened with the newest actions; their agents act again."""
+        rows, closed, given = self._closed
+        rows += [self._num_rows - 1] * len(slots)
+        closed += slots
+        given += rewards
+        self._seen_slots += slots
+        self._seen += observations
 
     def keep_final(self, slot: int, observation) -> None:
         """Keeps the final observation of a slot whose open row is about to be closed by an end."""
         final = self.column.row(observation)
         if self.lane.filters and not self.lane.stores_raw:
             final = self.policy.filter(final[None], environments=np.array([slot]))[0]
-        self._add_final(int(self._rows[slot]), slot, final, self.states[slot])
+        self._add_final(int(self._opened[slot]), slot, final, self.states[slot])
 
     def _add_final(self, row: int, slot: int, final: np.ndarray, state: np.ndarray) -> None:
         self.fragment.final_observations.append((row, slot, final))
@@ -307,39 +341,29 @@ class RecordingSlots(ActingSlots):
             has_row_before: whether the episode has an earlier row in this fragment. It becomes the last one, and its
                 final observation is the one that the dropped action was chosen from.
         """
-        row = int(self._rows[slot])
-        if has_row_before and not self.fragment[sb.TERMINATEDS][row - 1, slot]:
-            self.fragment[sb.TRUNCATEDS][row - 1, slot] = True
-            self.fragment.cuts.add((row - 1, slot))
-            state = self.fragment[sb.STATE_IN][row, slot] if self.lane.remembers else self.states[slot]
-            self._add_final(row - 1, slot, self.fragment.observations[row, slot].copy(), state)
+        if has_row_before:
+            fragment, row = self.fragment, int(self._opened[slot])
+            self._store_closed()
+            before = int(np.flatnonzero(self._is_closed[:, slot])[-1])
+            if not fragment[sb.TERMINATEDS][before, slot]:
+                fragment[sb.TRUNCATEDS][before, slot] = True
+                fragment.cuts.add((before, slot))
+                state = fragment[sb.STATE_IN][row, slot] if self.lane.remembers else self.states[slot]
+                self._add_final(before, slot, fragment.observations[row, slot].copy(), state)
         self.lane.explorer.episodes_ended([slot])
 
     def receive(self) -> None:
-        """Stores the rows that were closed and the observations that were seen since the last call."""
-        if self._closed:
-            self._store_closed()
+        """Stores the observations that were seen since the last call, and lets episodes end that have."""
+        if self._ended:
+            self.lane.explorer.episodes_ended(self._ended)
+            self._ended = []
         super().receive()
 
     def _store_closed(self) -> None:
-        closed, row = self._closed, self._row
-        slots = np.array(closed)
-        if row is not None and len(closed) == self.num_slots:
-            self.fragment[sb.REWARDS][row, slots] = self._rewards
-            self._row = row + 1
-            self._rows += 1
-        else:
-            self._flat_rewards[self._rows[slots] * self.num_slots + slots] = self._rewards
-            self._row = None
-            self._rows[slots] += 1
-        if self._ends:
-            for slot, terminated, truncated in self._ends:
-                last = self._rows[slot] - 1
-                self.fragment[sb.TERMINATEDS][last, slot] = terminated
-                self.fragment[sb.TRUNCATEDS][last, slot] = truncated
-            self.lane.explorer.episodes_ended([slot for slot, *_ in self._ends])
-            self._ends = []
-        self._closed, self._rewards = [], []
+        rows, slots, rewards = self._closed
+        self.fragment[sb.REWARDS][rows, slots] = rewards
+        self._is_closed[rows, slots] = True
+        self._closed = [], [], []
 
     def _store(self, received, out, slots):
         if not self.lane.filters:
@@ -350,28 +374,32 @@ class RecordingSlots(ActingSlots):
             out[:] = self.policy.filter(received, update=True, environments=slots)
 
     def end(self, is_open: np.ndarray) -> Fragment:
-        """Ends the fragment, whose closed rows are packed; open rows go on in the next.
+        """Ends the fragment: its closed rows are left. Open rows go on in the next.
 
         Args:
             is_open: bool [S], slots that have acted and wait for what follows.
         """
-        fragment, waiting = self.fragment, self._all[~is_open]
-        at = self._rows[waiting], waiting
-        fragment.observations[at] = self.observations[waiting]
-        if self.lane.remembers:
-            fragment[sb.STATE_IN][at] = self.states[waiting]
+        self._store_closed()
+        fragment = self.fragment
         self._open = open_slots = self._all[is_open]
-        self._open_rows = {name: fragment[name][self._rows[open_slots], open_slots] for name in self._of_open_rows}
+        self._open_rows = {name: fragment[name][self._opened[open_slots], open_slots] for name in self._of_open_rows}
         if not len(open_slots):
             self._kept_version = sys.maxsize
-        fragment.pack(self._rows)
+        newest = {sb.OBS: self.observations}
+        if self.lane.remembers:
+            newest[sb.STATE_IN] = self.states
+        for name, values in newest.items():
+            # An agent that waits has seen nothing since its action.
+            newest[name] = values.copy()
+            newest[name][open_slots] = self._open_rows[name]
+        fragment.keep(self._is_closed, newest)
         return fragment
 
     def start_over(self) -> None:
         """Drops the running episodes."""
         self.lane.start_over()
         self._open, self._open_rows = self._all[:0], {}
-        self._closed, self._rewards, self._ends = [], [], []
+        self._closed, self._ended = ([], [], []), []
         super().start_over()
 
 
@@ -384,12 +412,22 @@ class HandWrittenSlots:
         policy_id: its name, for messages.
         num_slots: S.
         place: a slot in words, for messages.
+        rngs: random stream of each slot, for a chooser whose method has the argument `rngs`.
     """
 
     records: ClassVar[bool] = False
 
-    def __init__(self, chooser, policy_id: str, num_slots: int, place: Callable[[int], str]):
+    def __init__(
+        self,
+        chooser,
+        policy_id: str,
+        num_slots: int,
+        *,
+        place: Callable[[int], str],
+        rngs: Sequence[np.random.Generator],
+    ):
         self.chooser, self._policy_id, self.num_slots, self._place = chooser, policy_id, num_slots, place
+        self._rngs, self._takes_rngs = rngs, _names(chooser.compute_actions, "rngs")
         self.env_actions: dict[int, Any] = {}
         self.acting: list[int] = []
         self._seen_slots: list[int] = []
@@ -405,6 +443,11 @@ class HandWrittenSlots:
         """Notes the newest observation of a slot."""
         self._seen_slots.append(slot)
         self._seen.append(observation)
+
+    def go_on(self, slots: list[int], rewards: list[float], observations: list) -> None:
+        """Notes the newest observations of slots that have acted and act again in the next step."""
+        self._seen_slots += slots
+        self._seen += observations
 
     def receive(self) -> None:
         """Makes the observations that were noted those that are acted upon next."""
@@ -435,7 +478,8 @@ class HandWrittenSlots:
         count, initial = len(self.acting), getattr(self.chooser, "get_initial_state", list)
         before = [self._states.get(slot) or initial() for slot in self.acting]
         states = [np.stack(parts) for parts in zip(*before)] or None
-        answer = self.chooser.compute_actions(self._observations, state_batches=states)
+        more = {"rngs": [self._rngs[slot] for slot in self.acting]} if self._takes_rngs else {}
+        answer = self.chooser.compute_actions(self._observations, state_batches=states, **more)
         following: Sequence = ()
         if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
             answer, following, _ = answer
@@ -455,6 +499,14 @@ class HandWrittenSlots:
 
 
 Slots = RecordingSlots | ChoosingSlots | HandWrittenSlots
+
+
+def _names(function: Callable, argument: str) -> bool:
+    """Whether a function has an argument of this name."""
+    try:
+        return argument in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # builtins without a signature
+        return False
 
 
 def stored_columns(observation_space, extra: Sequence[Column] = ()) -> tuple[Column, ...]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.errors import UnknownPolicyError
@@ -149,15 +148,16 @@ class Seating:
             if lane.acting:
                 lane.act(step)
 
-    def step(self, seats: Sequence[EnvironmentSeats]) -> list[Episode]:
-        """Steps these environments with the actions of `act`; returns the episodes that have ended."""
-        return [episode for each in seats if (episode := each.act_and_step()) is not None]
+    @staticmethod
+    def step(seats: Sequence[EnvironmentSeats]) -> list[EnvironmentSeats]:
+        """Steps these environments with the actions of `act`; returns those whose episodes are over."""
+        return [each for each in seats if each.act_and_step()]
 
     @staticmethod
-    def start(seats: Sequence[EnvironmentSeats], goes_on: Callable[[EnvironmentSeats], bool] | None = None) -> None:
-        """Starts an episode in those of these environments that have none and go on; None: all do."""
+    def start(seats: Iterable[EnvironmentSeats]) -> None:
+        """Starts an episode in each of these environments that has none."""
         for each in seats:
-            if not each.is_running and (goes_on is None or goes_on(each)):
+            if not each.is_running:
                 each.start()
 
     def receive(self) -> None:

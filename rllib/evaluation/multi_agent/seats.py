@@ -6,8 +6,8 @@ the step of its action on. Rewards outside of any row count in the agent's retur
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, KeysView, Mapping
+from typing import NamedTuple, Protocol
 
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
@@ -39,6 +39,19 @@ class EpisodeEvents(Protocol):
         """The environment has raised, and the episode is void."""
 
 
+class Bench(NamedTuple):
+    """Agents of one policy that act together in an environment.
+
+    Attributes:
+        lane: in which they act.
+        seats, slots: of each of them.
+    """
+
+    lane: Slots
+    seats: list[Seat]
+    slots: list[int]
+
+
 class EnvironmentSeats:
     """The seats of one environment.
 
@@ -51,9 +64,9 @@ class EnvironmentSeats:
     Attributes:
         number: of the episode in this environment, counted from 0.
         episode: the running one; None where there is none.
+        result: the episode that the newest step has ended; None where there is none, or it was void.
         living: seats of the agents that have appeared and have not ended, in the stream's order of agents.
-        has_failed: whether the environment has raised in the newest step, and was replaced.
-        agent_steps: number of closed rows by (agent, policy); the owner may set another Counter.
+        num_closed: rows that were closed since `begin_fragment`.
     """
 
     def __init__(
@@ -65,8 +78,9 @@ class EnvironmentSeats:
     ):
         self.index, self._stream, self._new_episode, self._events = index, stream, new_episode, events
         self.number = -1
-        self.agent_steps: Counter[tuple[AgentID, str]] = Counter()
-        self.has_failed = False
+        self.num_closed = 0
+        self._closed: Counter[tuple[AgentID, str]] = Counter()
+        self.result: Episode | None = None
         self.place({}, {})
 
     def place(self, lanes: Mapping[str, Slots], places: Mapping[str, range]) -> None:
@@ -89,6 +103,8 @@ class EnvironmentSeats:
         self.episode: AgentEpisode | None = None
         self.living: list[Seat] = []
         self._acting: list[Seat] = []
+        # The seats that act, by policy; None: not sorted yet.
+        self._benches: list[Bench] | None = None
         self._free = {policy_id: list(reversed(place)) for policy_id, place in self._places.items()}
 
     @property
@@ -119,8 +135,12 @@ class EnvironmentSeats:
             self._events.started(episode, *first)
         observations, _ = first
         self._take_seats(observations)
-        self._acting = self.living
-        for seat in self._acting:
+        self._let_act(self.living, observations)
+
+    def _let_act(self, acting: list[Seat], observations: Mapping) -> None:
+        """Notes who acts in the next step, and on which observations."""
+        self._acting, self._benches = acting, None
+        for seat in acting:
             seat.lane.see(seat.slot, observations[seat.agent])
 
     def _take_seats(self, observations: Mapping) -> None:
@@ -140,21 +160,24 @@ class EnvironmentSeats:
         if len(new) < len(self.living):
             self.living.sort(key=lambda seat: position[seat.agent])
 
-    def act_and_step(self) -> Episode | None:
+    def act_and_step(self) -> bool:
         """Steps the environment with the actions that the lanes have chosen.
 
         Returns:
-            the episode that has ended with the step, or None.
+            whether the episode is over: it has ended, and is `result`, or the environment has failed.
         """
-        actions = {}
+        actions = {seat.agent: seat.lane.env_actions[seat.slot] for seat in self._acting}
+        step = self._stream.step(self.index, actions)
+        if step is not None and not step.has_ends and self._go_on_alike(actions.keys(), step):
+            if self._events is not None:
+                self._events.stepped(self.episode, actions, step)
+            return False
         for seat in self._acting:
             seat.is_open, seat.reward = True, 0.0
-            actions[seat.agent] = seat.lane.env_actions[seat.slot]
-        step = self._stream.step(self.index, actions)
-        self.has_failed = step is None
         if step is None:
+            self.result = None
             self._void()
-            return None
+            return True
         episode = self.episode
         episode.length += 1
         self._add_rewards(step.rewards)
@@ -163,7 +186,38 @@ class EnvironmentSeats:
             self._go_on(step.observations, ended)
         if self._events is not None:
             self._events.stepped(episode, actions, step)
-        return self._end() if step.is_over else None
+        if step.is_over:
+            self.result = self._end()
+        return step.is_over
+
+    def _go_on_alike(self, agents: KeysView, step: AgentStep) -> bool:
+        """Takes in a step after which the same agents act again, and no others have rewards, policy by policy.
+
+        Args:
+            agents: that have acted.
+            step: in which nobody has ended.
+
+        Returns:
+            whether it is one. If not, nothing has happened.
+        """
+        observations, rewards = step.observations, step.rewards
+        if observations.keys() != agents or rewards.keys() != agents:
+            return False
+        if self._benches is None:
+            self._benches = _by_policy(self._acting)
+        self.episode.length += 1
+        for lane, seats, slots in self._benches:
+            given, seen = [], []
+            for seat in seats:
+                agent = seat.agent
+                reward = float(rewards[agent])
+                seat.total += reward
+                seat.num_rows += 1
+                given.append(reward)
+                seen.append(observations[agent])
+            lane.go_on(slots, given, seen)
+        self.num_closed += len(agents)
+        return True
 
     def _add_rewards(self, rewards: Mapping[AgentID, float]) -> None:
         seats, loose = self.episode.seats, self.episode.loose
@@ -178,8 +232,8 @@ class EnvironmentSeats:
 
     def _close_rows(self, step: AgentStep) -> list[Seat]:
         """Closes the rows that are complete after a step; returns the agents that have ended with it."""
-        observations, _, terminateds, truncateds, _, is_over = step
-        if not (is_over or any(terminateds.values()) or any(truncateds.values())):
+        observations, terminateds, truncateds = step.observations, step.terminateds, step.truncateds
+        if not step.has_ends:
             for seat in self.living:
                 if seat.is_open and seat.agent in observations:
                     self._close(seat)
@@ -201,7 +255,7 @@ class EnvironmentSeats:
     def _close(self, seat: Seat, terminated: bool = False, truncated: bool = False) -> None:
         seat.is_open = False
         seat.num_rows += 1
-        self.agent_steps[seat.agent, seat.policy_id] += 1
+        self.num_closed += 1
         if seat.lane.records:
             seat.lane.close(seat.slot, seat.reward, terminated, truncated)
 
@@ -229,12 +283,9 @@ class EnvironmentSeats:
             self._free[seat.policy_id].sort(reverse=True)
         if not observations.keys() <= self.episode.seats.keys():
             self._take_seats(observations)
-        if len(observations) == len(self.living) and not ended:
-            self._acting = self.living
-        else:
-            self._acting = [seat for seat in self.living if seat.agent in observations]
-        for seat in self._acting:
-            seat.lane.see(seat.slot, observations[seat.agent])
+        everybody = len(observations) == len(self.living) and not ended
+        acting = self.living if everybody else [seat for seat in self.living if seat.agent in observations]
+        self._let_act(acting, observations)
 
     def _end(self) -> Episode:
         episode = self.episode
@@ -248,6 +299,7 @@ class EnvironmentSeats:
         )
         if self._events is not None:
             self._events.ended(episode, result)
+        self._count_rows()
         self.forget()
         return result
 
@@ -257,6 +309,7 @@ class EnvironmentSeats:
             if seat.is_open and seat.lane.records:
                 self._drop(seat)
         self._fail()
+        self._count_rows()
         self.forget()
 
     def _fail(self) -> None:
@@ -264,7 +317,30 @@ class EnvironmentSeats:
         if self._events is not None:
             self._events.failed(self.episode)
 
+    # ------------------------------------------------------------------ a fragment
+
     def begin_fragment(self) -> None:
-        """Notes which rows of the episode are in earlier fragments."""
+        """Counts rows from here on: which rows of the episode are in earlier fragments is noted."""
+        self.num_closed, self._closed = 0, Counter()
         for seat in self.episode.seats.values() if self.episode is not None else ():
             seat.first_row = seat.num_rows
+
+    def _count_rows(self) -> None:
+        for seat in self.episode.seats.values() if self.episode is not None else ():
+            if seat.num_rows > seat.first_row:
+                self._closed[seat.agent, seat.policy_id] += seat.num_rows - seat.first_row
+
+    def closed_rows(self) -> Counter[tuple[AgentID, str]]:
+        """Number of rows by (agent, policy) that were closed since `begin_fragment`; called at a fragment's end."""
+        self._count_rows()
+        return self._closed
+
+
+def _by_policy(seats: list[Seat]) -> list[Bench]:
+    """The seats on benches of their policies, in order."""
+    benches: dict[str, Bench] = {}
+    for seat in seats:
+        bench = benches.setdefault(seat.policy_id, Bench(seat.lane, [], []))
+        bench.seats.append(seat)
+        bench.slots.append(seat.slot)
+    return list(benches.values())

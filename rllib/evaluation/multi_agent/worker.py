@@ -2,11 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import MultiAgentStream
 from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
@@ -69,7 +68,8 @@ class MultiAgentWorker(Worker):
     def _make_slots(self, policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
         settings, agents = self.settings, self.settings.agents
         if policy_id in self._hand_written:
-            return HandWrittenSlots(self._hand_written[policy_id], policy_id, count, place)
+            chooser, rngs = self._hand_written[policy_id], self._rngs(policy_id, number)
+            return HandWrittenSlots(chooser, policy_id, count, place=place, rngs=rngs)
         policy, own, spaces = self.policies[policy_id], settings.policies[policy_id], agents.spaces[policy_id]
         policy.observation_space, policy.action_space = spaces
         total = count * max(settings.num_workers, 1)
@@ -194,8 +194,7 @@ class MultiAgentWorker(Worker):
         self._seating.start_over()
         self._hooks.start_over()
         if incarnation is not None:
-            self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
-            self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
+            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
     # ------------------------------------------------------------------ sampling
 
@@ -269,15 +268,12 @@ class MultiAgentWorker(Worker):
             # None is: an episode ends with its fragment in all environments or in none.
             self._seating.start(seats)
             self._seating.receive()
-        counted: Counter[tuple[AgentID, str]] = Counter()
-        for each in seats:
-            each.agent_steps = counted
         clock = stopwatch("act", "step")
         wanted = num_steps * settings.num_envs if settings.agents.counts_agent_steps else None
         made = 0
 
         def is_short(each=None) -> bool:
-            return made < num_steps if wanted is None else counted.total() < wanted
+            return made < num_steps if wanted is None else self._num_closed < wanted
 
         while is_short():
             step = made % num_steps
@@ -288,14 +284,19 @@ class MultiAgentWorker(Worker):
         self._advance(made)
         report.env_steps = report.rows = made * settings.num_envs
         if wanted is not None:
-            report.rows = counted.total()
+            report.rows = self._num_closed
         if is_complete:
             self._complete(report, clock)
         report.agent_steps = Counter()
         report.agent_steps_by_agent = Counter()
-        for (agent, policy_id), count in counted.items():
-            report.agent_steps[policy_id] += count
-            report.agent_steps_by_agent[agent] += count
+        for each in seats:
+            for (agent, policy_id), count in each.closed_rows().items():
+                report.agent_steps[policy_id] += count
+                report.agent_steps_by_agent[agent] += count
+
+    @property
+    def _num_closed(self) -> int:
+        return sum(each.num_closed for each in self._seats)
 
     def _prepare(self, num_steps: int, active: list[bool] | None = None) -> None:
         """Prepares further steps in the same fragment; `active` says which environments make them."""
@@ -308,15 +309,33 @@ class MultiAgentWorker(Worker):
         for lane in self._recording.values():
             lane.lane.end_steps(num_steps)
 
-    def _step(self, step: int, seats, report: SampleReport, clock, goes_on: Callable[[EnvironmentSeats], bool]) -> None:
-        """One step of these environments; the next episode starts where one has ended and the environment goes on."""
+    def _step(
+        self,
+        step: int,
+        seats: Sequence[EnvironmentSeats],
+        report: SampleReport,
+        clock: Callable[[], float],
+        goes_on: Callable[[EnvironmentSeats], bool] | None,
+    ) -> None:
+        """One step of these environments; the next episode starts where one is over and the environment goes on.
+
+        Args:
+            step: number of the step since `_prepare`.
+            seats: of the environments.
+            report: counts episodes and times.
+            clock: a stopwatch.
+            goes_on: whether an environment whose episode is over goes on; None: all do.
+        """
         seating = self._seating
         begun = clock()
         seating.act(step)
         acted = clock()
-        report.episodes += seating.step(seats)
-        report.num_faulty_episodes += sum(each.has_failed for each in seats)
-        seating.start(seats, goes_on)
+        over = seating.step(seats)
+        if over:
+            ended = [each.result for each in over if each.result is not None]
+            report.episodes += ended
+            report.num_faulty_episodes += len(over) - len(ended)
+            seating.start(each for each in over if goes_on is None or goes_on(each))
         stepped = clock()
         seating.receive()
         report.env_time_s += stepped - acted
@@ -331,7 +350,7 @@ class MultiAgentWorker(Worker):
             steps += 1
             patience.check(np.array([each.is_running for each in self._seats]), steps)
             self._prepare(1, [each.is_running for each in self._seats])
-            self._step(0, running, report, clock, lambda each: each.has_failed)
+            self._step(0, running, report, clock, lambda each: each.result is None)
             self._advance(1)
             report.env_steps += len(running)
             running = [each for each in running if each.is_running]

@@ -5,7 +5,7 @@ shared memory and returning them costs one small message and no copy; small bloc
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Fragment:
         final_observations: (t, i, observation) for each episode of environment i that was truncated after action t
             (terminated episodes too, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
-        starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`pack`). Rows
+        starts: int64 [N], first row of each slot, where slots have made different numbers of steps (`keep`). Rows
             before it are outside of the slot's time, and it follows the last row of the fragment before. None: 0.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
         lives_lost: (t, i) where step t of environment i ended a life and not the game.
@@ -81,31 +81,38 @@ class Fragment:
             return None
         return ~self.valid
 
-    def pack(self, counts: np.ndarray) -> None:
-        """Moves the rows of each slot to the end, where slots have made different numbers of steps.
+    def keep(self, is_row: np.ndarray, newest: Mapping[str, np.ndarray]) -> None:
+        """Keeps some rows of each slot, one behind the other at the fragment's end.
 
         The last row of every slot then stands beside the last rows of the others, and the inputs of the next actions in
-        the row behind it. As many steps are left as the busiest slot has made.
+        the row behind it. As many steps are left as the busiest slot has rows.
 
         Args:
-            counts: int64 [N], rows that each slot has written, from row 0 on.
+            is_row: bool [T, N], the rows that stay.
+            newest: inputs of the next actions [N, ...], by column.
         """
-        if (counts == self.num_steps).all():
-            return
+        counts = np.count_nonzero(is_row, axis=0)
         length = int(counts.max(initial=0))
-        spare, self.starts = self.num_steps - length, length - counts
-        source = np.maximum(np.arange(self.num_steps + 1)[:, None] - (self.num_steps - counts), 0)
-        slots = np.arange(self.num_envs)
-        for name, column in self.columns.items():
-            column[:] = column[source[: len(column)], slots]
-            self.columns[name] = column[spare:]
-        self.observations, self.num_steps = self.columns[sb.OBS], length
-        self.final_observations = [(t + self.starts[i], i, final) for t, i, final in self.final_observations]
-        before = np.arange(length)[:, None] < self.starts
-        if before.any():
-            self.valid = ~before
-            for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
-                self.columns[name][before] = 0
+        starts = length - counts
+        if not is_row.all():
+            # Row of each row that is left; the first one of its slot stands before `starts`, too.
+            rank = np.maximum(np.arange(length)[:, None] - starts, 0)
+            source = np.take_along_axis(np.argsort(~is_row, axis=0, kind="stable"), rank, axis=0)
+            slots, row_after = np.arange(self.num_envs), np.cumsum(is_row, axis=0) - 1 + starts
+            for name, column in self.columns.items():
+                column[:length] = column[source, slots]
+                self.columns[name] = column[: length + (name in newest)]
+            self.observations, self.num_steps, self.starts = self.columns[sb.OBS], length, starts
+            finals = self.final_observations
+            self.final_observations = [(int(row_after[t, i]), i, final) for t, i, final in finals]
+            self.cuts = {(int(row_after[t, i]), i) for t, i in self.cuts}
+            before = np.arange(length)[:, None] < starts
+            if before.any():
+                self.valid = ~before
+                for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+                    self.columns[name][before] = 0
+        for name, values in newest.items():
+            self.columns[name][length] = values
 
     def mark_invalid(self, step: int, environments) -> None:
         """Marks these environments' rows at this step as no transitions; an episode begins with the next row."""

@@ -109,8 +109,7 @@ class TensorRolloutWorker(Worker):
         self._hooks.start_over()
         if incarnation is not None:
             self._incarnation, self._num_fragments = incarnation, 0
-            self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
-            self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
+            self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
     # ------------------------------------------------------------------ sampling
 

@@ -40,6 +40,7 @@ class ActingSlots:
         observations: [S, *observation], newest one of each slot, as stored.
         states: float32 [S, state], the memory's state before the next action of each slot.
         env_actions: the newest actions in the environment's units, by slot.
+        mapped_actions: the same in one array [S, ...]; for Tuple and Dict spaces a list.
         acting: slots that act in the next step.
     """
 
@@ -56,7 +57,9 @@ class ActingSlots:
         self._dist_inputs = np.zeros((num_slots, policy.num_dist_inputs), np.float32)
         self._actions = np.zeros((num_slots, *policy.action_shape), policy.action_dtype)
         self.env_actions: Sequence[Any] = ()
+        self.mapped_actions: Any = ()
         self.acting: list[int] = []
+        self._every_slot = list(range(num_slots))
         self._seen_slots: list[int] = []
         self._seen: list[Any] = []
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
@@ -96,6 +99,12 @@ class ActingSlots:
             self._store(received, stored, np.array(slots))
             self.observations[slots] = stored
 
+    def see_all(self, observations: np.ndarray) -> None:
+        """Stores the newest observations [S, ...] of all slots, which act in the next step."""
+        self.acting = self._every_slot
+        self.column.write_batch(observations, self._received)
+        self._store(self._received, self.observations, None)
+
     def _store(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
         """Writes what is stored of raw observations; of all slots, where `slots` is None."""
         if self.policy.filters_observations:
@@ -104,7 +113,8 @@ class ActingSlots:
             out[:] = received
 
     def _map_actions(self) -> None:
-        self.env_actions = self._one_by_one(self._mapper.to_env(self._actions))
+        self.mapped_actions = self._mapper.to_env(self._actions)
+        self.env_actions = self._one_by_one(self.mapped_actions)
 
 
 class ChoosingSlots(ActingSlots):
@@ -320,6 +330,16 @@ class RecordingSlots(ActingSlots):
         if self._closed:
             self._store_closed()
         super().receive()
+
+    def close_all(self, rewards: np.ndarray, ends: Sequence[tuple[int, bool, bool]]) -> None:
+        """Stores the open rows of all slots, where all stand at the same row.
+
+        Args:
+            rewards: [S].
+            ends: (slot, terminated, truncated) of the slots whose episodes have ended.
+        """
+        self._closed, self._rewards, self._ends = self._every_slot, rewards, list(ends)
+        self._store_closed()
 
     def _store_closed(self) -> None:
         closed, row = self._closed, self._row

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from rllib.hand_written import HeuristicPolicy, RandomPolicy
+from rllib.acting.agent_player import AgentPlayer
+from rllib.hand_written import HandWrittenPolicy, HeuristicPolicy, RandomPolicy
 
 
 def masked(mask):
@@ -74,3 +75,37 @@ def test_a_function_with_the_policys_generator():
 def test_heuristic_policy_refuses_what_it_cannot_call(function, message):
     with pytest.raises(TypeError, match=message):
         HeuristicPolicy(function)
+
+
+class _Counting(HandWrittenPolicy):
+    """Its action is the number of its own earlier ones, kept in the state."""
+
+    def get_initial_state(self):
+        return [np.zeros(1)]
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        (counts,) = state_batches
+        return counts[:, 0].astype(int).tolist(), [counts + 1], {}
+
+
+def test_players_keep_the_state_of_each_agent():
+    player = AgentPlayer(None, lambda agent, episode, worker: "counts", {"counts": _Counting})
+    assert [player.act({"a": 0}), player.act({"a": 0, "b": 0}), player.act({"a": 0})] == [
+        {"a": 0}, {"a": 1, "b": 0}, {"a": 2}
+    ]  # fmt: skip
+    player.reset()
+    assert player.act({"a": 0}) == {"a": 0}
+
+
+def test_the_mapping_of_a_player_may_draw():
+    draws = []
+
+    def mapping(agent, episode, worker):
+        draws.append(episode.rng.random())
+        return "counts"
+
+    player = AgentPlayer(None, mapping, {"counts": _Counting})
+    for _ in range(2):
+        player.act({"a": 0, "b": 0})
+        player.reset()
+    assert len(set(draws)) == 4

@@ -1,7 +1,10 @@
 """Policies of several agents that act in one episode, for deployment: a player that takes and gives dicts by agent."""
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from rllib.acting.player import Acts, Player
 
@@ -23,6 +26,11 @@ class PlayedEpisode:
     def __init__(self, episode_id: int):
         self.episode_id = episode_id
         self.user_data: dict[str, Any] = {}
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """A random stream of this episode, as a mapping that draws opponents asks for it."""
+        return np.random.default_rng(self.episode_id)
 
 
 class AgentPlayer:
@@ -67,18 +75,22 @@ class AgentPlayer:
         """Begins a new episode."""
         self._number += 1
         self._episode = PlayedEpisode(self._number)
-        self._players: dict[AgentID, Player | str] = {}
+        self._players: dict[AgentID, Player | _HandWrittenPlayer] = {}
 
     def policy_for(self, agent: AgentID) -> str:
         """Id of the policy by which an agent acts in this episode."""
+        return self._player_of(agent).policy_id
+
+    def _player_of(self, agent: AgentID) -> "Player | _HandWrittenPlayer":
         player = self._players.get(agent)
         if player is None:
             policy_id = self._given.get(agent) or self._policy_of(agent, self._episode, None)
-            player = policy_id
-            if policy_id not in self._hand_written:
+            if policy_id in self._hand_written:
+                player = _HandWrittenPlayer(policy_id, self._hand_written[policy_id])
+            else:
                 player = Player(self._algo, explore=self._explore, policy_id=policy_id)
             self._players[agent] = player
-        return player if isinstance(player, str) else player.policy_id
+        return player
 
     def act(
         self,
@@ -99,12 +111,58 @@ class AgentPlayer:
         """
         actions = {}
         for agent, observation in observations.items():
-            policy_id = self.policy_for(agent)
-            player = self._players[agent]
-            if isinstance(player, str):
-                answer = self._hand_written[policy_id].compute_actions([observation])
-                actions[agent] = (answer[0] if isinstance(answer, tuple) and len(answer) == 3 else answer)[0]
-                continue
-            seen = self._as_seen(agent, observation)
-            actions[agent] = player.act(seen, (rewards or {}).get(agent), (action_masks or {}).get(agent))
+            player = self._player_of(agent)
+            if isinstance(player, Player):
+                observation = self._as_seen(agent, observation)
+            actions[agent] = player.act(observation, (rewards or {}).get(agent), (action_masks or {}).get(agent))
         return actions
+
+
+class _HandWrittenPlayer:
+    """A policy that is written by hand, with the state of one agent in one episode."""
+
+    def __init__(self, policy_id: str, chooser: Any):
+        self.policy_id, self._chooser = policy_id, chooser
+        self._state = getattr(chooser, "get_initial_state", list)()
+
+    def act(self, observation: Any, reward: float | None = None, action_mask: Any = None) -> Any:
+        """The action for the environment's newest observation; such a policy reads nothing else."""
+        state = [np.asarray(part)[None] for part in self._state] or None
+        answer = self._chooser.compute_actions([observation], state_batches=state)
+        if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
+            answer, following, _ = answer
+            self._state = [part[0] for part in following]
+        return answer[0]
+
+
+class SeatedPlayers:
+    """Players that share the agents of an episode: AgentPlayers of several algorithms, people, and the like.
+
+    Args:
+        seats: name of an agent, str(agent) -> its player.
+        others: the player of all other agents.
+    """
+
+    def __init__(self, seats: Mapping[str, Any], others: Any):
+        self._seats, self._others = dict(seats), others
+
+    def reset(self) -> None:
+        """Begins a new episode."""
+        for player in {id(player): player for player in (*self._seats.values(), self._others)}.values():
+            player.reset()
+
+    def policy_for(self, agent: AgentID) -> str:
+        """Name of what an agent acts by."""
+        return self._player_of(agent).policy_for(agent)
+
+    def act(
+        self, observations: Mapping[AgentID, Any], rewards: Mapping[AgentID, float] | None = None
+    ) -> dict[AgentID, Any]:
+        """Actions of the agents that have an observation; arguments and errors as for AgentPlayer."""
+        actions = {}
+        for agent, observation in observations.items():
+            actions.update(self._player_of(agent).act({agent: observation}, rewards))
+        return actions
+
+    def _player_of(self, agent: AgentID) -> Any:
+        return self._seats.get(str(agent), self._others)

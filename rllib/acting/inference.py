@@ -251,18 +251,18 @@ class Acting:
         return actions if not states else (actions, states, fetches)
 
     def make_player(
-        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str | None = None
     ) -> Any:
         """Makes a Player, which acts in episodes and remembers states of a memory, previous actions and rewards.
 
-        Where several agents act, it is an AgentPlayer, which takes and gives dicts by agent.
+        Where several agents act and no policy is named, it is an AgentPlayer, which takes and gives dicts by agent.
 
         Args:
             num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
             explore: sample the actions; False takes the most likely ones.
-            policy_id: of the policy that acts.
+            policy_id: of the policy that acts; None: the only one, or that of each agent.
         """
-        return Player(self, num_episodes, explore=explore, policy_id=policy_id)
+        return Player(self, num_episodes, explore=explore, policy_id=policy_id or DEFAULT_POLICY)
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy with this id."""

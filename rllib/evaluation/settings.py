@@ -104,12 +104,18 @@ class EnvironmentSettings:
         return [seeding.environment_seed(self.seed, kind, i, incarnation) for i in indices]
 
     def open_stream(
-        self, kind: int, indices: range, worker_index: int, incarnation: int, tensors: bool = False
+        self,
+        kind: int,
+        indices: range,
+        worker_index: int,
+        incarnation: int,
+        tensors: bool = False,
+        arrays: bool = False,
     ) -> Any:
         """The environments with these indices, each on its own seed of the given kind of stream.
 
         With `tensors` it is a TensorStream over a VectorEnv that hands over tensors; with several agents it is a
-        MultiAgentStream.
+        MultiAgentStream, or with `arrays` a VectorAgentsStream over a MultiAgentVectorEnv.
 
         The global generators of this process are seeded first (see `seed_process`).
         """
@@ -130,7 +136,7 @@ class EnvironmentSettings:
         else:
             from rllib.env.multi_agent.make import make_agents_stream
 
-            stream = make_agents_stream(self.env, **options)
+            stream = make_agents_stream(self.env, **options, arrays=arrays)
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)
         return stream

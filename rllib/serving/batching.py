@@ -9,7 +9,7 @@ from typing import Any
 from rllib.serving.counts import Counts
 from rllib.serving.loaded_policy import LoadedPolicy
 from rllib.serving.messages import BadRequest, Question
-from rllib.serving.model import Model, act
+from rllib.serving.model import Served, act
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -38,20 +38,20 @@ class Batcher:
     quick policy, else in a thread.
 
     Args:
-        model: has the policy that acts.
+        served: the policy that acts.
         counts: of the server.
         max_batch, max_wait_s, max_queue: as for ServingSettings; in seconds.
     """
 
-    def __init__(self, model: Model, counts: Counts, max_batch: int, max_wait_s: float, max_queue: int):
-        self._model, self._counts = model, counts
+    def __init__(self, served: Served, counts: Counts, max_batch: int, max_wait_s: float, max_queue: int):
+        self._served, self._counts = served, counts
         self._max_batch, self._max_wait_s, self._max_queue = max_batch, max_wait_s, max_queue
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Waiting] = deque()
         self._length = 0  # observations in the queue
         self._is_computing = False
         self._timer: asyncio.Handle | None = None
-        self._thread = None if model.is_quick else ThreadPoolExecutor(1, "forward pass")
+        self._thread = None if served.is_quick else ThreadPoolExecutor(1, "forward pass")
 
     def ask(self, question: Question, receive: Receive) -> asyncio.Future:
         """Puts a question into the queue.
@@ -69,7 +69,7 @@ class Batcher:
             raise BadRequest(503, f"{self._length} observations are waiting already; try again")
         self._queue.append(waiting)
         self._length += waiting.count
-        self._counts.set("queue_length", self._length)
+        self._counts.add("queue_length", waiting.count)
         self._schedule()
         return waiting.answer
 
@@ -88,11 +88,10 @@ class Batcher:
         """Computes one batch."""
         self._timer = None
         batch = list(self._taken())
-        self._counts.set("queue_length", self._length)
         if not batch:
             return self._schedule()
         self._is_computing = True
-        policy = self._model.policy
+        policy = self._served.policy
         if self._thread is None:
             return self._finish(batch, _answers(policy, batch), policy.policy_version)
         computing = self._loop.run_in_executor(self._thread, _answers, policy, batch)
@@ -104,6 +103,7 @@ class Batcher:
         while self._queue and (self._queue[0].count <= room or room == self._max_batch):
             waiting = self._queue.popleft()
             self._length -= waiting.count
+            self._counts.add("queue_length", -waiting.count)
             if has_gone(waiting.receive):
                 self._counts.add("dropped")
                 waiting.answer.set_result(None)

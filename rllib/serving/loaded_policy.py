@@ -139,17 +139,36 @@ class LoadedPolicy(Acting):
         return self._exploration
 
 
-def _directory_of(path: Path, policy_id: str | None) -> str:
-    """Directory of a policy's files in a checkpoint: "policies/ID/", or "" where it is alone."""
+def policy_ids(path: str | os.PathLike) -> list[str]:
+    """Ids of the policies in a checkpoint, those that are written by hand left out.
+
+    Raises:
+        CheckpointError: if there is no checkpoint at the path, or it has none.
+    """
+    return sorted(_id_of(directory) for directory in _directories(Path(path)))
+
+
+def _directories(path: Path) -> set[str]:
+    """Directories of the policies' files in a checkpoint: "policies/ID/", or "" for one that is alone."""
     files = read_manifest(path)["files"]
     found = {name.removesuffix(_DESCRIPTION) for name in files if Path(name).name == _DESCRIPTION}
     if not found:
         raise CheckpointError(f"{path} is a checkpoint, but not one of a policy")
+    return found
+
+
+def _id_of(directory: str) -> str:
+    return directory.split("/")[1] if directory else DEFAULT_POLICY
+
+
+def _directory_of(path: Path, policy_id: str | None) -> str:
+    """Directory of a policy's files in a checkpoint."""
+    found = _directories(path)
     if found == {""} and policy_id in (None, DEFAULT_POLICY):
         return ""
-    wanted = f"policies/{policy_id or (DEFAULT_POLICY if len(found) > 1 else min(found).split('/')[1])}/"
+    wanted = f"policies/{policy_id or (DEFAULT_POLICY if len(found) > 1 else _id_of(min(found)))}/"
     if wanted not in found:
-        ids = ", ".join(sorted(each.split("/")[1] if each else DEFAULT_POLICY for each in found))
+        ids = ", ".join(sorted(map(_id_of, found)))
         raise CheckpointError(f"the checkpoint {path} has no policy {policy_id or DEFAULT_POLICY!r}; it has {ids}")
     return wanted
 

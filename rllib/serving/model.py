@@ -1,11 +1,13 @@
-"""The policy of a server, and its replacement by a newer one."""
+"""The policies of a server, and their replacement by newer ones."""
 
 import contextlib
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.counts import Counts
-from rllib.serving.loaded_policy import LoadedPolicy, checkpoint_at, load_policy
+from rllib.serving.loaded_policy import LoadedPolicy, checkpoint_at, load_policy, policy_ids
 from rllib.serving.messages import Question
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import MANIFEST, CheckpointError
@@ -14,8 +16,26 @@ from rllib.storage.checkpoint import MANIFEST, CheckpointError
 QUICK_S = 0.003
 
 
+class Served:
+    """A policy in use; a batch that is being computed keeps the one that it began with.
+
+    Attributes:
+        policy_id: its id.
+        policy: the policy.
+        is_quick: whether a forward pass may run in the event loop.
+    """
+
+    __slots__ = ("is_quick", "policy", "policy_id")
+
+    def __init__(self, policy_id: str, policy: LoadedPolicy, is_quick: bool):
+        self.policy_id, self.policy, self.is_quick = policy_id, policy, is_quick
+
+
 class Model:
-    """The policy in use. `take_up` replaces it between two batches; a batch that is being computed keeps its policy.
+    """The policies in use, all of one checkpoint. `take_up` replaces them between two batches.
+
+    Without a policy_id in the settings they are all that the first checkpoint holds. Ids stay those of the first
+    checkpoint.
 
     Args:
         settings: of the server.
@@ -23,8 +43,7 @@ class Model:
         before: checkpoint that an earlier process used, which is preferred if it still exists.
 
     Attributes:
-        policy: the policy in use.
-        is_quick: whether a forward pass may run in the event loop.
+        served: policy id -> the policy.
 
     Raises:
         CheckpointError: if there is no policy at the source.
@@ -33,18 +52,40 @@ class Model:
     def __init__(self, settings: ServingSettings, counts: Counts, before: Path | None = None):
         self._settings, self._counts = settings, counts
         self._refused: tuple | None = None
-        self.policy, self._identity = self._first(before)
-        self.is_quick = self._warm_up(self.policy) < QUICK_S
+        policies, self._identity = self._first(before)
+        self.served = {
+            policy_id: Served(policy_id, policy, self._warm_up(policy) < QUICK_S)
+            for policy_id, policy in policies.items()
+        }
         counts.set("policy_version", self.policy.policy_version)
 
-    def _first(self, before: Path | None) -> tuple[LoadedPolicy, tuple]:
-        """Loads the first policy; returns it and its identity."""
+    @property
+    def default(self) -> Served | None:
+        """The policy of requests that name none; None where there are several, and none is the default policy."""
+        if len(self.served) == 1:
+            return next(iter(self.served.values()))
+        return self.served.get(DEFAULT_POLICY)
+
+    @property
+    def policy(self) -> LoadedPolicy:
+        """One of the policies, for what they have in common: checkpoint, version and environment."""
+        return next(iter(self.served.values())).policy
+
+    def _first(self, before: Path | None) -> tuple[dict[str, LoadedPolicy], tuple]:
+        """Loads the first policies; returns them and the identity of their checkpoint."""
         if before is not None:
             with contextlib.suppress(CheckpointError, OSError):  # it has been removed, or damaged, since
-                return self._load(before), _identity(before)
+                return self._load(before, self._ids(before)), _identity(before)
         path = checkpoint_at(self._settings.path)
         identity = _identity(path)
-        return self._load(path), identity
+        return self._load(path, self._ids(path)), identity
+
+    def _ids(self, path: Path) -> list[str | None]:
+        """Ids of the policies that are served; None is the only one."""
+        if self._settings.policy_id is not None:
+            return [self._settings.policy_id]
+        ids = policy_ids(path)
+        return [*ids] if len(ids) > 1 else [None]
 
     def newer(self) -> Path | None:
         """Path of a checkpoint at the source that is neither in use nor refused; None if there is none."""
@@ -55,21 +96,22 @@ class Model:
             return None
         return None if identity in (self._identity, self._refused) else path
 
-    def prepare(self, path: Path) -> LoadedPolicy:
-        """Loads the policy of another checkpoint; may run in another thread.
+    def prepare(self, path: Path) -> dict[str, LoadedPolicy]:
+        """Loads the policies of another checkpoint; may run in another thread.
 
         Raises:
-            CheckpointError: if it cannot replace the present one. It is not tried again.
+            CheckpointError: if they cannot replace the present ones. It is not tried again.
         """
         identity = None
         try:
             identity = _identity(path)
-            policy = self._load(path)
-            for name in ("observation_space", "action_space"):
-                ours, theirs = getattr(self.policy, name), getattr(policy, name)
-                if ours != theirs:
-                    raise CheckpointError(f"{path} has the {name} {theirs}, but clients were promised {ours}")
-            self._warm_up(policy)
+            policies = self._load(path, [*self.served])
+            for policy_id, policy in policies.items():
+                for name in ("observation_space", "action_space"):
+                    ours, theirs = getattr(self.served[policy_id].policy, name), getattr(policy, name)
+                    if ours != theirs:
+                        raise CheckpointError(f"{path} has the {name} {theirs}, but clients were promised {ours}")
+                self._warm_up(policy)
         except Exception as error:
             self._refused = identity
             self._counts.add("reload_errors")
@@ -77,21 +119,23 @@ class Model:
                 raise
             raise CheckpointError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
         self._prepared = identity
-        return policy
+        return policies
 
     def forgive(self) -> None:
         """Allows `newer` to return a refused checkpoint again."""
         self._refused = None
 
-    def take_up(self, policy: LoadedPolicy) -> None:
-        """Replaces the present policy by the result of `prepare`."""
-        self.policy, self._identity = policy, self._prepared
+    def take_up(self, policies: Mapping[str, LoadedPolicy]) -> None:
+        """Replaces the present policies by the result of `prepare`."""
+        for policy_id, policy in policies.items():
+            self.served[policy_id].policy = policy
+        self._identity = self._prepared
         self._counts.add("reloads")
-        self._counts.set("policy_version", policy.policy_version)
+        self._counts.set("policy_version", self.policy.policy_version)
 
-    def _load(self, path: Path) -> LoadedPolicy:
-        settings = self._settings
-        return load_policy(path, settings.policy_id, load_user_code=settings.load_user_code)
+    def _load(self, path: Path, ids: Sequence[str | None]) -> dict[str, LoadedPolicy]:
+        policies = [load_policy(path, each, load_user_code=self._settings.load_user_code) for each in ids]
+        return {policy.policy_id: policy for policy in policies}
 
     def _warm_up(self, policy: LoadedPolicy) -> float:
         """Computes two full batches; returns the duration of the quicker one in seconds."""

@@ -13,7 +13,7 @@ class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: a checkpoint, or the directory of a run, whose newest checkpoint is taken.
-        policy_id: of the policy, where a checkpoint holds several; None: the default one.
+        policy_id: of the policy, where a checkpoint holds several; None: all of them are served.
         load_user_code: as for load_policy.
         max_batch: largest number of observations in one forward pass.
         max_wait_us: microseconds that an observation waits for others; 0: a batch is whatever has arrived.

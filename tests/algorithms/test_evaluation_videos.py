@@ -7,6 +7,7 @@ import pytest
 
 from rllib import PPOConfig
 from tests.cli.test_play import Drawn, frames_of
+from tests.cli.test_play_agents import Drawn as DrawnGame
 from tests.envs import CountingEnv
 
 pytest.importorskip("imageio_ffmpeg", reason="needs the extra `video`: pip install 'rllib[video]'")
@@ -83,3 +84,10 @@ def test_a_missing_package_is_named_by_build(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ImportError, match=r"pip install 'rllib\[video\]'"):
         config(tmp_path).build()
+
+
+def test_several_agents_are_recorded(tmp_path):
+    with config(tmp_path, DrawnGame).training(model={"fcnet_hiddens": [4]}).build() as algo:
+        algo.train()
+        result = algo.train()
+    assert (tmp_path / result["evaluation"]["video"]).read_bytes().startswith(GIF)

@@ -44,9 +44,9 @@ def test_one_of_several_policies(rllib_command, tmp_path):
     result = rllib_command("export", "run", "--policy", "listener_0")
     assert result.exit_code == 0, result.output
     assert "reads   obs float32[batch, 11]" in result.output and "equal   to the policy on" in result.output
-    assert json.loads(Path(f"{checkpoint}.pt2.json").read_text())["policy_id"] == "listener_0"
+    assert json.loads(Path(f"{checkpoint}_listener_0.pt2.json").read_text())["policy_id"] == "listener_0"
     result = rllib_command("export", "run", "--policy", "listener_0", "--format", "safetensors")
-    assert sum(array.size for array in load_file(f"{checkpoint}.safetensors").values()) == weights.size
+    assert sum(array.size for array in load_file(f"{checkpoint}_listener_0.safetensors").values()) == weights.size
 
 
 def test_an_onnx_graph(rllib_command, tmp_path):

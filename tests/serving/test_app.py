@@ -15,7 +15,9 @@ from serving_support import CARTPOLE, OBSERVATION, AppClient, cartpole_rows, wri
 import rllib
 from rllib import PPOConfig
 from rllib.serving.counts import Counts
+from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
+from tests.multi_agent import NameTheSignal
 
 LSTM = {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
 
@@ -209,7 +211,7 @@ def test_a_slow_policy_leaves_the_event_loop_free(tmp_path, monkeypatch):
     monkeypatch.setattr("rllib.serving.model.QUICK_S", 0.0)
 
     async def scenario(client):
-        assert not client.model.is_quick
+        assert not client.model.default.is_quick
         return await asyncio.gather(*(client.act({"observation": OBSERVATION}) for _ in range(300)))
 
     answers = served(write_version(tmp_path / "one", 1, 1), scenario)
@@ -417,3 +419,66 @@ def test_counters_keep_all_their_digits():
     text = counts.text()
     assert 'rllib_serve_requests_total{code="200"} 123456789\n' in text
     assert "rllib_serve_latency_seconds_sum 1234567.125" in text and "rllib_serve_queue_length 1234567\n" in text
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A checkpoint of two agents whose observations have different sizes."""
+    config = PPOConfig().environment(NameTheSignal, env_config={"sizes": (2, 3)}).multi_agent(policies="own")
+    config.training(model={"fcnet_hiddens": [4]}).rollouts(num_rollout_workers=0).debugging(seed=1)
+    with config.build() as algo:
+        return algo.save(tmp_path_factory.mktemp("agents") / "run" / "checkpoint_000001")
+
+
+class TestSeveralPolicies:
+    """Several policies of one checkpoint."""
+
+    def test_each_is_asked_by_its_id(self, checkpoint):
+        async def scenario(client):
+            answers = {}
+            for policy_id in ("first", "second"):
+                example = (await client("GET", f"/spec/{policy_id}")).json()["example"]
+                answer = await client("POST", f"/act/{policy_id}", example, content_type="application/json")
+                answers[policy_id] = example["observation"], answer.json()["action"]
+            return answers, (await client("GET", "/policies")).json()["policies"], client.counts.of_all("queue_length")
+
+        answers, ids, waiting = served(checkpoint, scenario)
+        assert ids == ["first", "second"] and waiting == 0
+        for policy_id, (observation, action) in answers.items():
+            policy = rllib.load_policy(checkpoint, policy_id)
+            assert policy.compute_single_action(observation, explore=False) == action
+
+    @pytest.mark.parametrize(
+        ("path", "message"),
+        [("/act/thrid", "there is no policy 'thrid'; there are first, second."),
+         ("/act/secnd", "Did you mean 'second'?"),
+         ("/act", "several policies are served: ask /act/ID, where ID is one of first, second"),
+         ("/nothing", "there is no /nothing; there are /act/ID, /spec/ID, /policies, ")],
+    )  # fmt: skip
+    def test_an_unknown_id_is_answered_with_the_ids(self, checkpoint, path, message):
+        answer = answered(checkpoint, "POST", path, {"observation": 0}, content_type="application/json")
+        assert answer.status == 404 and message in answer.json()["error"]
+
+    def test_one_can_be_served_alone(self, checkpoint):
+        async def scenario(client):
+            paths = "/spec", "/spec/first", "/spec/second"
+            return [(await client("GET", path)).status for path in paths]
+
+        assert served(checkpoint, scenario, policy_id="first") == [200, 200, 404]
+
+    def test_all_are_taken_up_together_or_none(self, checkpoint):
+        async def scenario(client):
+            tree = read_checkpoint(checkpoint, load_user_code=True)
+            tree["algorithm.json"]["metrics"]["counters"]["num_updates"] = 7
+            for policy_id in ("first", "second"):
+                tree[f"policies/{policy_id}/policy.json"]["trained"]["num_updates"] = 7
+            write_checkpoint(checkpoint.with_name("checkpoint_000002"), tree)
+            changed = await client("POST", "/reload")
+            tree = {name: part for name, part in tree.items() if "second" not in name}
+            write_checkpoint(checkpoint.with_name("checkpoint_000003"), tree)
+            refused = await client("POST", "/reload")
+            return changed.json(), refused, [each.policy.policy_version for each in client.model.served.values()]
+
+        changed, refused, versions = served(checkpoint.parent, scenario)
+        assert changed["changed"] and changed["policy_version"] == 7 and versions == [7, 7]
+        assert refused.status == 409 and "has no policy 'second'; it has first" in refused.json()["error"]

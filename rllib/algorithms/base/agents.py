@@ -109,6 +109,7 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         trained=frozenset(names),
         hand_written=by_hand,
         numbers={policy_id: number for number, policy_id in enumerate(spaces)},
+        fixed=fixed_policies(mapping, examined),
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
     to_train, first_ids = config.policies_to_train, frozenset(specs)
@@ -369,6 +370,13 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
         if policy_id not in specs:
             raise unknown_policy(f"policy_mapping_fn names the policy {policy_id!r}", policy_id, specs)
     return PolicyMapping(TableMapping(given))
+
+
+def fixed_policies(mapping: PolicyMapping, examined: ExaminedAgents) -> dict[AgentID, str] | None:
+    """Agent -> policy id, where the mapping is a table and all agents are known; else None."""
+    if not examined.are_known or not isinstance(mapping.function, TableMapping):
+        return None
+    return {agent: mapping.function(agent) for agent in examined.agents}
 
 
 def _check_travels(mapping: PolicyMapping) -> None:

@@ -8,6 +8,7 @@ from rllib.algorithms.base.agents import (
     Agents,
     PolicyMapping,
     check_policy_id,
+    fixed_policies,
     hand_written,
     make_mapping,
     own_settings,
@@ -107,5 +108,6 @@ def _changed(
         trained=frozenset(names),
         hand_written=by_hand,
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
+        fixed=fixed_policies(mapping, examined),
     )
     return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, agents.first_ids)

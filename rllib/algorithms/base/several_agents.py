@@ -170,13 +170,29 @@ class SeveralAgents(Acting):
         return augmentation.alone(agent_id, observation)
 
     def make_player(
-        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+        self,
+        num_episodes: int | None = None,
+        *,
+        explore: bool = False,
+        policy_id: str | None = None,
+        policies: Mapping[Hashable, str] | None = None,
     ) -> Any:
-        if self.agents is None or policy_id in self.policies:
+        """Makes a Player, or where several agents act and no policy is named, an AgentPlayer of one episode.
+
+        Args:
+            num_episodes, explore, policy_id: as for `Acting.make_player`.
+            policies: agent -> policy id in place of the mapping's answer; agents that are left out keep it.
+        """
+        if self.agents is None or policy_id is not None:
             return super().make_player(num_episodes, explore=explore, policy_id=policy_id)
         agents = self.agents
         return AgentPlayer(
-            self, agents.mapping, agents.settings.hand_written, explore=explore, as_seen=self._as_policies_see
+            self,
+            agents.mapping,
+            agents.settings.hand_written,
+            explore=explore,
+            policies=policies,
+            as_seen=self._as_policies_see,
         )
 
     @property

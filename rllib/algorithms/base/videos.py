@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.wiring import playable_environment
+from rllib.env.agents import is_multi_agent
 from rllib.env.factories.masks import METHOD
 from rllib.env.factories.registry import EnvContext
 from rllib.video import VideoFile
@@ -32,13 +33,27 @@ def drawn_environment(config: AlgorithmConfig, mode: str):
     return env
 
 
+def undrawn_environment(config: AlgorithmConfig):
+    """The environment of a config, made without a render_mode."""
+    return playable_environment(config).make(EnvContext(config.env_config, in_evaluation=True))
+
+
+def render_modes(config: AlgorithmConfig) -> tuple[str, ...]:
+    """The render modes that the environment of a config lists in its metadata."""
+    env = undrawn_environment(config)
+    try:
+        return tuple((getattr(env, "metadata", None) or {}).get("render_modes", ()))
+    finally:
+        env.close()
+
+
 def fps_of(env) -> float:
     """Frames a second at which the environment is to be shown."""
     return env.metadata.get("render_fps") or DEFAULT_FPS
 
 
 def play_episode(algorithm, env, seed: int | None, explore: bool, draw: Callable[[], None]) -> tuple[float, int]:
-    """One episode, drawn after its reset and after each step: its return and its length."""
+    """One episode of one agent, drawn after its reset and after each step: its return and its length."""
     config, player = algorithm.config, algorithm.make_player(explore=explore)
     observation, info = env.reset(seed=seed)
     total, length, reward, over = 0.0, 0, None, False
@@ -73,6 +88,11 @@ class EvaluationVideos:
         self._env = drawn_environment(config.get_evaluation_config_object(), "rgb_array")
         self._env.reset()
         self._env.render()  # what it draws with may be missing
+        self._agents = None
+        if is_multi_agent(self._env):
+            from rllib.env.multi_agent.played_episodes import PlayedEpisodes
+
+            self._agents = PlayedEpisodes(self._env)
 
     def record(self, algorithm) -> str:
         """Writes videos/iteration_000012.gif in the algorithm's directory; returns that name, for the results."""
@@ -86,8 +106,13 @@ class EvaluationVideos:
                 if frames <= MOST_FRAMES:
                     video.add(self._env.render())
 
+            if self._agents is not None:
+                self._agents.reseed(algorithm.seed)
             for number in range(self._episodes):
-                play_episode(algorithm, self._env, algorithm.seed if number == 0 else None, self._explore, draw)
+                if self._agents is not None:
+                    self._agents.play(algorithm.make_player(explore=self._explore), draw)
+                else:
+                    play_episode(algorithm, self._env, algorithm.seed if number == 0 else None, self._explore, draw)
         return name
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
 from rllib.serving.exported_policy import Port
-from rllib.serving.loaded_policy import load_policy
+from rllib.serving.loaded_policy import load_policy, policy_ids
 
 EXIT_CHECK_FAILED = 3
 # Format of the weights without a program.
@@ -40,7 +40,7 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     with reported(verbose):
         checkpoint = latest(checkpoint).absolute()
         suffix = WEIGHTS_SUFFIX if format_ == WEIGHTS else FORMATS[format_].suffix
-        output = output or checkpoint.with_name(checkpoint.name + suffix)
+        output = output or _beside(checkpoint, policy, suffix)
         if format_ == WEIGHTS:
             with user_input(), writing(output):
                 path = export_weights(load_policy(checkpoint, policy, load_user_code=load_user_code).policy, output)
@@ -65,6 +65,13 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     if export.parity is not None:
         worst = max(export.parity.max_error.values())
         click.echo(f"equal   to the policy on {export.parity.num_rows} observations (largest difference {worst:.1g})")
+
+
+def _beside(checkpoint: Path, policy_id: str | None, suffix: str) -> Path:
+    """Default path of an export; it has the policy's id where the checkpoint holds several."""
+    with user_input():
+        is_alone = policy_id is None or len(policy_ids(checkpoint)) == 1
+    return checkpoint.with_name(checkpoint.name + ("" if is_alone else f"_{policy_id}") + suffix)
 
 
 def _only_policy(algorithm: Algorithm) -> str:

@@ -8,10 +8,15 @@ from pathlib import Path
 import click
 import gymnasium
 
-from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode, render_modes, undrawn_environment
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
+from rllib.cli.human import Human
+from rllib.cli.policy_table import policy_table
+from rllib.cli.seats import SeatedAlgorithms, Seating, seat_options
 from rllib.cli.user_code import load_user_code_option
+from rllib.env.episodes import Episode
 from rllib.video import VideoFile, draw_without_display, has_display
 
 
@@ -23,6 +28,7 @@ def _options(command: Callable) -> Callable:
         click.option("--fps", type=click.FloatRange(min=0.1), help="Frames a second [default: the environment's]."),
         click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the environment."),
+        seat_options,
     ):
         command = option(command)
     return command
@@ -31,17 +37,18 @@ def _options(command: Callable) -> Callable:
 @click.command("play", short_help="Watch a trained policy.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--episodes", type=click.IntRange(min=1), default=3, show_default=True, help="How many to play.")
+@click.option("--human", "humans", multiple=True, metavar="AGENT",
+              help="With several agents: you play AGENT, by numbers that you type.")  # fmt: skip
 @_options
-def command(checkpoint, episodes, seed, explore, fps, load_user_code, verbose) -> None:
+def command(checkpoint, humans, policies, against, verbose, **how) -> None:
     """Play episodes with the policy of CHECKPOINT, or of the last checkpoint of a run's directory, in a window. Where
     there is no display, a video is written beside the checkpoint.
+
+    Where several agents act, boards that an environment gives as text are printed, and at the end the returns of all
+    players.
     """
     with reported(verbose):
-        checkpoint, output = latest(checkpoint), None
-        if not has_display():
-            output = _video_of(checkpoint)
-            click.echo(f"There is no display, so a video is written: {output}", err=True)
-        _show(checkpoint, output, episodes, seed, explore, fps, load_user_code)
+        _show(latest(checkpoint), None, Seating(policies, against, humans), **how)
 
 
 @click.command("record", short_help="Write a video of a trained policy.")
@@ -50,13 +57,13 @@ def command(checkpoint, episodes, seed, explore, fps, load_user_code, verbose) -
               help="File, .mp4, .webm or .gif [default: CHECKPOINT.mp4].")  # fmt: skip
 @click.option("--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many to play.")
 @_options
-def record(checkpoint, output, episodes, seed, explore, fps, load_user_code, verbose) -> None:
+def record(checkpoint, output, policies, against, verbose, **how) -> None:
     """Write a video of episodes that the policy of CHECKPOINT plays, or that of the last checkpoint of a run's
     directory.
     """
     with reported(verbose):
         checkpoint = latest(checkpoint)
-        _show(checkpoint, output or _video_of(checkpoint), episodes, seed, explore, fps, load_user_code)
+        _show(checkpoint, output or _video_of(checkpoint), Seating(policies, against), **how)
 
 
 def _video_of(checkpoint: Path) -> Path:
@@ -68,6 +75,8 @@ def _video_of(checkpoint: Path) -> Path:
 def _show(
     checkpoint: Path,
     output: Path | None,
+    seating: Seating,
+    *,
     episodes: int,
     seed: int,
     explore: bool,
@@ -78,7 +87,8 @@ def _show(
 
     Args:
         checkpoint: of the policy.
-        output: file of the video; None shows a window.
+        output: file of the video; None shows a window or text, or a video where neither can be.
+        seating: who plays which agents.
         episodes: how many.
         seed: of the first episode's reset.
         explore: sample the actions.
@@ -92,28 +102,86 @@ def _show(
     with user_input():
         algorithm = acting_algorithm(checkpoint, load_user_code)
     with algorithm, contextlib.ExitStack() as stack:
-        mode = "human" if output is None else "rgb_array"
+        if seating and algorithm.agents is None:
+            raise Mistake("--human, --policy and --against are for several agents, and this run's environment has one")
+        mode = "rgb_array" if output is not None else _mode(algorithm, seating)
+        if mode == "rgb_array" and output is None:
+            output = _video_of(checkpoint)
+            click.echo(f"There is no display, so a video is written: {output}", err=True)
         with user_input():
-            env = stack.enter_context(contextlib.closing(drawn_environment(algorithm.config, mode)))
-        fps = fps or fps_of(env)
-        if output is None:
-            draw = _Window(env, fps)
-        else:
-            try:
-                with user_input():
-                    video = stack.enter_context(VideoFile(output, fps))
-            except ImportError as error:
-                raise Mistake(str(error)) from error
-            draw = lambda: video.add(env.render())  # noqa: E731
-            stack.enter_context(writing(output))
-        for number in range(episodes):
-            try:
-                total, length = play_episode(algorithm, env, seed if number == 0 else None, explore, draw)
-            except gymnasium.error.DependencyNotInstalled as error:  # pygame, as a rule
-                raise Mistake(f"{algorithm.config.env} cannot be drawn: {error}") from error
-            click.echo(f"episode {number + 1}  return {total:g}  length {length}")
+            config = algorithm.config
+            made = undrawn_environment(config) if mode is None else drawn_environment(config, mode)
+            env = stack.enter_context(contextlib.closing(made))
+        draw = _drawing(env, mode, output, fps, stack)
+        try:
+            if algorithm.agents is None:
+                for number in range(episodes):
+                    total, length = play_episode(algorithm, env, seed if number == 0 else None, explore, draw)
+                    click.echo(f"episode {number + 1}  return {total:g}  length {length}")
+            else:
+                seated = _Agents(algorithm, env, seed, mode is None, stack)
+                seated.play(seating, episodes, draw, explore=explore, load_user_code=load_user_code)
+        except gymnasium.error.DependencyNotInstalled as error:  # pygame, as a rule
+            raise Mistake(f"{algorithm.config.env} cannot be drawn: {error}") from error
     if output is not None:
         click.echo(f"video  {output}")
+
+
+def _mode(algorithm: Algorithm, seating: Seating) -> str | None:
+    """The render mode of `rllib play`; None: nothing is drawn.
+
+    One agent is shown in a window, or in a video where there is no display. Of several, boards are text where a person
+    types, and where there is no display.
+    """
+    window = ["human"] if has_display() else []
+    if algorithm.agents is None:
+        return [*window, "rgb_array"][0]
+    with user_input():
+        offered = render_modes(algorithm.config)
+    wanted = ["ansi", *window] if seating.humans else [*window, "ansi", "rgb_array"]
+    return next((mode for mode in wanted if mode in offered), None)
+
+
+def _drawing(
+    env, mode: str | None, output: Path | None, fps: float | None, stack: contextlib.ExitStack
+) -> Callable[[], None]:
+    """The function that shows, prints or records what the environment draws."""
+    if mode is None:
+        return lambda: None
+    if mode == "ansi":
+        return lambda: click.echo(env.render())
+    if output is None:
+        return _Window(env, fps or fps_of(env))
+    try:
+        with user_input():
+            video = stack.enter_context(VideoFile(output, fps or fps_of(env)))
+    except ImportError as error:
+        raise Mistake(str(error)) from error
+    stack.enter_context(writing(output))
+    return lambda: video.add(env.render())
+
+
+class _Agents:
+    """Plays episodes of several agents, and prints the return of each."""
+
+    def __init__(self, algorithm: Algorithm, env, seed: int, is_unseen: bool, stack: contextlib.ExitStack):
+        from rllib.env.multi_agent.played_episodes import PlayedEpisodes
+
+        self._algorithm, self._is_unseen, self._stack = algorithm, is_unseen, stack
+        self._episodes = PlayedEpisodes(env, seed)
+
+    def play(self, seating: Seating, episodes: int, draw: Callable[[], None], **how) -> None:
+        human = Human(self._episodes.action_space, self._algorithm.config.action_mask_key, self._is_unseen)
+        seated = SeatedAlgorithms(self._algorithm, self._episodes.agents, stack=self._stack, **how)
+        player = seated.player(seating, human)
+        played: list[Episode] = []
+        for number in range(episodes):
+            played.append(self._episodes.play(player, draw))
+            click.echo(f"episode {number + 1}  return {played[-1].episode_return:g}  length {played[-1].length}")
+            for (agent, policy_id), value in played[-1].agent_returns.items():
+                click.echo(f"  {agent}  {policy_id}  {value:g}")
+        for line in policy_table(played):
+            click.echo(line)
 
 
 class _Window:

@@ -26,12 +26,13 @@ _COUNT = click.IntRange(min=1)
 @click.option("--max-queue", type=_COUNT, default=4096, show_default=True, help="Observations that may wait.")
 @click.option("--token", envvar=TOKEN_VARIABLE, help=f"That requests carry [default: ${TOKEN_VARIABLE}].")
 @click.option("--watch", is_flag=True, help="Take up newer checkpoints of the run as they appear.")
-@click.option("--policy", "policy_id", help="Which one, where CHECKPOINT holds several.")
+@click.option("--policy", "policy_id", help="Serve it alone, where CHECKPOINT holds several [default: all].")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(checkpoint, host, port, workers, token, verbose, **settings) -> None:
     """Answer POST /act with the actions of CHECKPOINT: a checkpoint directory, or the directory of a run, whose newest
-    checkpoint is taken. GET /spec describes the inputs. An address that other machines reach needs a token.
+    checkpoint is taken. GET /spec describes the inputs. An address that other machines reach needs a token. Where
+    CHECKPOINT holds several policies, GET /policies lists them, and POST /act/ID asks one.
 
     \b
     rllib serve results/PPO_CartPole-v1_... --watch

@@ -1,6 +1,6 @@
 """OpenSpiel's games as MultiAgentEnvs (the extra `openspiel`)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
@@ -28,8 +28,11 @@ class OpenSpielEnv(MultiAgentEnv):
         ValueError: if OpenSpiel is not installed, or has no such game.
     """
 
+    metadata: ClassVar = {"render_modes": ["ansi"]}
+
     def __init__(self, game: Any = "connect_four", action_mask: bool = True):
         if isinstance(game, dict):  # the env_config
+            self.render_mode = game.get("render_mode")
             game, action_mask = game.get("game", "connect_four"), game.get("action_mask", action_mask)
         self.game = _load(game) if isinstance(game, str) else game
         self._masks = action_mask

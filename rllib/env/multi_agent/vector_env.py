@@ -101,13 +101,19 @@ class OneOfVector(MultiAgentEnv):
         self.state_space, self.render_mode = env.state_space, env.render_mode
         self.metadata = {}
         self.agents = list(self.possible_agents)
+        # First observations of the episode that the vector has begun by itself.
+        self._begun: np.ndarray | None = None
 
     @property
     def unwrapped(self) -> Any:
         return self.env
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        observations, _ = self.env.reset(seed=seed, options=options)
+        observations, self._begun = self._begun, None
+        if observations is None or seed is not None or options is not None:
+            # Seeds in a list, so that the environment is the one that has this seed among several.
+            seeds = [seed] if isinstance(seed, int) else seed
+            observations, _ = self.env.reset(seed=seeds, options=options)
         self.agents = list(self.possible_agents)
         return dict(zip(self.possible_agents, observations[0])), {}
 
@@ -116,7 +122,7 @@ class OneOfVector(MultiAgentEnv):
         observations, rewards, terminated, truncated, info = self.env.step(actions[None])
         is_terminated, is_truncated = bool(terminated[0]), bool(truncated[0])
         if is_terminated or is_truncated:
-            observations, self.agents = info["final_obs"], []
+            observations, self._begun, self.agents = info["final_obs"], observations, []
         agents = self.possible_agents
         return (
             dict(zip(agents, observations[0])),

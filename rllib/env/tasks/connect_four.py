@@ -1,5 +1,7 @@
 """Connect four in turns: give it by "rllib.env.tasks.connect_four:ConnectFour"."""
 
+from typing import ClassVar
+
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
@@ -29,6 +31,9 @@ class ConnectFour(MultiAgentEnv):
     The player whose turn it is observes `observation`, its own and the other's marks [6, 7, 2] with the top row first,
     and `action_mask`, the columns that are not full [7], both int8. At the end both observe. An illegal move ends the
     game, and costs its player 1. Observations, rewards and ends are those of PettingZoo's connect_four_v3.
+
+    Args:
+        config: the `env_config`; "render_mode" may be "ansi".
     """
 
     possible_agents = ("player_0", "player_1")
@@ -36,9 +41,11 @@ class ConnectFour(MultiAgentEnv):
         action_mask=Box(0, 1, (COLUMNS,), np.int8), observation=Box(0, 1, (ROWS, COLUMNS, 2), np.int8)
     )
     action_space = Discrete(COLUMNS)
+    metadata: ClassVar = {"render_modes": ["ansi"]}
 
     def __init__(self, config=None):
         super().__init__()
+        self.render_mode = (config or {}).get("render_mode")
         self._start()
 
     def _start(self) -> None:
@@ -77,6 +84,11 @@ class ConnectFour(MultiAgentEnv):
         observations = {self.possible_agents[player]: self._observation(player) for player in observing}
         terminateds = {mover: is_over, other: is_over, "__all__": is_over}
         return observations, rewards, terminateds, dict.fromkeys(terminateds, False), {}
+
+    def render(self) -> str:
+        """The board as text: X of player_0, O of player_1, and the actions below their columns."""
+        signs = np.where(self._board[..., 0], "X", np.where(self._board[..., 1], "O", "."))
+        return "\n".join(map(" ".join, [*signs.tolist(), map(str, range(COLUMNS))])) + "\n"
 
     def _observation(self, player: int) -> dict:
         board = self._board[..., ::-1] if player else self._board

@@ -42,6 +42,7 @@ class ActingSlots:
         observations: [S, *observation], newest one of each slot, as stored.
         states: float32 [S, state], the memory's state before the next action of each slot.
         env_actions: the newest actions in the environment's units, by slot.
+        mapped_actions: the same in one array [S, ...]; for Tuple and Dict spaces a list.
         acting: slots that act in the next step.
     """
 
@@ -56,6 +57,7 @@ class ActingSlots:
         self.states = np.zeros((num_slots, policy.state_size), np.float32)
         self._next_states = np.zeros_like(self.states)
         self.env_actions: Sequence[Any] = ()
+        self.mapped_actions: Any = ()
         self.acting: list[int] = []
         self._in_order = list(range(num_slots))
         # A list of slots as an array, until another one is asked for: most often the same slots act again.
@@ -111,6 +113,12 @@ class ActingSlots:
             self._listed, self._index = slots, np.array(slots)
         return self._index
 
+    def see_all(self, observations: np.ndarray) -> None:
+        """Stores the newest observations [S, ...] of all slots, which act in the next step."""
+        self.acting = self._in_order
+        self.column.write_batch(observations, self._received)
+        self._store(self._received, self.observations, None)
+
     def _store(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
         """Writes what is stored of raw observations; of all slots, where `slots` is None."""
         if self.policy.filters_observations:
@@ -120,7 +128,8 @@ class ActingSlots:
 
     def _give(self, actions: np.ndarray) -> None:
         """Makes the policy's actions [S, ...] those of the environments."""
-        self.env_actions = self._one_by_one(self._mapper.to_env(actions))
+        self.mapped_actions = self._mapper.to_env(actions)
+        self.env_actions = self._one_by_one(self.mapped_actions)
 
 
 class ChoosingSlots(ActingSlots):
@@ -358,6 +367,22 @@ class RecordingSlots(ActingSlots):
             self.lane.explorer.episodes_ended(self._ended)
             self._ended = []
         super().receive()
+
+    def close_all(self, rewards: np.ndarray, ends: Sequence[tuple[int, bool, bool]]) -> None:
+        """Closes the rows that all slots have opened with the newest actions.
+
+        Args:
+            rewards: [S].
+            ends: (slot, terminated, truncated) of the slots whose episodes have ended.
+        """
+        row = self._num_rows - 1
+        self.fragment[sb.REWARDS][row] = rewards
+        self._is_closed[row] = True
+        for slot, terminated, truncated in ends:
+            self.fragment[sb.TERMINATEDS][row, slot] = terminated
+            self.fragment[sb.TRUNCATEDS][row, slot] = truncated
+        if ends:
+            self.lane.explorer.episodes_ended([slot for slot, *_ in ends])
 
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed

@@ -1,6 +1,6 @@
 """Settings of workers whose environments have several agents."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ class AgentSettings:
         hand_written: policy id -> object with `compute_actions`, which acts in place of a network, or a class or
             function that makes one.
         numbers: policy id -> number that keys the random streams of its slots.
+        fixed: agent -> policy id, where these are the same in all episodes; None: the mapping has to be asked.
         counts_agent_steps: a fragment's length is in steps of agents instead of steps of environments.
     """
 
@@ -33,6 +34,7 @@ class AgentSettings:
     trained: frozenset[str] = frozenset()
     hand_written: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    fixed: Mapping[Hashable, str] | None = None
     counts_agent_steps: bool = False
 
     def first_slots(self) -> dict[str, int]:

@@ -2,18 +2,23 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import MultiAgentStream
+from rllib.env.multi_agent.vector_stream import VectorAgentsStream
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.streams.base import successor_seed
 from rllib.evaluation import seeding
 from rllib.evaluation.lane import Lane
+from rllib.evaluation.multi_agent.dense import DenseSteps, can_be_dense
 from rllib.evaluation.multi_agent.hooks import AgentEpisodeHooks
 from rllib.evaluation.multi_agent.lanes import ChoosingSlots, HandWrittenSlots, RecordingSlots, Slots, stored_columns
 from rllib.evaluation.multi_agent.seating import Seating, double_slots
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
+from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
@@ -33,7 +38,7 @@ class MultiAgentWorker(Worker):
         the user's own exception, with a note naming worker and environment, when an environment fails.
     """
 
-    stream: MultiAgentStream
+    stream: MultiAgentStream | VectorAgentsStream
 
     def __init__(
         self,
@@ -49,19 +54,31 @@ class MultiAgentWorker(Worker):
         self._num_slots = settings.agents.first_slots()
         self._hand_written = settings.agents.make_hand_written()
         self._streams: dict[tuple[int, int, int], np.random.Generator] = {}
-        self.stream = settings.open_agents(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
+        place = seeding.ENVIRONMENTS, self._indices, worker_index, incarnation
+        is_dense = can_be_dense(settings, self.callbacks)
+        self.stream = settings.open_stream(*place, arrays=True) if is_dense else settings.open_agents(*place)
         self._hooks = AgentEpisodeHooks(self.callbacks, self)
-        events = self._hooks if self._hooks.follows_episodes else None
+        self._seat()
+
+    def _seat(self) -> None:
+        """Makes lanes and seats for the environments."""
+        is_dense = isinstance(self.stream, VectorAgentsStream)
+        if is_dense:
+            self._num_slots.update(Counter(self.settings.agents.fixed.values()))
         self._seating = Seating(
             self,
             self.stream,
             self._indices,
             self._num_slots,
             self._make_slots,
-            episode_key=(incarnation,),
-            events=events,
+            episode_key=(self._incarnation,),
+            events=self._hooks if self._hooks.follows_episodes else None,
         )
         self._seats = self._seating.seats
+        # Steps all agents at once; None where environments are stepped one by one.
+        self._dense: DenseSteps | None = None
+        if is_dense:
+            self._dense = DenseSteps(self.stream, self.settings.agents.fixed, self._seating.lanes)
 
     # ------------------------------------------------------------------ lanes
 
@@ -132,15 +149,20 @@ class MultiAgentWorker(Worker):
         """Goes on with other policies or another mapping, from the next fragment on.
 
         Running episodes go on with their policies. They start over where a policy that they may need begins or ends to
-        learn, or gets further slots.
+        learn, or gets further slots, and where the environments are in arrays and agents act by other policies.
         """
         before = self.settings.agents
         super().change_settings(settings)
         agents = settings.agents
         self._hand_written = {**agents.make_hand_written(), **self._hand_written}
         slots = agents.first_slots()
+        if self._dense is not None and not self._stays_dense(before):
+            self._seat_anew(slots)
+            return
         kept = slots.keys() & self._seating.lanes.keys()
-        changes = any((i in before.trained) != (i in agents.trained) or slots[i] > self._num_slots[i] for i in kept)
+        changes = self._dense is None and any(
+            (i in before.trained) != (i in agents.trained) or slots[i] > self._num_slots[i] for i in kept
+        )
         if changes:
             self.start_over()
             lanes = self._recording
@@ -153,6 +175,31 @@ class MultiAgentWorker(Worker):
         for policy_id in slots.keys() - self._seating.lanes.keys():
             self._num_slots[policy_id] = slots[policy_id]
             self._seating.add(policy_id, agents.numbers[policy_id], slots[policy_id])
+
+    def _stays_dense(self, before: AgentSettings) -> bool:
+        """Whether the agents go on in arrays by the same policies, of which the same ones learn."""
+        agents = self.settings.agents
+        if agents.fixed != before.fixed or not can_be_dense(self.settings, self.callbacks):
+            return False
+        return all((i in before.trained) == (i in agents.trained) for i in agents.fixed.values())
+
+    def _seat_anew(self, slots: Mapping[str, int]) -> None:
+        """Begins new episodes with other policies of the agents; one by one, where they cannot act in arrays."""
+        self.start_over()
+        lanes = self._recording
+        self._num_slots = dict(slots)
+        for policy_id in self.policies.keys() - slots.keys():
+            del self.policies[policy_id]
+        if not can_be_dense(self.settings, self.callbacks):
+            self.stream.close()
+            place = seeding.ENVIRONMENTS, self._indices, self._incarnation
+            self.stream = self.settings.open_agents(*place[:2], self.worker_index, self._incarnation)
+            # Other episodes than those that the vector began with.
+            self.stream.reseed([successor_seed(seed, 1) for seed in self.settings.seeds(*place)])
+        self._seat()
+        for policy_id, lane in self._recording.items():
+            if policy_id in lanes:
+                lane.lane.take_over(lanes[policy_id].lane)
 
     def _drop_removed(self) -> None:
         """Drops policies that were removed, once the episodes in which they act are over."""
@@ -193,6 +240,8 @@ class MultiAgentWorker(Worker):
         """Drops the running episodes; arguments as for RolloutWorker."""
         self._seating.start_over()
         self._hooks.start_over()
+        if self._dense is not None:
+            self._dense.forget()
         if incarnation is not None:
             self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
@@ -218,7 +267,8 @@ class MultiAgentWorker(Worker):
         started = time.perf_counter()
         batches = self._make_batches(report)
         report.inference_time_s += time.perf_counter() - started
-        report.longest_running = max(seats.length for seats in self._seats)
+        longest_running = max(seats.length for seats in self._seats)
+        report.longest_running = longest_running if self._dense is None else self._dense.longest_running
         self._hooks.report()
         samples = MultiAgentBatch(batches, report.env_steps)
         self.callbacks.on_sample_end(worker=self, samples=samples)
@@ -258,6 +308,8 @@ class MultiAgentWorker(Worker):
 
     def _step_through(self, report: SampleReport) -> None:
         """The hot loop."""
+        if self._dense is not None:
+            return self._step_in_arrays(report)
         settings, seats = self.settings, self._seats
         num_steps, is_complete = settings.fragment_length, settings.complete_episodes
         for lane in self._recording.values():
@@ -287,10 +339,32 @@ class MultiAgentWorker(Worker):
             report.rows = self._num_closed
         if is_complete:
             self._complete(report, clock)
+        self._report_steps(report, [each.closed_rows() for each in seats])
+
+    def _step_in_arrays(self, report: SampleReport) -> None:
+        """The hot loop where all agents act in each step of a vector of environments."""
+        dense, num_steps, clock = self._dense, self.settings.fragment_length, stopwatch("act", "step")
+        for lane in self._recording.values():
+            lane.begin(num_steps)
+        dense.start()
+        for step in range(num_steps):
+            begun = clock()
+            dense.act(step)
+            acted = clock()
+            report.episodes += dense.step()
+            report.inference_time_s += acted - begun
+            report.env_time_s += clock() - acted
+        self._advance(num_steps)
+        report.env_steps = report.rows = num_steps * self.settings.num_envs
+        self._report_steps(report, [dense.rows(num_steps)])
+
+    @staticmethod
+    def _report_steps(report: SampleReport, counts: Sequence[Mapping[tuple[AgentID, str], int]]) -> None:
+        """Writes numbers of agents' rows by (agent, policy) into the report."""
         report.agent_steps = Counter()
         report.agent_steps_by_agent = Counter()
-        for each in seats:
-            for (agent, policy_id), count in each.closed_rows().items():
+        for counted in counts:
+            for (agent, policy_id), count in counted.items():
                 report.agent_steps[policy_id] += count
                 report.agent_steps_by_agent[agent] += count
 

@@ -1,0 +1,99 @@
+"""A person who plays agents of an episode, by numbers typed in the terminal."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+import numpy as np
+from gymnasium import Space, spaces
+
+from rllib.cli.failures import Mistake
+
+NAME = "human"
+
+
+class Human:
+    """A person who is asked for the action of each agent in turn.
+
+    Args:
+        space_of: gives the action space of an agent.
+        mask_key: key of the mask of legal actions in Dict observations; None: there are no masks.
+        shows_observations: print the agent's observation, where nothing is drawn.
+    """
+
+    def __init__(self, space_of: Callable[[Any], Space], mask_key: str | None, shows_observations: bool):
+        self._space_of, self._mask_key, self._shows = space_of, mask_key, shows_observations
+
+    def reset(self) -> None:
+        """Begins a new episode."""
+
+    def policy_for(self, agent: Any) -> str:
+        """Name of a person in tables."""
+        return NAME
+
+    def act(self, observations: Mapping[Any, Any], rewards: Mapping[Any, float] | None = None) -> dict[Any, Any]:
+        """The actions that are typed for these agents.
+
+        Raises:
+            Mistake: if the input ends, or actions of this kind cannot be typed.
+        """
+        return {agent: self._asked(agent, observation) for agent, observation in observations.items()}
+
+    def _asked(self, agent: Any, observation: Any) -> Any:
+        if self._shows:
+            click.echo(f"{agent} observes {observation}")
+        space = self._space_of(agent)
+        mask = observation.get(self._mask_key) if isinstance(observation, Mapping) else None
+        choices = _described(agent, space, mask)
+        while True:
+            click.echo(f"{agent}, {choices}: ", nl=False)
+            line = sys.stdin.readline()
+            if not line:
+                raise Mistake(f"the input has ended, and {agent} has not acted")
+            try:
+                return _action(line, space, mask)
+            except ValueError as error:
+                click.echo(error)
+
+
+def _described(agent: Any, space: Space, mask: np.ndarray | None) -> str:
+    """The rule for actions of a space."""
+    if isinstance(space, spaces.Discrete):
+        if mask is not None:
+            return f"one of {', '.join(map(str, np.flatnonzero(mask) + int(space.start)))}"
+        return f"a number from {space.start} to {space.start + space.n - 1}"
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box):
+        count = int(np.prod(space.shape))
+        return f"{count} numbers of {space}" if count > 1 else f"a number of {space}"
+    raise Mistake(
+        f"agent {agent!r} acts in {space}, and actions can be typed for Discrete, MultiDiscrete, MultiBinary and Box "
+        "spaces alone"
+    )
+
+
+def _action(line: str, space: Space, mask: np.ndarray | None) -> Any:
+    """The action of a typed line.
+
+    Raises:
+        ValueError: with the rule that it breaks.
+    """
+    words = line.replace(",", " ").split()
+    if isinstance(space, spaces.Discrete):
+        if len(words) != 1 or not words[0].lstrip("-").isdecimal() or int(words[0]) not in space:
+            raise ValueError(f"{line.strip()!r} is no number from {space.start} to {space.start + space.n - 1}")
+        action = int(words[0])
+        if mask is not None and not np.ravel(mask)[action - int(space.start)]:
+            raise ValueError(f"{action} is not legal now")
+        return action
+    count = int(np.prod(space.shape))
+    try:
+        values = [float(word) for word in words]
+    except ValueError:
+        raise ValueError(f"{line.strip()!r} has something other than numbers") from None
+    if len(values) != count:
+        raise ValueError(f"an action has {count} numbers, but {len(values)} were given")
+    action = np.array(values, space.dtype).reshape(space.shape)
+    if not space.contains(action) or not np.allclose(action.ravel(), values):
+        raise ValueError(f"{line.strip()!r} is not in {space}")
+    return action

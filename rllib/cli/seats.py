@@ -1,0 +1,163 @@
+"""The seats of agents in `rllib play` and `rllib record`: policies, other checkpoints, and people."""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rllib.acting.agent_player import SeatedPlayers
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.failures import Mistake, user_input
+
+
+@dataclass(frozen=True)
+class Seating:
+    """Options of a command that say who plays which agents.
+
+    Attributes:
+        policies: AGENT=ID, a policy of the checkpoint for an agent.
+        against: [AGENT=]CHECKPOINT[:ID], another checkpoint for an agent, or for all that are left but the first.
+        humans: agents that are played by people.
+    """
+
+    policies: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    humans: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.policies or self.against or self.humans)
+
+
+def seat_options(command: Callable) -> Callable:
+    """Adds the options for agents that policies and checkpoints play."""
+    for option in (
+        click.option("--against", multiple=True, metavar="[AGENT=]CHECKPOINT[:ID]", help="With several agents: another "
+                     "checkpoint, or one of its policies, plays AGENT; without AGENT, all agents but the first."),
+        click.option("--policy", "policies", multiple=True, metavar="AGENT=ID",
+                     help="With several agents: the policy by which AGENT acts."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+class SeatedAlgorithms:
+    """The algorithms of the seats, and the player that they make together.
+
+    Args:
+        algorithm: of the checkpoint; plays the agents that nobody else does.
+        agents: that may appear; empty where the environment does not say.
+        explore: sample the actions.
+        load_user_code: as for Algorithm.from_checkpoint, for the other checkpoints too.
+        stack: closes them.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        agents: Iterable[Any],
+        explore: bool,
+        load_user_code: bool,
+        stack: contextlib.ExitStack,
+    ):
+        self._algorithm, self._explore, self._load_user_code, self._stack = algorithm, explore, load_user_code, stack
+        self._agents = {str(agent): agent for agent in agents}
+        self._opened: dict[Path, Algorithm] = {}
+
+    def player(self, seating: Seating, human: Any) -> SeatedPlayers:
+        """Makes the player of all agents.
+
+        Args:
+            seating: who plays which agents.
+            human: the player of people's agents.
+
+        Raises:
+            Mistake: for an agent, a checkpoint or a policy that there is not, and an agent with two players.
+        """
+        seats: dict[str, Any] = {}
+        for name in seating.humans:
+            self._take(seats, name, human, f"--human {name}")
+        given = {}
+        for text in seating.policies:
+            name, is_pair, policy_id = text.rpartition("=")
+            if not is_pair:
+                raise Mistake(f"--policy {text} must be AGENT=ID")
+            self._check_policy(self._algorithm, policy_id, f"--policy {text}")
+            self._take(seats, name, None, f"--policy {text}")
+            given[self._agents.get(name, name)] = policy_id
+        for text in sorted(seating.against, key=lambda text: self._named(text)[0] is None):
+            name, rest = self._named(text)
+            names = [name] if name is not None else self._left(seats, text)
+            player = self._opponent(rest, names, f"--against {text}")
+            for each in names:
+                self._take(seats, each, player, f"--against {text}")
+        own = self._algorithm.make_player(explore=self._explore, policies=given)
+        return SeatedPlayers({name: player or own for name, player in seats.items()}, own)
+
+    def _take(self, seats: dict[str, Any], name: str, player: Any, option: str) -> None:
+        if self._agents and name not in self._agents:
+            raise Mistake(f"{option} names the agent {name!r}, but there are {', '.join(self._agents)}")
+        if name in seats:
+            raise Mistake(f"{option} gives agent {name!r} a second player")
+        seats[name] = player
+
+    def _named(self, text: str) -> tuple[str | None, str]:
+        """The agent that --against names, or None, and the checkpoint with its policy."""
+        name, is_pair, rest = text.partition("=")
+        is_agent = is_pair and (name in self._agents if self._agents else not Path(text).exists())
+        return (name, rest) if is_agent else (None, text)
+
+    def _left(self, seats: dict[str, Any], text: str) -> list[str]:
+        left = [name for name in self._agents if name not in seats][1:]
+        if not left:
+            missing = "no agent is left for it" if self._agents else "the environment does not say which agents it has"
+            raise Mistake(f"--against {text}: {missing}. Name one, --against AGENT={text}.")
+        return left
+
+    def _opponent(self, text: str, names: list[str], option: str) -> "_Opponent":
+        name, policy_id = text, None
+        if not Path(text).exists() and ":" in text:
+            name, _, policy_id = text.rpartition(":")
+        path = latest(Path(name)).absolute()
+        if path not in self._opened:
+            with user_input():
+                self._opened[path] = self._stack.enter_context(acting_algorithm(path, self._load_user_code))
+        algorithm = self._opened[path]
+        if policy_id is not None:
+            self._check_policy(algorithm, policy_id, option)
+        agents = [self._agents.get(name, name) for name in names]
+        self._check_spaces(algorithm, agents, option)
+        policies = None if policy_id is None else dict.fromkeys(agents, policy_id)
+        return _Opponent(algorithm.make_player(explore=self._explore, policies=policies), name)
+
+    def _check_policy(self, algorithm: Algorithm, policy_id: str, option: str) -> None:
+        known = algorithm.agents.specs if algorithm.agents is not None else algorithm.policies
+        if policy_id not in known:
+            raise Mistake(f"{option} names the policy {policy_id!r}, but there are {', '.join(known)}")
+
+    def _check_spaces(self, algorithm: Algorithm, agents: list[Any], option: str) -> None:
+        if algorithm.agents is None:
+            raise Mistake(f"{option}: this checkpoint is of a run with one agent, and cannot play one of several")
+        ours, theirs = (each.agents.environment.spaces for each in (self._algorithm, algorithm))
+        for agent in agents:
+            if agent in ours and agent not in theirs:
+                raise Mistake(f"{option}: the checkpoint's environment has no agent {agent!r}")
+            if agent in ours and ours[agent] != theirs[agent]:
+                raise Mistake(
+                    f"{option}: agent {agent!r} has the spaces {ours[agent]}, but in the run of that checkpoint "
+                    f"{theirs[agent]}"
+                )
+
+
+class _Opponent:
+    """A player of another checkpoint; its policies are named with the checkpoint."""
+
+    def __init__(self, player: Any, name: str):
+        self._player, self._name = player, name
+        self.reset, self.act = player.reset, player.act
+
+    def policy_for(self, agent: Any) -> str:
+        return f"{self._name}:{self._player.policy_for(agent)}"

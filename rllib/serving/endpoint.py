@@ -1,0 +1,105 @@
+"""The answers of one policy of a server: its actions, and what a request for them may hold."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from rllib.serving.batching import Batcher
+from rllib.serving.counts import Counts
+from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
+from rllib.serving.model import Served, example_of
+from rllib.serving.tasks import ServingSettings
+from rllib.storage.encoding import space_to_json
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+# Least limit of a body; larger observations raise it to the size of a full batch.
+LEAST_BODY_LIMIT = 2**20
+_BYTES_A_NUMBER = 32
+_IN_JSON = [(b"content-type", JSON.encode())]
+
+
+class ClientHasGone(Exception):
+    """The client of a request has hung up."""
+
+
+class Endpoint:
+    """Answers requests to one policy.
+
+    Args:
+        served: the policy.
+        counts: of the server.
+        settings: of the server.
+    """
+
+    def __init__(self, served: Served, counts: Counts, settings: ServingSettings):
+        self._served = served
+        self._batcher = Batcher(served, counts, settings.max_batch, settings.max_wait_us * 1e-6, settings.max_queue)
+        policy = served.policy
+        spaces = policy.observation_space, policy.action_space
+        self._messages = Messages(policy.get_initial_state(), *spaces, policy.previous_step)
+        numbers = policy.policy.spec.encoder.size + policy.policy.state_size
+        self._body_limit = max(LEAST_BODY_LIMIT, numbers * _BYTES_A_NUMBER * settings.max_batch)
+
+    async def act(self, scope, receive: Receive) -> tuple[int, bytes, list]:
+        """Answers with actions: status, body and headers.
+
+        Raises:
+            BadRequest: if the request cannot be answered.
+            ClientHasGone: if its client has hung up.
+        """
+        kind = content_kind(header(scope, b"content-type") or b"")
+        question = self._messages.question(await self._body(scope, receive), kind)
+        answer = await self._batcher.ask(question, receive)
+        if answer is None:
+            raise ClientHasGone
+        actions, states, version = answer
+        body = self._messages.answer(question, actions, states, version, kind)
+        if kind == JSON:
+            return 200, body, _IN_JSON
+        return 200, body, [(b"content-type", kind.encode()), (b"x-policy-version", str(version).encode())]
+
+    async def _body(self, scope, receive: Receive) -> bytes:
+        length = header(scope, b"content-length")
+        if length is not None and int(length) > self._body_limit:
+            raise BadRequest(413, f"a body may have {self._body_limit} bytes, but this one has {int(length)}")
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientHasGone
+            body += message.get("body", b"")
+            if len(body) > self._body_limit:
+                raise BadRequest(413, f"a body may have {self._body_limit} bytes")
+            if not message.get("more_body"):
+                return body
+
+    async def spec(self, scope, receive: Receive) -> tuple[int, bytes, list]:
+        """Answers with the spaces, the fields of a request, and an example."""
+        policy = self._served.policy
+        one = example_of(policy)
+        example = {"observation": plain(one.observations[0])}
+        if one.states is not None:
+            example["state"] = None
+        if one.masks is not None:
+            example["action_mask"] = plain(one.masks[0])
+        previous = [f"prev_{name}" for name in ("action", "reward") if getattr(policy.previous_step, name, False)]
+        spec = {
+            "observation_space": space_to_json(policy.observation_space),
+            "action_space": space_to_json(policy.action_space),
+            "reads": [*example, *previous],
+            "initial_state": plain(policy.get_initial_state()),
+            "example": example,
+            "metadata": policy.metadata,
+            "policy_version": policy.policy_version,
+            "checkpoint": str(policy.checkpoint),
+        }
+        return 200, msgspec.json.encode(spec), _IN_JSON
+
+
+def header(scope, name: bytes) -> bytes | None:
+    """The value of a header of a request; None without it."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return value
+    return None

@@ -1,0 +1,133 @@
+"""`rllib play` and `rllib record` with several agents: boards, people, and other checkpoints."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from rllib import PolicySpec, PPOConfig
+from rllib.cli import command
+from rllib.env.tasks.board_players import TicTacToeMinimax
+from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
+
+TIC_TAC_TOE = "rllib.env.tasks.tic_tac_toe:TicTacToe"
+
+
+def config_of(env, **of_agents):
+    model = {"fcnet_hiddens": [4]}
+    config = PPOConfig().environment(env).rollouts(num_rollout_workers=0).debugging(seed=0)
+    return config.training(train_batch_size=20, sgd_minibatch_size=20, model=model).multi_agent(**of_agents)
+
+
+def save(path, env=TIC_TAC_TOE, **of_agents):
+    with config_of(env, **of_agents).build() as algo:
+        return algo.save(path / "checkpoint_000001")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of games, with an untrained network `net`, and `best`, which never loses."""
+    directory = tmp_path_factory.mktemp("runs")
+    hand_written = PolicySpec(TicTacToeMinimax, config={"deterministic": True})
+    save(directory / "game", policies={"net": None, "best": hand_written}, policy_mapping_fn={"*": "net"})
+    save(directory / "shared")
+    save(directory / "other", env=RockPaperScissors)
+    return directory
+
+
+@pytest.fixture
+def play(runs, monkeypatch):
+    """Runs `rllib VERB ...` where the runs are; `typed` is its input."""
+    monkeypatch.chdir(runs)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *arguments, typed="", verb="play": CliRunner().invoke(command, [verb, *arguments], input=typed)
+
+
+GAME = ("game", "--load-user-code")
+
+
+def test_boards_and_returns_are_printed(play):
+    result = play(*GAME, "--episodes", "2", "--policy", "player_2=best")
+    assert result.exit_code == 0, result.output
+    assert " 0 | 1 | 2\n---+---+---\n" in result.output and "There is no display" not in result.output
+    lines = result.output.splitlines()
+    assert any(line.startswith("  player_2  best  ") for line in lines)
+    assert [line.split()[0] for line in lines[-3:]] == ["policy", "best", "net"] and "win/draw/loss" in lines[-3]
+
+
+def test_a_person_plays_by_typed_numbers(play):
+    typed = "4\nx\n9\n4\n0\n1\n2\n3\n5\n6\n7\n8\n"
+    result = play(*GAME, "--episodes", "1", "--human", "player_1", "--policy", "player_2=best", typed=typed)
+    assert result.exit_code == 0, result.output
+    assert "player_1, one of 0, 1, 2, 3, 4, 5, 6, 7, 8: " in result.output
+    assert "'x' is no number from 0 to 8" in result.output and "'9' is no number" in result.output
+    assert "4 is not legal now" in result.output
+    assert "  player_1  human  " in result.output and "  player_2  best  " in result.output
+
+
+def test_without_a_board_observations_are_printed(play):
+    result = play("other", "--episodes", "1", "--human", "player_0", typed="0\n" * 10)
+    assert result.exit_code == 0, result.output
+    assert "player_0 observes 3\nplayer_0, a number from 0 to 2: " in result.output
+
+
+def test_another_checkpoint_takes_the_other_seat(play):
+    result = play("shared", "--episodes", "1", "--against", "game:best", "--load-user-code")
+    assert result.exit_code == 0, result.output
+    assert "  player_1  default_policy  " in result.output and "  player_2  game:best  " in result.output
+    both = play("shared", "--episodes", "1", "--human", "player_2", "--against", "player_1=game", "--load-user-code",
+                typed="8\n7\n6\n5\n4\n3\n2\n1\n0\n" * 3)  # fmt: skip
+    assert both.exit_code == 0 and "  player_1  game:net  " in both.output, both.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("--human", "player_3"), "--human player_3 names the agent 'player_3', but there are player_1, player_2"),
+     (("--human", "player_1", "--policy", "player_1=net"), "gives agent 'player_1' a second player"),
+     (("--policy", "player_1"), "--policy player_1 must be AGENT=ID"),
+     (("--policy", "player_1=worst"), "names the policy 'worst', but there are best, net"),
+     (("--against", "game:worst"), "names the policy 'worst', but there are best, net"),
+     (("--against", "nowhere"), "there is no checkpoint nowhere"),
+     (("--against", "other"), "the checkpoint's environment has no agent 'player_2'"),
+     (("--human", "player_1", "--against", "shared"), "no agent is left for it. Name one, --against AGENT=shared"),
+     (("--human", "player_1"), "the input has ended, and player_1 has not acted")],
+)  # fmt: skip
+def test_mistakes_are_one_message(play, arguments, message):
+    result = play(*GAME, *arguments)
+    assert result.exit_code == 2 and message in result.output, result.output
+
+
+class Drawn(RockPaperScissors):
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, config=None):
+        super().__init__({"rounds": 3})
+        self.render_mode = (config or {}).get("render_mode")
+
+    def render(self):
+        return np.zeros((32, 32, 3), np.uint8)
+
+
+def test_a_video_of_several_agents(play, runs, tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    save(tmp_path, env=Drawn)
+    result = play(str(tmp_path), "-o", str(tmp_path / "game.gif"), verb="record")
+    assert result.exit_code == 0 and (tmp_path / "game.gif").stat().st_size, result.output
+    assert "episode 1  return 0  length 3" in result.output
+
+
+def test_seats_are_for_several_agents(play, tmp_path):
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    with config.training(train_batch_size=20, sgd_minibatch_size=20, model={"fcnet_hiddens": [4]}).build() as algo:
+        algo.save(tmp_path / "checkpoint_000001")
+    result = play(str(tmp_path), "--human", "player_1")
+    assert result.exit_code == 2 and "this run's environment has one" in result.output
+
+
+def test_the_player_of_several_agents_is_by_agent():
+    with config_of(TIC_TAC_TOE).build() as algo:
+        observation = {"observation": np.zeros((3, 3, 2), np.int8), "action_mask": np.ones(9, np.int8)}
+        assert algo.make_player().act({"player_1": observation}).keys() == {"player_1"}
+        assert algo.make_player(policy_id="default_policy").act(observation) in range(9)

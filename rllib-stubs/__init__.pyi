@@ -23,6 +23,8 @@ from rllib.algorithms.dqn import DQNConfig as DQNConfig
 from rllib.evaluation.callbacks import DefaultCallbacks as DefaultCallbacks
 from rllib.algorithms.es import ES as ES
 from rllib.algorithms.es import ESConfig as ESConfig
+from rllib.env.external.external_env import ExternalEnv as ExternalEnv
+from rllib.env.external.external_env import ExternalMultiAgentEnv as ExternalMultiAgentEnv
 from rllib.algorithms.impala import IMPALA as IMPALA
 from rllib.algorithms.impala import IMPALAConfig as IMPALAConfig
 from rllib.models.catalog.model_catalog import ModelCatalog as ModelCatalog

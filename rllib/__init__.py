@@ -23,6 +23,8 @@ _LAZY = {
     "DefaultCallbacks": "rllib.evaluation.callbacks",
     "MultiAgentBatch": "rllib.sample_batch",
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
+    "ExternalEnv": "rllib.env.external.external_env",
+    "ExternalMultiAgentEnv": "rllib.env.external.external_env",
     "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
     "PolicySpec": "rllib.policies",
@@ -48,8 +50,9 @@ __all__ = list(_LAZY)
 # Names of Ray and Stable-Baselines3 that are not here -> advice.
 _ELSEWHERE = {
     **dict.fromkeys(
-        ("ExternalEnv", "ExternalMultiAgentEnv", "PolicyClient", "PolicyServerInput"),
-        "training with external environments is not available; rllib serve answers requests for actions",
+        ("PolicyClient", "PolicyServerInput"),
+        "clients in other processes are not served yet: a loop in the worker's process derives from rllib.ExternalEnv, "
+        "and rllib serve answers requests for actions",
     ),
     **dict.fromkeys(("VectorEnv", "BaseEnv"), "environments that are vectors derive from gymnasium.vector.VectorEnv"),
     **dict.fromkeys(

@@ -75,6 +75,7 @@ class Metrics:
         # Agent -> its steps so far, of MOST_AGENTS and all others; empty where there is one agent.
         self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
+        self._untrained: deque[Episode] = deque(maxlen=smoothing_episodes)  # of external environments
         self.keeps_episodes = False
         self.episodes_total = 0
         self._has_warned = False
@@ -113,6 +114,7 @@ class Metrics:
             self.episodes_this_iteration += report.episodes
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
+        self._untrained.extend(report.untrained_episodes)
         self.counters["num_env_steps_sampled"] += report.env_steps
         for policy_id, steps in report.agent_steps.items():
             self.policies[policy_id]["num_steps_sampled"] += steps
@@ -213,6 +215,9 @@ class Metrics:
             longest_running_episode=self._longest_running,
             num_faulty_episodes=self._num_faulty,
         )
+        if self._untrained:
+            returns = [episode.episode_return for episode in self._untrained]
+            result["external"] = {"untrained_episode_reward_mean": sum(returns) / len(returns)}
         result.update(self._steps(elapsed))
         steps = dict(self.counters)
         if self.agents:

@@ -30,6 +30,8 @@ MOVED = {
     "rllib.checkpoint": "rllib.storage.checkpoint",
     "rllib.encoding": "rllib.storage.encoding",
     "rllib.env.atari": "rllib.env.factories.atari",
+    "rllib.env.external_env": "rllib.env.external",
+    "rllib.env.external_multi_agent_env": "rllib.env.external",
     "rllib.env.masked_tasks": "rllib.env.tasks.masked",
     "rllib.env.memory_tasks": "rllib.env.tasks.memory",
     "rllib.env.minigrid": "rllib.env.tasks.minigrid_tasks",

@@ -59,11 +59,13 @@ IMPORTS_LATE = {
     "runtime.engines.zeromq": "imports the driver, with numpy and zmq, while the node is starting",
     "rllib.env.streams.process": "the runtime; settings are checked, and other environments made, without it",
 }
-# A run with one agent loads nothing of several.
-OF_SEVERAL_AGENTS = (
+# A run whose environment has one agent, and is stepped, loads nothing of these.
+NOT_IN_EVERY_RUN = (
     "rllib.env.multi_agent",
     "rllib.evaluation.multi_agent",
     "rllib.algorithms.base.agents",
+    "rllib.env.external",
+    "rllib.evaluation.external",
     "rllib.algorithms.base.policy_changes",
 )
 LOADED_WHEN_USED = {
@@ -140,7 +142,7 @@ def test_module_imports_downwards_only(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_hidden_in_functions_are_of_heavy_modules(module):
     hidden = [target for target, inside in _imports(module) if inside and not _imports_heavy_library(target)]
-    hidden = [target for target in hidden if not target.startswith(OF_SEVERAL_AGENTS)]
+    hidden = [target for target in hidden if not target.startswith(NOT_IN_EVERY_RUN)]
     assert not hidden or module in IMPORTS_LATE, f"{module} imports {hidden} in a function: they load nothing slow"
 
 

@@ -56,6 +56,7 @@ class A2C(IntrinsicallyRewarded):
     """Advantage actor-critic."""
 
     config_class = A2CConfig
+    learns_from_own_actions = True
     trains_several = True
     loss = POLICY_GRADIENT_LOSS
     reported_stats = (

@@ -38,6 +38,7 @@ class PG(Algorithm):
     """Policy gradient without a value function (REINFORCE)."""
 
     config_class = PGConfig
+    learns_from_own_actions = True
     trains_several = True
     loss = POLICY_GRADIENT_LOSS
     reported_stats = ("total_loss", "policy_loss", "policy_entropy", "cur_lr", "entropy_coeff")

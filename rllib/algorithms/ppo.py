@@ -75,6 +75,7 @@ class PPO(IntrinsicallyRewarded):
     """Proximal policy optimisation."""
 
     config_class = PPOConfig
+    learns_from_own_actions = True
     trains_several = True
     loss = PPO_LOSS
     reported_stats = (

@@ -18,6 +18,8 @@ __all__ = [
     "EnvironmentStream",
     "Episode",
     "EpisodeTracker",
+    "ExternalEnv",
+    "ExternalMultiAgentEnv",
     "MultiAgentEnv",
     "check_environment",
     "is_multi_agent",
@@ -27,8 +29,10 @@ __all__ = [
     "resolve",
 ]
 
-# Loaded on first use: a run with one agent imports nothing of several agents.
+# Loaded on first use: most runs have one agent in an environment that is stepped.
 _LAZY = {
+    "ExternalEnv": "rllib.env.external.external_env",
+    "ExternalMultiAgentEnv": "rllib.env.external.external_env",
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
     "make_multi_agent": "rllib.env.multi_agent.copies",
 }

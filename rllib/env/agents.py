@@ -1,4 +1,4 @@
-"""Recognition of environments with several agents, by what they offer: no class of theirs need be imported."""
+"""Recognition of environments with several agents, or a loop of their own, by what they offer: no class is imported."""
 
 from typing import Literal
 
@@ -21,3 +21,8 @@ def agent_interface(env) -> AgentInterface | None:
 def is_multi_agent(env) -> bool:
     """Whether an environment has several agents: a MultiAgentEnv, PettingZoo's of both kinds, a MultiAgentVectorEnv."""
     return agent_interface(env) is not None
+
+
+def is_external(env) -> bool:
+    """Whether an environment drives its own loop: an ExternalEnv."""
+    return callable(getattr(env, "start_episode", None)) and callable(getattr(env, "get_action", None))

@@ -45,6 +45,7 @@ class SampleReport:
         return_deltas: the same for discounted returns; empty where rewards are not scaled by them.
         agent_steps: policy id -> steps of its agents; empty where there is one agent.
         agent_steps_by_agent: agent -> its steps; empty where there is one.
+        untrained_episodes: episodes of external environments with training_enabled=False.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -58,6 +59,7 @@ class SampleReport:
     return_deltas: dict[str, Any] = field(default_factory=dict)
     agent_steps: dict[str, int] = field(default_factory=dict)
     agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
+    untrained_episodes: list[Episode] = field(default_factory=list)
 
 
 @dataclass

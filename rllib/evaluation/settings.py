@@ -86,6 +86,7 @@ class EnvironmentSettings:
         replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         info_columns: keys of the environments' info dicts that batches have as columns.
         agents: policies of the agents, where environments have several; None: there is one agent.
+        is_external: whether the environment drives its own loop (env/external/).
     """
 
     env: EnvFactory | None
@@ -98,6 +99,7 @@ class EnvironmentSettings:
     replace_failed_envs: bool = False
     info_columns: tuple[Column, ...] = ()
     agents: "AgentSettings | None" = None
+    is_external: bool = False
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""
@@ -189,6 +191,8 @@ class RolloutSettings(EnvironmentSettings):
         sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
         config: the algorithm's, for the hooks.
+        drops_logged_rows: steps of an external environment whose actions the policy has not chosen are not learned
+            from.
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
             values can be computed by the learner (Fragment.to_sequences).
         acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
@@ -207,6 +211,7 @@ class RolloutSettings(EnvironmentSettings):
     sample_timeout_s: float = 60.0
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
     config: Any = None
+    drops_logged_rows: bool = False
     sequences: bool = False
     acting_device: str | None = None
     spans_directory: str | None = None

@@ -103,6 +103,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
     reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/dense/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
+    # Whether rows with actions that the policy has not chosen (ExternalEnv.log_action) cannot be learned from.
+    learns_from_own_actions: ClassVar[bool] = False
     # Whether it trains the policies of environments with several agents.
     trains_several: ClassVar[bool] = False
     # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
@@ -116,7 +118,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = wiring.learned_environment(self.config)
-        observation_space, action_space, self.rollout_device, examined = wiring.checked_spaces(factory, self.config)
+        observation_space, action_space, self.rollout_device, examined, self._is_external = wiring.checked_spaces(
+            factory, self.config
+        )
         self.observation_space, self.action_space = observation_space, action_space
         self.agents = wiring.agents_of(self, examined)
         counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
@@ -160,6 +164,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
             acts_among_all=self.is_synchronous,
             spans_directory=self._spans_directory,
             agents=self.agents and self.agents.settings,
+            is_external=self._is_external,
+            drops_logged_rows=self.learns_from_own_actions,
         )
         # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
@@ -263,8 +269,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         spec = self.policies[policy_id].spec
         loss, custom = self.make_loss(policy_id), self.config_of(policy_id).custom_loss or spec.custom_loss
-        if self.agents is not None and getattr(loss, "by_newest_weights", False):
-            # An agent that waited at the end of a fragment has acted by the weights from before the last update.
+        waits = self.agents is not None or self._is_external
+        if waits and getattr(loss, "by_newest_weights", False):
+            # What has waited at the end of a fragment acts by the weights from before the last update.
             loss = dataclasses.replace(loss, by_newest_weights=False)
         if not self._auxiliary_losses and custom is None:
             return loss

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from rllib.evaluation.multi_agent.settings import AgentSettings
 
 
+_NO_EVALUATION = (
+    "an environment that drives its own loop cannot be evaluated by the library. Play episodes with "
+    "start_episode(training_enabled=False), or name an environment to evaluate in: "
+    ".evaluation(evaluation_config={'env': ...})"
+)
+
+
 class Evaluations:
     """Plays whole episodes in fresh environments, on seeds that neither training nor another evaluation uses.
 
@@ -39,6 +46,8 @@ class Evaluations:
         self._algorithm = algorithm
         self._config = algorithm.config.get_evaluation_config_object()
         self._settings = self._own_settings(training)
+        if self._settings.is_external and algorithm.config.evaluation_interval:
+            raise ValueError(f"evaluation_interval={algorithm.config.evaluation_interval}: {_NO_EVALUATION}")
         self.count = 0
         self.episodes: list[Episode] = []
         self.workers: WorkerSet | None = None
@@ -65,7 +74,7 @@ class Evaluations:
         if not algorithm.config.evaluation_changes().keys() - {"explore"}:
             return training
         factory = wiring.learned_environment(config)
-        observation_space, action_space, _, examined = wiring.checked_spaces(factory, config)
+        observation_space, action_space, _, examined, is_external = wiring.checked_spaces(factory, config)
         agents = wiring.agents_of(algorithm, examined, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise ValueError(
@@ -88,6 +97,7 @@ class Evaluations:
             },
             seed=algorithm.seed if config.seed is None else config.seed,
             agents=agents and agents.settings,
+            is_external=is_external,
         )
 
     def change_agents(self, policies: Mapping[str, PolicySettings], agents: "AgentSettings") -> None:
@@ -139,8 +149,10 @@ class Evaluations:
             a function that waits for the end and returns the statistics of the episodes.
 
         Raises:
-            RuntimeError: if there is no environment.
+            RuntimeError: if there is no environment, or it drives its own loop.
         """
+        if self._settings.is_external:
+            raise RuntimeError(_NO_EVALUATION)
         algorithm = self._algorithm
         algorithm.callbacks.on_evaluate_start(algorithm=algorithm)
         if self._settings.env is None:

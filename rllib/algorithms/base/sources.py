@@ -146,6 +146,7 @@ class Sampler(Protocol):
     config: AlgorithmConfig
     learners: dict[str, Learner]
     rollout_device: str | None
+    workers_learn: bool
 
 
 def _workers(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
@@ -174,6 +175,24 @@ def _agents(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
     return _workers(algorithm, settings, **{"worker_class": MultiAgentWorker, **more})
 
 
+def _external(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
+    """Workers whose environments drive their own loops.
+
+    Raises:
+        ValueError: for an algorithm whose workers step environments themselves, or compute gradients.
+    """
+    if "worker_class" in more or algorithm.workers_learn or algorithm.config.needs_goals:
+        name = type(algorithm).__name__
+        with_goals = " with hindsight" if algorithm.config.needs_goals else ""
+        raise ValueError(
+            f"{name}{with_goals} does not learn from an environment that drives its own loop. All algorithms but A3C, "
+            "ES and ARS do, without hindsight, such as PPO, IMPALA, DQN and SAC."
+        )
+    from rllib.evaluation.external.worker import ExternalWorker
+
+    return _workers(algorithm, settings, **{"worker_class": ExternalWorker, **more})
+
+
 def _nothing(algorithm: Sampler, settings: RolloutSettings, **more) -> NoWorkers:
     return NoWorkers()
 
@@ -183,6 +202,7 @@ SOURCES: Mapping[str, Callable[..., Source]] = {
     "workers": _workers,
     "tensors": _tensors,
     "agents": _agents,
+    "external": _external,
     "nothing": _nothing,
 }
 
@@ -191,6 +211,8 @@ def source_kind(algorithm: Sampler, settings: RolloutSettings) -> str:
     """The kind of source, as named in SOURCES, that the settings of an algorithm ask for."""
     if settings.env is None:
         return "nothing"
+    if settings.is_external:
+        return "external"
     if settings.agents is not None:
         return "agents"
     return "workers" if algorithm.rollout_device is None else "tensors"

@@ -136,9 +136,15 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
         action_mask_key=config.action_mask_key,
         needs_goals=config.needs_goals,
     )
+    if examined.is_external and config.num_envs_per_worker != 1 and "num_envs_per_worker" in config.changes():
+        raise ValueError(
+            f"{factory.name} drives its own loop, and one worker has one of it, but num_envs_per_worker="
+            f"{config.num_envs_per_worker}. Its loop may follow any number of episodes at once. Use "
+            ".rollouts(num_envs_per_worker=1)."
+        )
     if examined.agents is not None:
         return examined
-    observation_space, action_space, found, _ = examined
+    observation_space, action_space, found, *_ = examined
     device = device_for(config, found, was_checked=not config.disable_env_checking)
     for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]
@@ -149,7 +155,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
                 f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
                 "wrap the environment so that it has the space you want."
             )
-    return Examined(observation_space, action_space, device)
+    return examined._replace(device=device)
 
 
 def agents_of(

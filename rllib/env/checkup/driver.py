@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from rllib.env.agents import is_multi_agent
+from rllib.env.agents import is_external, is_multi_agent
 from rllib.env.factories.make import make_environment, stream_over
 from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.wrapped import wrapper_chain
@@ -39,12 +39,14 @@ class Examined(NamedTuple):
         observation_space, action_space: of a single environment.
         device: device of the environment's tensors; None if it returns arrays, or was not stepped.
         agents: those of an environment that has several; it has no spaces of its own then.
+        is_external: whether the environment drives its own loop.
     """
 
     observation_space: gymnasium.Space | None
     action_space: gymnasium.Space | None
     device: str | None = None
     agents: "ExaminedAgents | None" = None
+    is_external: bool = False
 
 
 def check_environment(factory: EnvFactory, env_config: dict | None = None, **options) -> tuple:
@@ -79,6 +81,11 @@ def examine_environment(
         Exception: whatever the environment raises, with its own traceback and a note.
     """
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
+    if is_external(made):
+        from rllib.env.external.examine import examine_external
+
+        observed, acted, agents = examine_external(made, factory.name)
+        return Examined(observed, acted, agents=agents, is_external=True)
     if is_multi_agent(made):
         from rllib.env.multi_agent.examine import examine_agents
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib import sample_batch as sb
 from rllib.env.spaces.actions import of_each
@@ -80,6 +81,11 @@ class ActingSlots:
         """Drops the running episodes."""
         self._seen_slots, self._seen, self.acting = [], [], []
         self.states[:] = 0
+
+    def take_over(self, other: "ActingSlots") -> None:
+        """Takes over what is in the slots of a lane of the same policy that has fewer."""
+        count = other.num_slots
+        self.observations[:count], self.states[:count] = other.observations, other.states
 
     def see(self, slot: int, observation) -> None:
         """Notes the newest observation of a slot, on which its agent acts in the next step; `receive` stores it."""
@@ -217,6 +223,7 @@ class RecordingSlots(ActingSlots):
     def __init__(self, lane: Lane, observation_space, action_space):
         super().__init__(lane.policy, observation_space, action_space, len(lane.rngs), lane.mapper)
         self.lane, self.every_final_observation = lane, lane.every_final_observation
+        self._action_space = action_space
         self._all = np.arange(self.num_slots)
         self._num_rows = 0
         self._opened = np.zeros(self.num_slots, np.int64)  # the row that each slot has opened last
@@ -384,6 +391,20 @@ class RecordingSlots(ActingSlots):
         if ends:
             self.lane.explorer.episodes_ended([slot for slot, *_ in ends])
 
+    def log(self, slot: int, action) -> None:
+        """Writes the action that a slot has really taken in the place of the newest one, in the environment's units."""
+        batch = concatenate(self._action_space, [action], create_empty_array(self._action_space, 1))
+        self.fragment[sb.ACTIONS][self._num_rows - 1, slot] = self.lane.mapper.to_policy(batch)[0]
+
+    def take_over(self, other: "RecordingSlots") -> None:
+        """Takes over the slots of a lane that has fewer, after the end of its fragment."""
+        super().take_over(other)
+        own = self.lane.get_state()
+        self.lane.take_over(other.lane)
+        self.lane.set_state(other.lane.get_state() + own[other.num_slots :])
+        self._open, self._open_rows = other._open, other._open_rows
+        self._kept_version = other._kept_version
+
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed
         self.fragment[sb.REWARDS][rows, slots] = rewards
@@ -517,6 +538,10 @@ class HandWrittenSlots:
         for position, slot in enumerate(self.acting if following else ()):
             self._states[slot] = [part[position] for part in following]
         return answer
+
+    def take_over(self, other: "HandWrittenSlots") -> None:
+        """Takes over the states of the slots of another lane of the policy."""
+        self._states = other._states
 
     def start_over(self) -> None:
         """Drops the running episodes."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class Seating:
             `place` gives a slot in words, for messages.
         episode_key: what tells the random streams of these episodes from others with their numbers.
         events: receives the events of the episodes.
+        seats_class: of the seats of an environment.
 
     Attributes:
         lanes: policy id -> its slots.
@@ -56,9 +58,12 @@ class Seating:
         *,
         episode_key: tuple[int, ...],
         events: EpisodeEvents | None = None,
+        seats_class: type[EnvironmentSeats] = EnvironmentSeats,
     ):
-        self._worker, self._indices, self._make_slots, self._key = worker, indices, make_slots, episode_key
-        self.seats = [EnvironmentSeats(index, stream, self._new_episode, events) for index in range(len(indices))]
+        self._worker, self._make_slots, self._key = worker, make_slots, episode_key
+        self._make_seats = partial(seats_class, stream=stream, new_episode=self._new_episode, events=events)
+        self._indices = indices
+        self.seats = [self._make_seats(index) for index in range(len(indices))]
         self.place(num_slots)
 
     def place(self, num_slots: Mapping[str, int]) -> None:
@@ -82,6 +87,29 @@ class Seating:
         self.lanes[policy_id] = self._make_slots(policy_id, number, slots * len(self._indices), placer)
         for index, seats in enumerate(self.seats):
             seats.add_places(policy_id, range(index * slots, (index + 1) * slots))
+
+    def widen(self, indices: range, num_slots: Mapping[str, int]) -> None:
+        """Adds environments behind the present ones; running episodes go on in their slots.
+
+        Args:
+            indices: of all environments in the run.
+            num_slots: policy id -> its slots in one environment.
+        """
+        self._indices = indices
+        new = [self._make_seats(index) for index in range(len(self.seats), len(indices))]
+        numbers = self._worker.settings.agents.numbers
+        for number, (policy_id, slots) in enumerate(sorted(num_slots.items())):
+            placer, before = self._placer(policy_id, slots), self.lanes[policy_id]
+            lane = self._make_slots(policy_id, numbers.get(policy_id, number), slots * len(indices), placer)
+            lane.take_over(before)
+            self.lanes[policy_id] = lane
+            for seat in (seat for seats in self.seats for seat in seats.living if seat.lane is before):
+                seat.lane = lane
+        for seats in new:
+            seats.place(self.lanes, {})
+            for policy_id, slots in num_slots.items():
+                seats.add_places(policy_id, range(seats.index * slots, (seats.index + 1) * slots))
+        self.seats += new
 
     def remove_unused(self, policy_ids: Iterable[str]) -> list[str]:
         """Removes the lanes of policies by which no agent acts any more; returns their ids."""

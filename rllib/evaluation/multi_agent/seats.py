@@ -7,7 +7,7 @@ the step of its action on. Rewards outside of any row count in the agent's retur
 
 from collections import Counter
 from collections.abc import Callable, KeysView, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rllib.env.episodes import Episode
 from rllib.env.multi_agent.agent_spaces import ALL, AgentID
@@ -166,12 +166,20 @@ class EnvironmentSeats:
         Returns:
             whether the episode is over: it has ended, and is `result`, or the environment has failed.
         """
-        actions = {seat.agent: seat.lane.env_actions[seat.slot] for seat in self._acting}
+        actions = self.actions()
         step = self._stream.step(self.index, actions)
         if step is not None and not step.has_ends and self._go_on_alike(actions.keys(), step):
             if self._events is not None:
                 self._events.stepped(self.episode, actions, step)
             return False
+        return self.take_in(actions, step)
+
+    def actions(self) -> dict[AgentID, Any]:
+        """The newest actions of the agents that act."""
+        return {seat.agent: seat.lane.env_actions[seat.slot] for seat in self._acting}
+
+    def take_in(self, actions: Mapping[AgentID, Any], step: AgentStep | None) -> bool:
+        """Takes in what has followed these actions; returns what `act_and_step` does."""
         for seat in self._acting:
             seat.is_open, seat.reward = True, 0.0
         if step is None:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class MultiAgentWorker(Worker):
     """
 
     stream: MultiAgentStream | VectorAgentsStream
+    seats_class: ClassVar[type[EnvironmentSeats]] = EnvironmentSeats
 
     def __init__(
         self,
@@ -49,16 +51,25 @@ class MultiAgentWorker(Worker):
     ):
         super().__init__(settings, worker_index)
         self._incarnation, self._allocate = incarnation, allocate
-        first = max(worker_index - 1, 0) * settings.num_envs
-        self._indices = range(first, first + settings.num_envs)
-        self._num_slots = settings.agents.first_slots()
-        self._hand_written = settings.agents.make_hand_written()
+        self._indices = self._places(settings.num_envs)
+        self.stream = self._open()
+        self._num_slots = self.settings.agents.first_slots()
+        self._hand_written = self.settings.agents.make_hand_written()
         self._streams: dict[tuple[int, int, int], np.random.Generator] = {}
-        place = seeding.ENVIRONMENTS, self._indices, worker_index, incarnation
-        is_dense = can_be_dense(settings, self.callbacks)
-        self.stream = settings.open_stream(*place, arrays=True) if is_dense else settings.open_agents(*place)
         self._hooks = AgentEpisodeHooks(self.callbacks, self)
         self._seat()
+
+    def _places(self, count: int) -> range:
+        """Indices in the run of this worker's environments."""
+        first = max(self.worker_index - 1, 0) * count
+        return range(first, first + count)
+
+    def _open(self) -> MultiAgentStream | VectorAgentsStream:
+        """Opens the environments."""
+        place = seeding.ENVIRONMENTS, self._indices, self.worker_index, self._incarnation
+        if can_be_dense(self.settings, self.callbacks):
+            return self.settings.open_stream(*place, arrays=True)
+        return self.settings.open_agents(*place)
 
     def _seat(self) -> None:
         """Makes lanes and seats for the environments."""
@@ -73,6 +84,7 @@ class MultiAgentWorker(Worker):
             self._make_slots,
             episode_key=(self._incarnation,),
             events=self._hooks if self._hooks.follows_episodes else None,
+            seats_class=self.seats_class,
         )
         self._seats = self._seating.seats
         # Steps all agents at once; None where environments are stepped one by one.
@@ -270,9 +282,13 @@ class MultiAgentWorker(Worker):
         longest_running = max(seats.length for seats in self._seats)
         report.longest_running = longest_running if self._dense is None else self._dense.longest_running
         self._hooks.report()
-        samples = MultiAgentBatch(batches, report.env_steps)
+        samples = self._joined(batches, report)
         self.callbacks.on_sample_end(worker=self, samples=samples)
         return samples, report
+
+    def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:
+        """The rows of all policies as the algorithm gets them."""
+        return MultiAgentBatch(batches, report.env_steps)
 
     def _make_batches(self, report: SampleReport) -> dict[str, SampleBatch]:
         """The rows of each lane that has closed any; what was counted goes into the report."""

@@ -1,0 +1,44 @@
+"""Examination of an environment that drives its own loop, in the driver, before any worker starts."""
+
+from collections.abc import Mapping
+
+from gymnasium import Space
+
+from rllib.env.external.external_env import AGENT, ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.multi_agent.examine import ExaminedAgents
+from rllib.env.spaces.supported import check_spaces
+
+
+def examine_external(
+    env: ExternalEnv, name: str
+) -> tuple[Space | None, Space | None, ExaminedAgents | None]:
+    """Spaces of an external environment, whose loop is not started.
+
+    Args:
+        env: made for this; it is closed.
+        name: of the environment, for messages.
+
+    Returns:
+        observation space and action space of its agent, or None for both and its agents.
+
+    Raises:
+        ValueError: if a space is not supported.
+        TypeError: if `ExternalEnv.__init__` was not called.
+    """
+    if not hasattr(env, "exchange"):
+        raise TypeError(
+            f"{type(env).__name__} has not called super().__init__(action_space, observation_space), as an ExternalEnv "
+            "must"
+        )
+    env.close()
+    spaces = env.observation_space, env.action_space
+    if not isinstance(env, ExternalMultiAgentEnv):
+        check_spaces(*spaces, name)
+        return *spaces, None
+    observed, acted = spaces
+    if isinstance(observed, Mapping) != isinstance(acted, Mapping):
+        raise ValueError(f"{name}: give both spaces by agent, or both for all agents")
+    by_agent = {each: (observed[each], acted[each]) for each in observed} if isinstance(observed, Mapping) else {}
+    for pair in by_agent.values() or [spaces]:
+        check_spaces(*pair, name)
+    return None, None, ExaminedAgents(name, tuple(by_agent), bool(by_agent), by_agent or {AGENT: spaces})

@@ -1,0 +1,314 @@
+"""Environments that drive their own loop: a simulator, a game or a service that asks for actions when it needs them.
+
+Unlike a gymnasium environment it is not stepped. It runs in a thread of its worker and calls the methods below, for any
+number of episodes at once.
+"""
+
+import itertools
+import math
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, SupportsFloat
+
+import gymnasium
+
+from rllib.env.external.exchange import Exchange, Turn
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID
+from rllib.env.multi_agent.stream import AgentStep
+from rllib.env.spaces.supported import mismatch
+
+# The agent of an environment that has one.
+AGENT = "agent0"
+# Seconds that a loop waits for an action, or for its report to be taken.
+ACTION_TIMEOUT_S, REPORT_TIMEOUT_S = 300.0, 60.0
+# Ids of ended episodes that are remembered, for messages.
+_REMEMBERED = 10_000
+
+
+class _Episode:
+    """An episode under way: what is to be handed over with its next turn."""
+
+    def __init__(self, episode_id: str, trains: bool):
+        self.id, self.trains = episode_id, trains
+        self.lock = threading.Lock()  # one call at a time
+        self.rewards: dict[AgentID, float] = {}
+        self.infos: dict[AgentID, Any] = {}
+        self.terminateds: dict[AgentID, bool] = {}
+        self.truncateds: dict[AgentID, bool] = {}
+        self.num_turns = 0
+
+    def turn(self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None) -> Turn:
+        """The next turn; `end` is (terminated, truncated) if it is the last."""
+        terminated, truncated = end or (False, False)
+        terminateds = {**self.terminateds, ALL: terminated}
+        truncateds = {**self.truncateds, ALL: truncated}
+        has_ends = end is not None or any(self.terminateds.values()) or any(self.truncateds.values())
+        step = AgentStep(observations, self.rewards, terminateds, truncateds, self.infos, end is not None, has_ends)
+        self.rewards, self.infos = {}, {}
+        self.num_turns += 1
+        return Turn(self.id, step, logged, self.trains, is_first=self.num_turns == 1)
+
+
+class ExternalEnv(threading.Thread):
+    """An environment that drives its own loop. Subclass it, and write the loop as `run`:
+
+    >>> class Serving(ExternalEnv):
+    ...     def run(self):
+    ...         while True:
+    ...             episode, observation, done = self.start_episode(), world.begin(), False
+    ...             while not done:
+    ...                 action = self.get_action(episode, observation)
+    ...                 observation, reward, done = world.step(action)
+    ...                 self.log_returns(episode, reward)
+    ...             self.end_episode(episode, observation)
+
+    `run` is called in a thread of the worker, and goes on as long as the worker lives. Its threads may call the methods
+    for several episodes at once; each episode is followed by one thread at a time.
+
+    Args:
+        action_space, observation_space: of the policy, in RLlib's order.
+        max_concurrent: most episodes at once; None: any number.
+
+    Raises:
+        TypeError: for a space that is none.
+    """
+
+    def __init__(
+        self,
+        action_space: gymnasium.Space,
+        observation_space: gymnasium.Space,
+        max_concurrent: int | None = None,
+    ):
+        super().__init__(daemon=True, name=f"rllib-{type(self).__name__}")
+        for name, space in (("action_space", action_space), ("observation_space", observation_space)):
+            if not isinstance(space, gymnasium.Space | Mapping):
+                raise TypeError(
+                    f"{type(self).__name__}: {name} must be a gymnasium space, but is {space!r:.80}. The order is "
+                    "(action_space, observation_space)."
+                )
+        self.action_space, self.observation_space, self.max_concurrent = action_space, observation_space, max_concurrent
+        self.exchange = Exchange()
+        self._running: dict[str, _Episode] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+
+    def run(self) -> None:
+        """The loop over episodes; to be written."""
+        raise NotImplementedError(f"{type(self).__name__} must write run(), the loop over its episodes")
+
+    # ------------------------------------------------------------------ called by the loop
+
+    def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
+        """Begins an episode.
+
+        Args:
+            episode_id: its id; a new one by default.
+            training_enabled: whether its steps are learned from. If not, its return is reported apart.
+
+        Returns:
+            its id.
+
+        Raises:
+            ValueError: if the id was used before, or too many episodes are under way.
+        """
+        with self._lock:
+            if episode_id is None:
+                episode_id = uuid.uuid4().hex
+            if episode_id in self._ended:
+                raise ValueError(f"Episode {episode_id} has already completed.")
+            if episode_id in self._running:
+                raise ValueError(f"Episode {episode_id} is already started")
+            if self.max_concurrent is not None and len(self._running) >= self.max_concurrent:
+                raise ValueError(
+                    f"{len(self._running)} episodes are under way, and max_concurrent={self.max_concurrent}: end one "
+                    "before the next begins"
+                )
+            self._running[episode_id] = _Episode(episode_id, training_enabled)
+        return episode_id
+
+    def get_action(self, episode_id: str, observation: Any) -> Any:
+        """The policy's action on an observation.
+
+        Args:
+            episode_id: of a running episode.
+            observation: in the observation space.
+
+        Raises:
+            ValueError: if there is no such episode, or the observation does not lie in its space.
+            TimeoutError: if nothing is sampled for 300 s.
+            EpisodeLost, RunEnded: if the episode, or the run, cannot go on.
+        """
+        return self._act(episode_id, self._seen(observation), None)[AGENT]
+
+    def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
+        """Reports an action that somebody else has chosen; arguments and errors as for `get_action`."""
+        self._check("action", action)
+        self._act(episode_id, self._seen(observation), {AGENT: action})
+
+    def log_returns(self, episode_id: str, reward: SupportsFloat, info: Mapping | None = None) -> None:
+        """Adds to the reward of the last action.
+
+        Args:
+            episode_id: of a running episode.
+            reward: a finite number; rewards add up until the next action.
+            info: what the environment says beside it.
+
+        Raises:
+            ValueError: if there is no such episode, or the reward is not finite.
+        """
+        self._add_rewards(self._found(episode_id), {AGENT: reward}, {AGENT: info} if info else {})
+
+    def end_episode(self, episode_id: str, observation: Any, *, truncated: bool = False) -> None:
+        """Ends an episode.
+
+        Args:
+            episode_id: of a running episode.
+            observation: the final one.
+            truncated: whether it has ended for a reason outside of the task, such as a time limit, so that its value
+                goes on.
+
+        Raises:
+            ValueError: if there is no such episode, or the observation does not lie in its space.
+        """
+        self._end(episode_id, self._seen(observation), truncated)
+
+    # ------------------------------------------------------------------ for one agent or several
+
+    def _seen(self, observation: Any) -> dict[AgentID, Any]:
+        self._check("observation", observation)
+        return {AGENT: observation}
+
+    def _check(self, kind: str, value: Any, agent: AgentID = AGENT) -> None:
+        """Raises ValueError for an observation or action that does not lie in its space."""
+        space = getattr(self, f"{kind}_space")
+        if agent != AGENT and isinstance(space, Mapping) and agent in space:
+            space = space[agent]
+        if problem := mismatch(space, value, kind, bounded=kind == "action"):
+            raise ValueError(problem if agent == AGENT else f"{problem} (agent {agent!r})")
+
+    def _found(self, episode_id: str) -> _Episode:
+        episode = self._running.get(episode_id)
+        if episode is None:
+            if episode_id in self._ended:
+                raise ValueError(f"Episode {episode_id} has already completed.")
+            raise ValueError(f"Episode {episode_id} not found.")
+        return episode
+
+    def _act(self, episode_id: str, observations: Mapping, logged: Mapping | None) -> Mapping[AgentID, Any]:
+        episode = self._found(episode_id)
+        with episode.lock:
+            turn = episode.turn(observations, logged, None)
+            self.exchange.hand_over(turn)
+            self._wait(episode, turn, ACTION_TIMEOUT_S if logged is None else REPORT_TIMEOUT_S)
+        return turn.actions
+
+    def _end(self, episode_id: str, observations: Mapping, truncated: bool) -> None:
+        episode = self._found(episode_id)
+        with episode.lock:
+            turn = episode.turn(observations, None, (not truncated, truncated))
+            self._forget(episode_id)
+            self.exchange.hand_over(turn)
+            self._wait(episode, turn, REPORT_TIMEOUT_S)
+
+    def _wait(self, episode: _Episode, turn: Turn, timeout_s: float) -> None:
+        try:
+            if turn.wait(timeout_s):
+                return
+        except BaseException:
+            self._forget(episode.id)
+            raise
+        raise TimeoutError(
+            f"the algorithm has not sampled for {timeout_s:.0f} s, so that episode {episode.id} waits: is train() "
+            "running?"
+        )
+
+    def _forget(self, episode_id: str) -> None:
+        with self._lock:
+            self._running.pop(episode_id, None)
+            self._ended[episode_id] = None
+            if len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)
+
+    def _add_rewards(self, episode: _Episode, rewards: Mapping[AgentID, SupportsFloat], infos: Mapping) -> None:
+        for agent, reward in rewards.items():
+            try:
+                number = float(reward)
+            except (TypeError, ValueError):
+                number = math.nan
+            if not math.isfinite(number):
+                of = "" if agent == AGENT else f" of agent {agent!r}"
+                raise ValueError(
+                    f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite "
+                    f"number, but is {reward!r:.80}"
+                )
+            episode.rewards[agent] = episode.rewards.get(agent, 0.0) + number
+        episode.infos.update(infos)
+
+    def describe_silence(self) -> str:
+        """Possible reason why nobody has asked for an action for long, for a message."""
+        return f"Does {type(self).__name__}.run() call get_action?"
+
+    def close(self) -> None:
+        """Called when the worker ends; may be overridden to stop what `run` has started."""
+
+
+class ExternalMultiAgentEnv(ExternalEnv):
+    """An ExternalEnv whose episodes have several agents: observations, actions and rewards are dicts by agent.
+
+    Args:
+        action_space, observation_space: of all agents, or dicts of them by agent.
+        max_concurrent: as for ExternalEnv.
+    """
+
+    def get_action(self, episode_id: str, observation_dict: Mapping[AgentID, Any]) -> Mapping[AgentID, Any]:
+        """Actions of the agents that have an observation; errors as for ExternalEnv."""
+        return self._act(episode_id, self._seen(observation_dict), None)
+
+    def log_action(self, episode_id: str, observation_dict: Mapping, action_dict: Mapping) -> None:
+        """Reports the actions that somebody else has chosen for the agents that have an observation."""
+        observations = self._seen(observation_dict)
+        if action_dict.keys() != observations.keys():
+            raise ValueError(
+                f"log_action needs an action for each agent with an observation: {list(observations)}, but got "
+                f"{list(action_dict)}"
+            )
+        for agent, action in action_dict.items():
+            self._check("action", action, agent)
+        self._act(episode_id, observations, action_dict)
+
+    def log_returns(
+        self,
+        episode_id: str,
+        reward_dict: Mapping[AgentID, SupportsFloat],
+        info_dict: Mapping[AgentID, Any] | None = None,
+        multiagent_done_dict: Mapping[AgentID, bool] | None = None,
+        *,
+        truncated_dict: Mapping[AgentID, bool] | None = None,
+    ) -> None:
+        """Adds to the rewards of the agents' last actions.
+
+        Args:
+            episode_id: of a running episode.
+            reward_dict: agent -> a finite number.
+            info_dict: agent -> what the environment says beside it.
+            multiagent_done_dict: agents that have ended; they may have a final observation in the next call.
+            truncated_dict: agents that have ended for a reason outside of the task.
+        """
+        episode = self._found(episode_id)
+        self._add_rewards(episode, reward_dict, info_dict or {})
+        episode.terminateds.update(multiagent_done_dict or {})
+        episode.truncateds.update(truncated_dict or {})
+
+    def end_episode(self, episode_id: str, observation_dict: Mapping[AgentID, Any], *, truncated: bool = False) -> None:
+        """Ends an episode for all agents; arguments as for ExternalEnv."""
+        self._end(episode_id, self._seen(observation_dict), truncated)
+
+    def _seen(self, observation: Any) -> dict[AgentID, Any]:
+        if not isinstance(observation, Mapping):
+            raise ValueError(f"observations must be a dict by agent, but are {observation!r:.80}")
+        for agent, each in observation.items():
+            self._check("observation", each, agent)
+        return dict(observation)

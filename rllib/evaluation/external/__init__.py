@@ -1,0 +1,1 @@
+"""Workers whose environments drive their own loop."""

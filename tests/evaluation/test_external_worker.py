@@ -1,0 +1,263 @@
+"""Rows of external episodes: they are those that the same steps give in an environment that is stepped."""
+
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rllib import sample_batch as sb
+from rllib.algorithms.a2c import A2CConfig
+from rllib.algorithms.a3c import A3CConfig
+from rllib.algorithms.apex import ApexDQNConfig
+from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.es import ESConfig
+from rllib.algorithms.impala import IMPALAConfig
+from rllib.algorithms.pg import PGConfig
+from rllib.algorithms.ppo import PPOConfig
+from rllib.algorithms.pqn import PQNConfig
+from rllib.algorithms.r2d2 import R2D2Config
+from rllib.algorithms.sac import SACConfig
+from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.external.exchange import EpisodeLost, RunEnded
+from rllib.errors import SampleTimeoutError
+
+BOX, CHOICE = gymnasium.spaces.Box(-np.inf, np.inf, (2,)), gymnasium.spaces.Discrete(3)
+
+
+class Counting(ExternalEnv):
+    """Episodes of `length` steps: observations are (episode, step), the reward of a step is its number."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.config = {"length": 25, "loops": 1, "logged": 0, "untrained": (), "episodes": None, **config}
+        self.actions, self.errors, self.ended = {}, [], threading.Event()
+
+    def run(self):
+        loops = [threading.Thread(target=self.loop, args=(number,)) for number in range(self.config["loops"])]
+        for each in loops:
+            each.start()
+        for each in loops:
+            each.join()
+        self.ended.set()
+        if self.config.get("raises"):
+            raise KeyError("the user's own")
+
+    def loop(self, loop):
+        count = self.config["episodes"]
+        number = loop
+        try:
+            while count is None or number < count:
+                self.play(number)
+                number += self.config["loops"]
+        except (EpisodeLost, RunEnded) as error:
+            self.errors.append(error)
+            if isinstance(error, EpisodeLost):
+                self.loop(loop + 1000)
+
+    def play(self, number):
+        episode = self.start_episode(training_enabled=number not in self.config["untrained"])
+        for step in range(self.config["length"]):
+            observation = np.array([number, step], np.float32)
+            if self.config["logged"] and step % self.config["logged"] == 1:
+                action = 2
+                self.log_action(episode, observation, action)
+            else:
+                action = self.get_action(episode, observation)
+            self.actions[number, step] = action
+            self.log_returns(episode, step / 2)
+            self.log_returns(episode, step / 2)
+        self.end_episode(episode, np.array([number, step + 1], np.float32), truncated=number % 2 == 1)
+
+
+def build(config=PPOConfig, mode="truncate_episodes", fragment=40, **env_config):
+    config = small(config(), fragment).environment(Counting, env_config=env_config)
+    config.rollouts(num_rollout_workers=0, batch_mode=mode, rollout_fragment_length=fragment)
+    return config.debugging(seed=1).build()
+
+
+def small(config, rows):
+    """With train batches of this number of rows."""
+    minibatch = {"sgd_minibatch_size": rows} if isinstance(config, PPOConfig) else {}
+    return config.training(train_batch_size=rows, **minibatch)
+
+
+def environment(algorithm):
+    return algorithm.workers.local_worker().stream.environments[0]
+
+
+@pytest.mark.parametrize("mode, rows", [("truncate_episodes", 40), ("complete_episodes", 50)])
+def test_rows_are_the_steps_of_the_loop(mode, rows):
+    with build(mode=mode) as algorithm:
+        batch = algorithm.sample(40)
+        assert len(batch) == rows
+        env = environment(algorithm)
+        steps = [(0, step) for step in range(25)] + [(1, step) for step in range(rows - 25)]
+        np.testing.assert_array_equal(batch[sb.OBS], np.array(steps, np.float32))
+        np.testing.assert_array_equal(batch[sb.REWARDS], [step for _, step in steps])
+        assert batch[sb.ACTIONS].tolist() == [env.actions[at] for at in steps]
+        assert np.flatnonzero(batch[sb.TERMINATEDS]).tolist() == [24]
+        expected = algorithm.policy.log_prob(algorithm.policy.dist_inputs(batch[sb.OBS]), batch[sb.ACTIONS])
+        np.testing.assert_allclose(batch[sb.ACTION_LOGP], expected, atol=1e-5)
+        assert algorithm.timesteps == rows
+
+
+def test_advantages_are_those_of_the_episode():
+    """Closed form: the value of each observation, discounted rewards, and the value of a truncated end."""
+    with build(mode="complete_episodes", fragment=50) as algorithm:
+        batch = algorithm.sample(50)
+        values = algorithm.policy.values(batch[sb.OBS])
+        gamma, lambda_ = algorithm.config.gamma, algorithm.config.lambda_
+        for first, following in ((0, 0.0), (25, algorithm.policy.values(np.array([[1, 25]], np.float32))[0])):
+            rows, advantage = range(first, first + 25), 0.0
+            for row in reversed(rows):
+                after = following if row == rows[-1] else values[row + 1]
+                delta = batch[sb.REWARDS][row] + gamma * after - values[row]
+                advantage = delta + gamma * lambda_ * advantage
+                assert batch[sb.ADVANTAGES][row] == pytest.approx(advantage, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_episodes_at_once_are_apart(mode):
+    with build(mode=mode, loops=7, length=9, fragment=60) as algorithm:
+        seen = {}
+        for _ in range(6):
+            batch = algorithm.sample(60)
+            for observation, action, reward in zip(batch[sb.OBS], batch[sb.ACTIONS], batch[sb.REWARDS]):
+                key = tuple(int(number) for number in observation)
+                assert key not in seen
+                seen[key] = int(action)
+                assert reward == key[1]
+        actions = environment(algorithm).actions
+        assert all(actions[key] == action for key, action in seen.items())
+        by_episode = {}
+        for episode, step in sorted(seen):
+            by_episode.setdefault(episode, []).append(step)
+        assert len(by_episode) > 20 and all(steps == list(range(len(steps))) for steps in by_episode.values())
+        assert all(episode.length == 9 and episode.episode_return == 36 for episode in algorithm.metrics.episodes)
+
+
+def test_logged_actions_are_learned_from_off_policy():
+    with build(DQNConfig, logged=5) as algorithm:
+        batch = algorithm.sample(40)
+        logged = batch[sb.OBS][:, 1] % 5 == 1
+        assert logged.sum() == 8 and set(batch[sb.ACTIONS][logged]) == {2}
+
+
+def test_logged_actions_are_dropped_on_policy(caplog):
+    with build(A2CConfig, logged=5, fragment=32) as algorithm:
+        batch = algorithm.sample(32)
+        assert not (batch[sb.OBS][:, 1] % 5 == 1).any()
+        # The chain of advantages ends before the row that is left out.
+        assert batch[sb.TRUNCATEDS][batch[sb.OBS][:, 1] % 5 == 0].all()
+    assert caplog.text.count("log_action: steps with actions that the policy has not chosen") == 1
+
+
+def test_untrained_episodes_are_reported_apart():
+    with build(untrained=(0, 2), length=10, fragment=20) as algorithm:
+        result = algorithm.train()
+        assert result["external"]["untrained_episode_reward_mean"] == 45
+        assert result["episodes_total"] >= 1 and result["timesteps_total"] == 20
+
+
+class Agents(ExternalMultiAgentEnv):
+    """Turns: X acts first, then Y, then both; X is paid while it waits."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+
+    def run(self):
+        while True:
+            episode = self.start_episode()
+            seen = np.zeros(2, np.float32)
+            self.get_action(episode, {"x": seen})
+            self.log_returns(episode, {"x": 1.0})
+            self.get_action(episode, {"y": seen + 1})
+            self.log_returns(episode, {"x": 2.0, "y": 3.0})
+            self.get_action(episode, {"x": seen + 2, "y": seen + 2})
+            self.log_returns(episode, {"x": 4.0, "y": 5.0})
+            self.end_episode(episode, {"x": seen + 3, "y": seen + 3})
+
+
+def test_agents_have_rows_of_their_own_time():
+    config = PPOConfig().environment(Agents).rollouts(num_rollout_workers=0, rollout_fragment_length=4)
+    small(config.rollouts(batch_mode="complete_episodes"), 4)
+    config.multi_agent(policies={"px", "py"}, policy_mapping_fn=lambda agent, *_, **__: f"p{agent}")
+    with config.debugging(seed=0).build() as algorithm:
+        batches = algorithm.sample(4).policy_batches
+        assert batches["px"][sb.REWARDS].tolist() == [3.0, 4.0] and batches["py"][sb.REWARDS].tolist() == [3.0, 5.0]
+        assert batches["px"][sb.OBS][:, 0].tolist() == [0, 2] and batches["py"][sb.OBS][:, 0].tolist() == [1, 2]
+        assert algorithm.metrics.episodes[0].agent_returns == {("x", "px"): 7.0, ("y", "py"): 8.0}
+
+
+def test_the_exception_of_a_loop_is_that_of_train():
+    with build(episodes=2, length=5, raises=True) as algorithm, pytest.raises(KeyError, match="own") as caught:
+        algorithm.train()
+    assert any("in run() of the external environment of rollout worker 0" in note for note in caught.value.__notes__)
+
+
+def test_a_loop_that_returns_is_named():
+    with build(episodes=3, length=5) as algorithm, pytest.raises(RuntimeError, match="returned after 3 episodes"):
+        algorithm.train()
+
+
+def test_a_silent_loop_is_named():
+    class Waits(ExternalEnv):
+        def run(self):
+            threading.Event().wait()
+
+    config = PPOConfig().environment(lambda _: Waits(CHOICE, BOX)).rollouts(num_rollout_workers=0)
+    silent = pytest.raises(SampleTimeoutError, match=r"nobody has asked the .* for an action for 0.2 s")
+    with config.rollouts(sample_timeout_s=0.2).build() as algorithm, silent:
+        algorithm.train()
+
+
+def test_a_restored_run_goes_on_with_new_episodes(tmp_path):
+    with build(length=10, fragment=20, loops=3) as algorithm:
+        algorithm.train()
+        algorithm.restore(algorithm.save(tmp_path / "checkpoint"))
+        algorithm.train()
+        env = environment(algorithm)
+        assert env.errors and all(isinstance(error, EpisodeLost) for error in env.errors)
+        assert algorithm.timesteps >= 40
+    assert env.ended.wait(20) and sum(isinstance(error, RunEnded) for error in env.errors) == 3
+
+
+def test_one_environment_a_worker():
+    config = PPOConfig().environment(Counting).rollouts(num_envs_per_worker=2)
+    with pytest.raises(ValueError, match=r"one worker has one of it, but num_envs_per_worker=2"):
+        config.build()
+
+
+def test_it_is_not_evaluated_by_the_library():
+    with build() as algorithm, pytest.raises(RuntimeError, match="training_enabled=False"):
+        algorithm.evaluate()
+    config = PPOConfig().environment(Counting).evaluation(evaluation_interval=1)
+    with pytest.raises(ValueError, match="evaluation_config="):
+        config.build()
+
+
+def test_workers_have_loops_of_their_own():
+    config = PPOConfig().environment(Counting).rollouts(num_rollout_workers=2, rollout_fragment_length=20)
+    with small(config, 40).build() as algorithm:
+        result = algorithm.train()
+        assert result["timesteps_total"] == 40 and result["num_healthy_workers"] == 2
+
+
+@pytest.mark.parametrize("config", [A3CConfig, ESConfig])
+def test_algorithms_that_step_environments_themselves_are_refused(config):
+    with pytest.raises(ValueError, match="does not learn from an environment that drives its own loop"):
+        config().environment(Counting).rollouts(num_rollout_workers=0).build()
+
+
+@pytest.mark.parametrize("config", [SACConfig, IMPALAConfig, R2D2Config, PGConfig, PQNConfig, ApexDQNConfig])
+def test_algorithms_learn_from_it(config):
+    config = config().environment(Counting, env_config={"length": 10, "loops": 2}).rollouts(num_rollout_workers=0)
+    if isinstance(config, ApexDQNConfig):
+        config.rollouts(num_rollout_workers=1)
+    if isinstance(config, R2D2Config):
+        config.training(model={"use_lstm": True})
+    config.reporting(min_sample_timesteps_per_iteration=50, min_time_s_per_iteration=0)
+    with config.debugging(seed=3).build() as algorithm:
+        result = algorithm.train()
+        assert result["timesteps_total"] >= 50 and result["episodes_total"] > 0

@@ -65,6 +65,9 @@ class Seating:
     def place(self, num_slots: Mapping[str, int]) -> None:
         """Makes lanes with this number of slots of each policy in an environment; running episodes are dropped."""
         self.lanes: dict[str, Slots] = {}
+        # Lanes that have agents: of hundreds of policies, few act at a time.
+        self._active: list[Slots] = []
+        self._num_seated = 0
         for seats in self.seats:
             seats.place(self.lanes, {})
         numbers = self._worker.settings.agents.numbers
@@ -145,7 +148,7 @@ class Seating:
 
     def act(self, step: int = 0) -> None:
         """Chooses the actions of all agents that act."""
-        for lane in self.lanes.values():
+        for lane in self._active:
             if lane.acting:
                 lane.act(step)
 
@@ -162,8 +165,21 @@ class Seating:
 
     def receive(self) -> None:
         """Stores what the agents have seen since the last call; they act in the next step, and no others do."""
-        for lane in self.lanes.values():
+        num_seated = sum([each.num_seated for each in self.seats])
+        if num_seated != self._num_seated:
+            self._num_seated = num_seated
+            self._find_active()
+        for lane in self._active:
             lane.receive()
+
+    def _find_active(self) -> None:
+        """Looks which lanes have agents, after some have been seated; the others rest."""
+        before = self._active
+        used = {id(seat.lane): (seat.policy_id, seat.lane) for seats in self.seats for seat in seats.living}
+        self._active = [lane for _, lane in sorted(used.values(), key=lambda pair: pair[0])]
+        for lane in before:
+            if id(lane) not in used:
+                lane.receive()
 
     def start_over(self) -> None:
         """Drops the running episodes."""
@@ -171,3 +187,4 @@ class Seating:
             each.forget()
         for lane in self.lanes.values():
             lane.start_over()
+        self._active = []

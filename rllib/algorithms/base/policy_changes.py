@@ -15,6 +15,7 @@ from rllib.algorithms.base.agents import (
     fixed_policies,
     hand_written,
     make_mapping,
+    mapping_data,
     own_settings,
     probed,
     spaces_of,
@@ -136,7 +137,8 @@ def _changed(
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
         fixed=fixed_policies(mapping, examined),
     )
-    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, agents.first_ids)
+    first = agents.first_ids, agents.first_mapping, agents.first_to_train
+    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, *first)
 
 
 def _make_policy(
@@ -181,3 +183,49 @@ def _take_over(algorithm, agents: Agents) -> None:
             algorithm.end_training(policy_id)
     algorithm.workers.change_settings(algorithm._rollout_settings)
     algorithm._evaluations.change_agents(policies, agents.settings)
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def changes_of(agents: Agents | None) -> dict[str, Any]:
+    """Changes since the run began, for checkpoints; empty where there are none.
+
+    Returns:
+        "policies", id -> PolicySpec of those that were added; "removed", ids; "policy_mapping_fn" and
+        "policies_to_train", where they are others.
+    """
+    if agents is None:
+        return {}
+    changes: dict[str, Any] = {}
+    if added := {policy_id: spec for policy_id, spec in agents.specs.items() if policy_id not in agents.first_ids}:
+        changes["policies"] = added
+    if removed := sorted(agents.first_ids - agents.specs.keys()):
+        changes["removed"] = removed
+    if (mapping := mapping_data(agents.mapping)) != agents.first_mapping:
+        changes["policy_mapping_fn"] = mapping
+    if agents.to_train != agents.first_to_train:
+        changes["policies_to_train"] = agents.to_train
+    return changes
+
+
+def make_changes(algorithm, changes: Mapping[str, Any], saved_policies: Mapping[str, Policy]) -> None:
+    """Makes the changes of a checkpoint in an algorithm that has just been made by its config.
+
+    Args:
+        algorithm: the algorithm.
+        changes: see `changes_of`.
+        saved_policies: id -> network, of the policies that were added.
+    """
+    for policy_id, spec in changes.get("policies", {}).items():
+        if policy_id not in algorithm.agents.specs:
+            given = spec.policy_class, spec.observation_space, spec.action_space, spec.config
+            add_policy(algorithm, policy_id, given, policy=saved_policies.get(policy_id))
+    mapping = changes.get("policy_mapping_fn")
+    if mapping is not None:
+        set_mapping(algorithm, mapping)
+    if "policies_to_train" in changes:
+        set_trained(algorithm, changes["policies_to_train"])
+    for policy_id in changes.get("removed", ()):
+        if policy_id in algorithm.agents.specs:
+            remove_policy(algorithm, policy_id)

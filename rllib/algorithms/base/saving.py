@@ -51,8 +51,8 @@ class Saving:
     _stopped: bool
 
     @abstractmethod
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
-        """The present policy of this id."""
+    def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The present policy of this id, which has a network."""
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Saving:
         Returns:
             the directory.
         """
-        return write_checkpoint(export_dir, self._policy_files(policy_id, self.get_policy(policy_id)))
+        return write_checkpoint(export_dir, self._policy_files(policy_id, self._network(policy_id)))
 
     def restore(self, checkpoint_path: str | Path) -> None:
         """Goes on from a checkpoint of the same algorithm, spaces and network.

@@ -11,6 +11,7 @@ from rllib.env.multi_agent import make_multi_agent
 from rllib.errors import CheckpointError
 from rllib.hand_written import RandomPolicy
 from rllib.policies import PolicySpec
+from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 
 TWO = {"policies": {"p0", "p1"}, "policy_mapping_fn": {"0": "p0", "*": "p1"}}
 
@@ -214,3 +215,15 @@ class TestChangesOfARun:
     def test_a_run_without_changes_has_none(self, tmp_path):
         path, _, _ = saved(tmp_path / "checkpoint", **TWO)
         assert json.loads((path / "algorithm.json").read_text())["agents"] == {}
+
+    def test_earlier_checkpoints_have_the_ids_of_added_policies(self, tmp_path):
+        with build(policies=["p0"], policies_to_train=["p0"]) as algo:
+            algo.add_policy("p1", policies_to_train=["p0"])
+            algo.train()
+            path, weights = algo.save(tmp_path / "checkpoint"), algo.get_weights()
+        tree = read_checkpoint(path, load_user_code=True)
+        tree["algorithm.json"] |= {"added_policies": ["p1"]}
+        del tree["algorithm.json"]["agents"]
+        with Algorithm.from_checkpoint(write_checkpoint(tmp_path / "earlier", tree)) as algo:
+            assert list(algo.learners) == ["p0"]
+            np.testing.assert_array_equal(algo.get_weights()["p1"], weights["p1"])

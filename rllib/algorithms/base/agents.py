@@ -64,6 +64,7 @@ class Agents:
         to_train: policies_to_train as it was given.
         settings: of the workers.
         trains: policy id, batch -> whether the policy learns from the batch.
+        num_made: policies of the run so far, those that were removed included.
         first_ids: ids of the policies that the run began with.
         first_mapping: `mapping_data` of the mapping that it began with.
         first_to_train: policies_to_train that it began with.
@@ -77,6 +78,7 @@ class Agents:
     to_train: Any
     settings: AgentSettings
     trains: Callable[[str, Any], bool]
+    num_made: int
     first_ids: frozenset[str]
     first_mapping: Any
     first_to_train: Any
@@ -117,7 +119,7 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
     to_train, first = config.policies_to_train, (frozenset(specs), mapping_data(mapping), config.policies_to_train)
-    return Agents(examined, specs, learned, overrides, mapping, to_train, settings, trains, *first)
+    return Agents(examined, specs, learned, overrides, mapping, to_train, settings, trains, len(spaces), *first)
 
 
 # ------------------------------------------------------------------ policies

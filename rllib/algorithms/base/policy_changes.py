@@ -123,9 +123,9 @@ def _changed(
     names, trains = trained(to_train, specs, learned)
     config = algorithm.config
     overrides = {i: own_settings(i, spec.config, config) for i, spec in specs.items() if spec.config and i in learned}
-    numbers = dict(settings.numbers)
-    for policy_id in spaces:
-        numbers.setdefault(policy_id, max(numbers.values(), default=-1) + 1)
+    # No number is given twice: by it workers know a policy from an earlier one with its id.
+    new = [policy_id for policy_id in spaces if policy_id not in settings.numbers]
+    numbers = {**settings.numbers, **{policy_id: number for number, policy_id in enumerate(new, agents.num_made)}}
     slots = {i: max(count, settings.num_slots.get(i, 1)) for i, count in num_slots.items()}
     changed = replace(
         settings,
@@ -137,7 +137,7 @@ def _changed(
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
         fixed=fixed_policies(mapping, examined),
     )
-    first = agents.first_ids, agents.first_mapping, agents.first_to_train
+    first = agents.num_made + len(new), agents.first_ids, agents.first_mapping, agents.first_to_train
     return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, *first)
 
 

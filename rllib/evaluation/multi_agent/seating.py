@@ -44,6 +44,7 @@ class Seating:
 
     Attributes:
         lanes: policy id -> its slots.
+        numbers: policy id -> number of the policy whose lane it is.
         seats: of each environment.
     """
 
@@ -65,6 +66,7 @@ class Seating:
     def place(self, num_slots: Mapping[str, int]) -> None:
         """Makes lanes with this number of slots of each policy in an environment; running episodes are dropped."""
         self.lanes: dict[str, Slots] = {}
+        self.numbers: dict[str, int] = {}
         # Lanes that have agents: of hundreds of policies, few act at a time.
         self._active: list[Slots] = []
         self._num_seated = 0
@@ -83,6 +85,7 @@ class Seating:
             slots: of the policy in one environment.
         """
         placer = self._placer(policy_id, slots)
+        self.numbers[policy_id] = number
         self.lanes[policy_id] = self._make_slots(policy_id, number, slots * len(self._indices), placer)
         for index, seats in enumerate(self.seats):
             seats.add_places(policy_id, range(index * slots, (index + 1) * slots))
@@ -92,7 +95,7 @@ class Seating:
         used = {seat.policy_id for seats in self.seats for seat in seats.living}
         unused = [policy_id for policy_id in policy_ids if policy_id not in used]
         for policy_id in unused:
-            del self.lanes[policy_id]
+            del self.lanes[policy_id], self.numbers[policy_id]
         return unused
 
     def _placer(self, policy_id: str, slots: int) -> Callable[[int], str]:

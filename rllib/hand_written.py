@@ -60,6 +60,30 @@ class HandWrittenPolicy(ABC):
         return []
 
 
+def choose(
+    chooser: Any, observations: Sequence, states: Sequence | None = None, **more: Any
+) -> tuple[Sequence, list[list]]:
+    """Actions of a policy that is written by hand, and the states after them.
+
+    Args:
+        chooser: has `compute_actions`, and `get_initial_state` if it has a state.
+        observations: N, as the environment gave them.
+        states: of each, a list with the parts of `get_initial_state`; None: initial ones.
+        more: further arguments of `compute_actions`.
+
+    Returns:
+        N actions, and N states: [] for a policy without one.
+    """
+    count, initial = len(observations), getattr(chooser, "get_initial_state", list)
+    before = [state or initial() for state in states or [None] * count]
+    batches = [np.stack(parts) for parts in zip(*before)] or None
+    answer = chooser.compute_actions(observations, state_batches=batches, **more)
+    following: Sequence = ()
+    if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
+        answer, following, _ = answer
+    return answer, [list(parts) for parts in zip(*following)] if following else [[] for _ in range(count)]
+
+
 class RandomPolicy(HandWrittenPolicy):
     """A policy whose actions are drawn uniformly, among the legal ones where an observation has a mask.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rllib.acting.player import Acts, Player
+from rllib.hand_written import choose
 
 AgentID = Hashable
 
@@ -123,16 +124,12 @@ class _HandWrittenPlayer:
 
     def __init__(self, policy_id: str, chooser: Any):
         self.policy_id, self._chooser = policy_id, chooser
-        self._state = getattr(chooser, "get_initial_state", list)()
+        self._states: list | None = None
 
     def act(self, observation: Any, reward: float | None = None, action_mask: Any = None) -> Any:
         """The action for the environment's newest observation; such a policy reads nothing else."""
-        state = [np.asarray(part)[None] for part in self._state] or None
-        answer = self._chooser.compute_actions([observation], state_batches=state)
-        if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
-            answer, following, _ = answer
-            self._state = [part[0] for part in following]
-        return answer[0]
+        (action, *_), self._states = choose(self._chooser, [observation], self._states)
+        return action
 
 
 class SeatedPlayers:

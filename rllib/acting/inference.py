@@ -18,6 +18,7 @@ from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.observations import ArrayColumn, observation_column
 from rllib.env.spaces.supported import all_fit, mismatch
 from rllib.errors import UnknownPolicyError
+from rllib.hand_written import choose
 from rllib.models.distributions.standard import Distribution
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
@@ -122,7 +123,8 @@ class Acting:
         """
         states = None if state is None else [state]
         policy_id = self._acting_policy(policy_id, agent_id)
-        observation = self._as_policies_see(agent_id, observation)
+        if self._hand_written(policy_id) is None:
+            observation = self._as_policies_see(agent_id, observation)
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
         inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
         how |= {name: None if value is None else [value] for name, value in inputs.items()}
@@ -196,8 +198,6 @@ class Acting:
             inputs = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_masks}
             return self._actions_by_agent(observations, state, inputs, explore=explore, full_fetch=full_fetch)
         policy_id = self._acting_policy(policy_id)
-        policy = self.get_policy(policy_id)
-        policy.exploration = self._explored_by(policy_id)
         agents = list(observations) if isinstance(observations, Mapping) else None
         if agents is not None:
             observations = [observations[agent] for agent in agents]
@@ -206,14 +206,27 @@ class Acting:
                 given and [given[agent] for agent in agents] for given in per_agent
             )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
-        # A policy that was put into `policies` by hand acts in the same environment.
-        inference = self._inferences.get(policy_id) or self._inferences[DEFAULT_POLICY]
-        explore = inference.settings.explore if explore is None else explore
-        inputs = action_masks, prev_action, prev_reward
-        actions, states = inference.compute_actions(policy, observations, state, explore, fetches, *inputs)
+        if (chooser := self._hand_written(policy_id)) is not None:
+            actions, states = choose(chooser, observations, state)
+        else:
+            inputs = action_masks, prev_action, prev_reward
+            actions, states = self._of_network(policy_id, observations, state, explore, fetches, *inputs)
         if agents is not None:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
         return actions if fetches is None else (actions, states, fetches)
+
+    def _of_network(self, policy_id: str, observations, state, explore: bool | None, fetches, *inputs) -> tuple:
+        """Actions and states of a policy that is a network; arguments as for Inference.compute_actions."""
+        policy = self._network(policy_id)
+        policy.exploration = self._explored_by(policy_id)
+        # A policy that was put into `policies` by hand acts in the same environment.
+        inference = self._inferences.get(policy_id) or self._inferences[DEFAULT_POLICY]
+        explore = inference.settings.explore if explore is None else explore
+        return inference.compute_actions(policy, observations, state, explore, fetches, *inputs)
+
+    def _hand_written(self, policy_id: str) -> Any:
+        """The object that acts in place of a network; None where the policy is one."""
+        return None
 
     @property
     def _mapping(self) -> Callable[..., str] | None:
@@ -241,7 +254,8 @@ class Acting:
             given = {name: values and [values[agent]] for name, values in inputs.items()}
             states_of = None if state is None else [state[agent]]
             policy_id = self._acting_policy(None, agent)
-            seen = self._as_policies_see(agent, observation)
+            by_hand = self._hand_written(policy_id) is not None
+            seen = observation if by_hand else self._as_policies_see(agent, observation)
             answer = self.compute_actions([seen], states_of, policy_id=policy_id, **given, **how)
             if state is None and not how["full_fetch"]:
                 actions[agent] = answer[0]
@@ -264,8 +278,13 @@ class Acting:
         """
         return Player(self, num_episodes, explore=explore, policy_id=policy_id or DEFAULT_POLICY)
 
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
-        """The policy with this id."""
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Any:
+        """The policy with this id; of one that is written by hand, the object that acts."""
+        chooser = self._hand_written(policy_id)
+        return self._network(policy_id) if chooser is None else chooser
+
+    def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The policy with this id, which has a network."""
         if policy_id not in self.policies:
             raise UnknownPolicyError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
         return self.policies[policy_id]

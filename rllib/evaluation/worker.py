@@ -98,21 +98,21 @@ class Worker:
         return self.settings.num_workers
 
     @property
-    def policy_map(self) -> dict[str, Policy]:
-        """The policies by name."""
+    def policy_map(self) -> Mapping[str, Any]:
+        """The policies by name, those that are written by hand included."""
         return self.policies
 
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy | None:
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Any:
         """The policy with this name; None if there is none."""
         return self.policy_map.get(policy_id)
 
     def get_weights(self) -> dict[str, np.ndarray]:
         """Policy id -> a copy of its flat parameter vector, as `Algorithm.get_weights`."""
-        return {policy_id: policy.weights.copy() for policy_id, policy in self.policy_map.items()}
+        return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Takes over what `get_weights` gave."""
-        for policy_id, policy in self.policy_map.items():
+        for policy_id, policy in self.policies.items():
             policy.set_weights(weights[policy_id])
 
     @property

@@ -270,7 +270,7 @@ def _quiet(name: str) -> Iterator[None]:
 def _compared(
     exported: Callable[[Arrays], Arrays], module: ExportedPolicy, algorithm: Algorithm, policy_id: str
 ) -> Parity:
-    policy, outputs = algorithm.get_policy(policy_id), [port.name for port in module.outputs]
+    policy, outputs = algorithm._network(policy_id), [port.name for port in module.outputs]
     rng, is_recurrent = np.random.default_rng(0), module.inputs[-1].name == STATE_IN
     largest, num_rows, num_ties = dict.fromkeys(outputs, 0.0), 0, 0
     for observations in _batches(algorithm, policy, module.space, rng, is_recurrent):

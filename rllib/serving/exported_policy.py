@@ -66,7 +66,7 @@ class ExportedPolicy(nn.Module):
 
     def __init__(self, algorithm: Algorithm, policy_id: str):
         super().__init__()
-        policy, config = algorithm.get_policy(policy_id), algorithm.config
+        policy, config = algorithm._network(policy_id), algorithm.config
         own = policy.observation_space, policy.action_space
         # A policy that was added by hand has the spaces of the environment.
         space, action_space = (algorithm.observation_space, algorithm.action_space) if None in own else own

@@ -108,9 +108,9 @@ class LoadedPolicy(Acting):
         of = f"{self.metadata['algorithm']} on {self.metadata['env']}"
         return f"<LoadedPolicy {self.policy_id!r} of {of}, version {self.policy_version}, from {self.checkpoint}>"
 
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+    def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy itself; it is the default as well."""
-        return self.policy if policy_id == DEFAULT_POLICY else super().get_policy(policy_id)
+        return self.policy if policy_id == DEFAULT_POLICY else super()._network(policy_id)
 
     def get_initial_state(self) -> list[np.ndarray]:
         """The memory's state before an episode; [] without a memory."""

@@ -6,7 +6,8 @@ import pytest
 from rllib.algorithms.league import Every, League
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env.multi_agent import make_multi_agent
-from rllib.policies import PolicySpec, RandomPolicy
+from rllib.policies import HandWrittenPolicy, PolicySpec, RandomPolicy
+from rllib.policy import Policy
 
 
 class Poles(make_multi_agent("CartPole-v1")):
@@ -81,6 +82,36 @@ def test_a_hand_written_policy_is_added():
         assert set(result["policy_reward_mean"]) == {"main", "random"}
 
 
+class Counting(HandWrittenPolicy):
+    """Takes actions 0, 1, 0, 1, ... of each agent."""
+
+    def get_initial_state(self):
+        return [np.zeros(1)]
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        return (state_batches[0][:, 0] % 2).astype(int).tolist(), [state_batches[0] + 1], {}
+
+
+def test_hand_written_policies_have_rays_names():
+    policies = {"main": None, "counts": PolicySpec(Counting)}
+    config = poles(policies=policies, policy_mapping_fn={"0": "main", "*": "counts"})
+    with config.build() as algo:
+        worker, counts = algo.workers.local_worker(), algo.get_policy("counts")
+        assert set(worker.policy_map) == {"main", "counts"} and worker.get_weights().keys() == {"main"}
+        assert isinstance(counts, Counting) and isinstance(worker.get_policy("counts"), Counting)
+        assert algo.get_policy("counts") is counts and algo.policies.keys() == {"main"}
+        observation, state = np.zeros(4, np.float32), counts.get_initial_state()
+        for expected in (0, 1, 0):
+            action, state, _ = algo.compute_single_action(observation, state, agent_id=1, full_fetch=True)
+            assert action == expected
+        both = algo.compute_actions({0: observation, 1: observation})
+        assert both.keys() == {0, 1} and both[1] == 0
+        with pytest.raises(KeyError, match="no policy 'none'; this algorithm has main"):
+            algo.get_policy("none")
+        with pytest.raises(KeyError, match="no policy 'counts'"):
+            algo.set_weights({"counts": np.zeros(3)})
+
+
 def test_a_run_with_one_agent_has_one_policy():
     config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
     with config.build() as algo, pytest.raises(ValueError, match="this run's environment has one agent"):
@@ -150,3 +181,42 @@ def test_a_league_goes_on_from_a_checkpoint(tmp_path):
         found = again.train()["custom_metrics"]["league"]
         assert found["size"] == result["custom_metrics"]["league"]["size"] == 3
         assert found["elo"].keys() == {"main", "random", "main_v1", "main_v2"}
+
+
+@pytest.mark.parametrize("width", [16, 8])
+@pytest.mark.parametrize("between", [0, 1], ids=["at once", "later"])
+def test_an_id_that_is_used_again_is_another_policy(monkeypatch, width, between):
+    """Also where the episodes of the first one go on: those of CartPole have more steps than a fragment of 4."""
+    acted, act = [], Policy.act
+    monkeypatch.setattr(Policy, "act", lambda self, *args: acted.append(self) or act(self, *args))
+    mapping, without = {"0": "main", "1": "x"}, {"0": "main", "1": "y"}
+    config = poles(policies=["main", "x", "y"], policy_mapping_fn=mapping, policies_to_train=["main"])
+    config.rollouts(rollout_fragment_length=4).training(train_batch_size=8, sgd_minibatch_size=8)
+    with config.build() as algo:
+        algo.train()
+        worker = algo.workers.local_worker()
+        old = worker.get_policy("x")
+        assert old in acted
+        algo.remove_policy("x", policy_mapping_fn=without)
+        for _ in range(between):
+            algo.train()
+        assert worker.get_policy("x") is old  # whose episode goes on
+        new = algo.add_policy("x", config={"model": {"fcnet_hiddens": [width]}}, policy_mapping_fn=mapping)
+        acted.clear()
+        algo.train()
+        assert worker.get_policy("x") in acted and old not in acted
+        np.testing.assert_array_equal(worker.get_policy("x").weights, new.weights)
+        algo.evaluate(1)
+        algo.remove_policy("x", policy_mapping_fn=without)
+        algo.add_policy("x", RandomPolicy, policy_mapping_fn=mapping)
+        algo.train()
+        algo.evaluate(1)
+        assert isinstance(worker.get_policy("x"), RandomPolicy) and isinstance(algo.get_policy("x"), RandomPolicy)
+
+
+def test_numbers_of_policies_are_given_once():
+    with poles(policies=["main", "x"], policy_mapping_fn={"*": "main"}).build() as algo:
+        before = dict(algo.agents.settings.numbers)
+        algo.remove_policy("x")
+        algo.add_policy("x")
+        assert algo.agents.settings.numbers["x"] not in before.values()

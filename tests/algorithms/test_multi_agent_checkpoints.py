@@ -1,5 +1,7 @@
 """Checkpoints of runs with several policies: round trips, parts of them, and code of the user's."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from rllib.env.multi_agent import make_multi_agent
 from rllib.errors import CheckpointError
 from rllib.hand_written import RandomPolicy
 from rllib.policies import PolicySpec
+from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 
 TWO = {"policies": {"p0", "p1"}, "policy_mapping_fn": {"0": "p0", "*": "p1"}}
 
@@ -155,3 +158,72 @@ def test_policies_are_loaded_alone(tmp_path):
         load_policy(path)
     path, weights, _ = saved(tmp_path / "shared", policies="shared")
     assert np.array_equal(load_policy(path).policy.weights, weights["shared"])
+
+
+def swapped(agent_id, *args, **kwargs):
+    return "p1" if str(agent_id) == "0" else "p0"
+
+
+class TestChangesOfARun:
+    """What was changed while the run went on is in its checkpoints."""
+
+    def test_a_table(self, tmp_path):
+        with build(**TWO) as algo:
+            algo.set_policy_mapping_fn({"0": "p1", "*": "p0"})
+            path = algo.save(tmp_path / "checkpoint")
+            with build(**TWO) as other:
+                other.restore(path)
+                assert [other.agents.mapping(agent, None) for agent in (0, 1)] == ["p1", "p0"]
+        with Algorithm.from_checkpoint(path) as algo:
+            assert [algo.agents.mapping(agent, None) for agent in (0, 1)] == ["p1", "p0"]
+            again = algo.save(tmp_path / "again")
+        with Algorithm.from_checkpoint(again, policy_mapping_fn="p0") as algo:
+            assert [algo.agents.mapping(agent, None) for agent in (0, 1)] == ["p0", "p0"]
+
+    @pytest.mark.parametrize("function", [swapped, lambda agent_id, *args, **kwargs: swapped(agent_id)])
+    def test_a_function_is_code(self, tmp_path, caplog, function):
+        with build(**TWO) as algo:
+            algo.set_policy_mapping_fn(function)
+            path = algo.save(tmp_path / "checkpoint")
+        with pytest.raises(CheckpointError, match=r"holds code of yours.*policy_mapping_fn \(.*fn=\.\.\."):
+            Algorithm.from_checkpoint(path)
+        with Algorithm.from_checkpoint(path, load_user_code=True) as algo:
+            assert [algo.agents.mapping(agent, None) for agent in (0, 1)] == ["p1", "p0"]
+        with Algorithm.from_checkpoint(path, policy_mapping_fn=swapped) as algo:
+            assert algo.agents.mapping.function is swapped
+        with build(**TWO) as algo:
+            algo.restore(path)
+            assert [algo.agents.mapping(agent, None) for agent in (0, 1)] == ["p0", "p1"]
+        assert "has changed policy_mapping_fn to code of yours, which restore() does not load" in caplog.text
+
+    def test_policies_that_learn_and_that_have_come_and_gone(self, tmp_path):
+        with build(**TWO) as algo:
+            algo.set_policies_to_train(["p1"])
+            algo.add_policy("random", RandomPolicy)
+            algo.add_policy("fast", config={"lr": 0.25, "model": {"fcnet_hiddens": [8]}})
+            algo.remove_policy("p0", policy_mapping_fn={"0": "fast", "*": "random"}, policies_to_train=["fast"])
+            algo.train()
+            path, weights = algo.save(tmp_path / "checkpoint"), algo.get_weights()
+        with Algorithm.from_checkpoint(path) as algo:
+            assert algo.agents.specs.keys() == {"p1", "random", "fast"} and list(algo.learners) == ["fast"]
+            assert algo.config_of("fast").lr == 0.25
+            assert [algo.agents.mapping(agent, None) for agent in (0, 1)] == ["fast", "random"]
+            np.testing.assert_array_equal(algo.get_weights()["fast"], weights["fast"])
+            algo.train()
+            assert not np.array_equal(algo.get_weights()["fast"], weights["fast"])
+
+    def test_a_run_without_changes_has_none(self, tmp_path):
+        path, _, _ = saved(tmp_path / "checkpoint", **TWO)
+        assert json.loads((path / "algorithm.json").read_text())["agents"] == {}
+
+    def test_earlier_checkpoints_have_the_ids_of_added_policies(self, tmp_path):
+        with build(policies=["p0"], policies_to_train=["p0"]) as algo:
+            algo.add_policy("p1", policies_to_train=["p0"])
+            algo.train()
+            path, weights = algo.save(tmp_path / "checkpoint"), algo.get_weights()
+        tree = read_checkpoint(path, load_user_code=True)
+        tree["algorithm.json"] |= {"added_policies": ["p1"]}
+        del tree["algorithm.json"]["agents"]
+        with Algorithm.from_checkpoint(write_checkpoint(tmp_path / "earlier", tree)) as algo:
+            assert list(algo.learners) == ["p0"]
+            np.testing.assert_array_equal(algo.get_weights()["p1"], weights["p1"])

@@ -64,7 +64,10 @@ class Agents:
         to_train: policies_to_train as it was given.
         settings: of the workers.
         trains: policy id, batch -> whether the policy learns from the batch.
+        num_made: policies of the run so far, those that were removed included.
         first_ids: ids of the policies that the run began with.
+        first_mapping: `mapping_data` of the mapping that it began with.
+        first_to_train: policies_to_train that it began with.
     """
 
     environment: ExaminedAgents
@@ -75,7 +78,10 @@ class Agents:
     to_train: Any
     settings: AgentSettings
     trains: Callable[[str, Any], bool]
+    num_made: int
     first_ids: frozenset[str]
+    first_mapping: Any
+    first_to_train: Any
 
 
 def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
@@ -112,8 +118,8 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
         fixed=fixed_policies(mapping, examined),
         counts_agent_steps=config.count_steps_by == "agent_steps",
     )
-    to_train, first_ids = config.policies_to_train, frozenset(specs)
-    return Agents(examined, specs, learned, overrides, mapping, to_train, settings, trains, first_ids)
+    to_train, first = config.policies_to_train, (frozenset(specs), mapping_data(mapping), config.policies_to_train)
+    return Agents(examined, specs, learned, overrides, mapping, to_train, settings, trains, len(spaces), *first)
 
 
 # ------------------------------------------------------------------ policies
@@ -370,6 +376,11 @@ def make_mapping(given: Any, specs: Mapping[str, PolicySpec], examined: Examined
         if policy_id not in specs:
             raise unknown_policy(f"policy_mapping_fn names the policy {policy_id!r}", policy_id, specs)
     return PolicyMapping(TableMapping(given))
+
+
+def mapping_data(mapping: PolicyMapping) -> Any:
+    """The value of `policy_mapping_fn` that makes this mapping: a table, or the user's function."""
+    return mapping.function.table if isinstance(mapping.function, TableMapping) else mapping.function
 
 
 def fixed_policies(mapping: PolicyMapping, examined: ExaminedAgents) -> dict[AgentID, str] | None:

@@ -697,7 +697,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         Raises:
             ValueError: if there is no policy of an id, before any is changed; if weights are not of its network.
         """
-        policies = {policy_id: self.get_policy(policy_id) for policy_id in weights}
+        policies = {policy_id: self._network(policy_id) for policy_id in weights}
         for policy_id, policy in policies.items():
             policy.set_weights(weights[policy_id])
 

@@ -1,5 +1,6 @@
 """Reads an algorithm's class, config and state from checkpoints, earlier formats included."""
 
+import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -13,11 +14,14 @@ from rllib.env.factories.registry import is_environment_class, register_typed_fu
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
+from rllib.policies import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.by_arguments import is_library_path
 from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
+
+logger = logging.getLogger(__name__)
 
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
@@ -54,6 +58,8 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
 def _modernise(state: dict[str, dict[str, Any]]) -> None:
     """Moves the entries of earlier formats, which had one policy, to their present places."""
     own, target = state["algorithm.json"]["state"], None
+    if "agents" not in state["algorithm.json"]:  # which held the ids alone of added policies, none of which learned
+        state["algorithm.json"]["agents"] = _earlier_additions(state)
     if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
         state["config.json"]["model"].setdefault("output_layer_use_bias", True)
     own |= {name: {DEFAULT_POLICY: own[name]} for name in _OF_ONE_POLICY if isinstance(own.get(name), int | float)}
@@ -72,6 +78,15 @@ def _modernise(state: dict[str, dict[str, Any]]) -> None:
             "target_policy.weights": target["weights"],
             "target_policy.moved_at": np.array(moved_at),
         }
+
+
+def _earlier_additions(state: State) -> dict[str, Any]:
+    """Changes of the agents' policies, where only policies that were added are known."""
+    added = dict.fromkeys(state["algorithm.json"].get("added_policies", ()))
+    if not added:
+        return {}
+    learned = {name.split("/")[1] for name in state if name.endswith("/learner.safetensors")}
+    return {"policies": added, "policies_to_train": sorted(learned)}
 
 
 def file_of(policy_id: str, name: str) -> str:
@@ -205,8 +220,48 @@ def _known_policy(value):
     return value
 
 
-def _refuse_unloaded_code(config: AlgorithmConfig, path: str | os.PathLike) -> None:
-    code = [(name, *each) for name, value in config.items() for each in _unloaded(name, value)]
+def keep_changes(state: State, path: str | os.PathLike, given: Mapping[str, Any]) -> None:
+    """Leaves out the changes of agents' policies in whose place settings are given, and checks that code is loaded.
+
+    Args:
+        state: what read_checkpoint returned.
+        path: where it was read, for messages.
+        given: settings that are given in the place of the saved ones.
+
+    Raises:
+        CheckpointError: if a change is code of the user's that was not loaded.
+    """
+    own = state["algorithm.json"]
+    own["agents"] = _known_changes({name: value for name, value in own["agents"].items() if name not in given})
+    _refuse_unloaded_code(own["agents"], path)
+
+
+def loaded_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes of agents' policies, without those that are code of the user's which was not loaded; logs a warning."""
+    changes = _known_changes(changes)
+    left = {name: value for name, value in changes.items() if not any(_unloaded(name, value))}
+    if missing := sorted(changes.keys() - left.keys()):
+        logger.warning(
+            "the saved run has changed %s to code of yours, which restore() does not load: this run keeps its own. Use "
+            "from_checkpoint(path, load_user_code=True), or set_policy_mapping_fn and set_policies_to_train.",
+            " and ".join(missing),
+        )
+    return left
+
+
+def _known_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes of agents' policies, with the library's classes in the place of their references."""
+    if "policies" not in changes:
+        return dict(changes)
+    policies = {
+        policy_id: spec if isinstance(known := _known_policy(spec), UserCode) else PolicySpec.of(known, policy_id)
+        for policy_id, spec in changes["policies"].items()
+    }
+    return {**changes, "policies": policies}
+
+
+def _refuse_unloaded_code(settings: Mapping[str, Any], path: str | os.PathLike) -> None:
+    code = [(name, *each) for name, value in settings.items() for each in _unloaded(name, value)]
     if not code:
         return
     named = ", ".join(f"{place} ({reference if ':' in reference else 'pickled'})" for _, place, reference in code)

@@ -11,6 +11,7 @@ from rllib.algorithms.base.agents import (
     fixed_policies,
     hand_written,
     make_mapping,
+    mapping_data,
     own_settings,
     probed,
     spaces_of,
@@ -96,9 +97,9 @@ def _changed(
     to_train = agents.to_train if policies_to_train is None else policies_to_train
     names, trains = trained(to_train, specs, learned)
     overrides = {i: own_settings(i, spec.config, config) for i, spec in specs.items() if spec.config and i in learned}
-    numbers = dict(settings.numbers)
-    for policy_id in spaces:
-        numbers.setdefault(policy_id, max(numbers.values(), default=-1) + 1)
+    # No number is given twice: by it workers know a policy from an earlier one with its id.
+    new = [policy_id for policy_id in spaces if policy_id not in settings.numbers]
+    numbers = {**settings.numbers, **{policy_id: number for number, policy_id in enumerate(new, agents.num_made)}}
     slots = {i: max(count, settings.num_slots.get(i, 1)) for i, count in num_slots.items()}
     changed = replace(
         settings,
@@ -110,4 +111,29 @@ def _changed(
         numbers={policy_id: numbers[policy_id] for policy_id in spaces},
         fixed=fixed_policies(mapping, examined),
     )
-    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, agents.first_ids)
+    first = agents.num_made + len(new), agents.first_ids, agents.first_mapping, agents.first_to_train
+    return Agents(examined, dict(specs), learned, overrides, mapping, to_train, changed, trains, *first)
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def changes_of(agents: Agents | None) -> dict[str, Any]:
+    """Changes since the run began, for checkpoints; empty where there are none.
+
+    Returns:
+        "policies", id -> PolicySpec of those that were added; "removed", ids; "policy_mapping_fn" and
+        "policies_to_train", where they are others.
+    """
+    if agents is None:
+        return {}
+    changes: dict[str, Any] = {}
+    if added := {policy_id: spec for policy_id, spec in agents.specs.items() if policy_id not in agents.first_ids}:
+        changes["policies"] = added
+    if removed := sorted(agents.first_ids - agents.specs.keys()):
+        changes["removed"] = removed
+    if (mapping := mapping_data(agents.mapping)) != agents.first_mapping:
+        changes["policy_mapping_fn"] = mapping
+    if agents.to_train != agents.first_to_train:
+        changes["policies_to_train"] = agents.to_train
+    return changes

@@ -13,7 +13,7 @@ import numpy as np
 from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.from_checkpoint import read_state, saved_class, saved_config
+from rllib.algorithms.base.from_checkpoint import keep_changes, loaded_changes, read_state, saved_class, saved_config
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import GpuMemoryError, LearnersLostError
@@ -51,8 +51,8 @@ class Saving:
     _stopped: bool
 
     @abstractmethod
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
-        """The present policy of this id."""
+    def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The present policy of this id, which has a network."""
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Saving:
         Returns:
             the directory.
         """
-        return write_checkpoint(export_dir, self._policy_files(policy_id, self.get_policy(policy_id)))
+        return write_checkpoint(export_dir, self._policy_files(policy_id, self._network(policy_id)))
 
     def restore(self, checkpoint_path: str | Path) -> None:
         """Goes on from a checkpoint of the same algorithm, spaces and network.
@@ -160,11 +160,13 @@ class Saving:
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
         given = {name: value for name, value in given.items() if value is not None}
         changes = {**(config or {}), **(overrides or {}), **given}
+        if policy_ids is not None:
+            state["algorithm.json"]["agents"] = {}
+        with naming_damage(checkpoint_path):
+            keep_changes(state, checkpoint_path, changes)
         algorithm = algorithm_class(
             saved_config(state, checkpoint_path, config_class, changes, load_user_code, policy_ids)
         )
-        if policy_ids is not None:
-            state["algorithm.json"]["added_policies"] = []
         try:
             with naming_damage(checkpoint_path):
                 algorithm.set_state(state)
@@ -186,8 +188,8 @@ class Saving:
                 "evaluations": self._evaluations.count,
                 "restores": self._restores,
                 "callbacks": self.callbacks.get_state(),
-                # Policies that were added while the run went on.
-                "added_policies": sorted(self.policies.keys() - self.agents.first_ids) if self.agents else [],
+                # What was changed of the agents' policies while the run went on.
+                "agents": self._policy_changes.changes_of(self.agents) if self.agents else {},
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
@@ -216,7 +218,7 @@ class Saving:
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
         if self.agents is not None:
-            self._add_saved_policies(state)
+            self._change_policies(state)
         for policy_id, policy in self.policies.items():
             saved = f"policies/{policy_id}/"
             if f"{saved}policy.json" not in state:
@@ -240,14 +242,26 @@ class Saving:
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)
 
-    def _add_saved_policies(self, state: dict[str, Any]) -> None:
-        """Adds the policies that the saved run has got while it went on, with their networks; they do not learn."""
-        for policy_id in state["algorithm.json"].get("added_policies", ()):
-            if policy_id in self.policies:
-                continue
-            place = f"policies/{policy_id}"
-            policy = Policy.from_files(state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"], place)
-            self.add_policy(policy_id, policy=policy, policies_to_train=list(self.learners))
+    def _change_policies(self, state: dict[str, Any]) -> None:
+        """Adds, removes and maps policies as the saved run has done while it went on."""
+        changes = loaded_changes(state["algorithm.json"]["agents"])
+        networks = {}
+        for policy_id in changes.get("policies", {}):
+            if (place := f"policies/{policy_id}") + "/policy.json" in state:
+                files = state[f"{place}/policy.json"], state[f"{place}/weights.safetensors"]
+                networks[policy_id] = Policy.from_files(*files, place)
+        for policy_id, spec in changes.get("policies", {}).items():
+            if policy_id not in self.agents.specs:
+                of_agents = {"observation_space": spec.observation_space, "action_space": spec.action_space}
+                given = spec.policy_class, networks.get(policy_id)
+                self.add_policy(policy_id, *given, **of_agents, config=spec.config)
+        if (mapping := changes.get("policy_mapping_fn")) is not None:
+            self.set_policy_mapping_fn(mapping)
+        if "policies_to_train" in changes:
+            self.set_policies_to_train(changes["policies_to_train"])
+        for policy_id in changes.get("removed", ()):
+            if policy_id in self.agents.specs:
+                self.remove_policy(policy_id)
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""

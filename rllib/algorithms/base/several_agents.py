@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,6 +169,20 @@ class SeveralAgents(Acting):
                 "is, by agent_id=..., or give a dict by agent"
             )
         return augmentation.alone(agent_id, observation)
+
+    def _hand_written(self, policy_id: str) -> Any:
+        factory = self.agents and self.agents.settings.hand_written.get(policy_id)
+        if not factory:
+            return None
+        made = self._made_by_hand.get(policy_id)
+        if made is None or made[0] is not factory:
+            made = self._made_by_hand[policy_id] = factory, factory()
+        return made[1]
+
+    @cached_property
+    def _made_by_hand(self) -> dict[str, tuple[Callable[[], Any], Any]]:
+        """Policy id -> what makes a hand-written policy, and what it has made for this process."""
+        return {}
 
     def make_player(
         self,

@@ -34,6 +34,7 @@ from rllib.config.sections import Merged, at_least, section
 from rllib.evaluation.postprocess.td_errors import TDErrors
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.replay_shards import ReplayShards
+from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
 SHARDED_REPLAY = {
@@ -136,7 +137,7 @@ class DistributedReplay(OffPolicy):
 
     def setup(self) -> None:
         self._sent: dict[int, _Sent] = {}
-        self._sent_policies: list[str] = []
+        self._sent_policies: list[Policy] = []
         self._newest: tuple[int, Any] | None = None
         # Age of the fragments of each policy that arrived last, in its updates.
         self._lags: dict[str, list[int]] = {}
@@ -270,9 +271,9 @@ class DistributedReplay(OffPolicy):
 
     def _request(self, actor, index: int):
         """Asks for a fragment; the worker gets new weights after max_weight_sync_delay steps."""
-        if self._sent_policies != [*self.policies]:
+        if self._sent_policies != [*self.policies.values()]:
             self._forget_weights()
-            self._sent_policies = [*self.policies]
+            self._sent_policies = [*self.policies.values()]
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
             if self._newest is None or self._newest[0] != self.num_updates:

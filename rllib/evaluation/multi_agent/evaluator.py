@@ -1,6 +1,7 @@
 """Evaluation with several agents: whole episodes, in environments that training does not use."""
 
-from collections.abc import Callable, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,16 @@ class MultiAgentEvaluationWorker(EvaluationWorker):
 
     def change_settings(self, settings: RolloutSettings) -> None:
         """Plays with other policies or another mapping from the next evaluation on."""
+        numbers, present = settings.agents.numbers, self.settings.agents.numbers
+        for policy_id in list(self.policies):
+            if numbers.get(policy_id) != present.get(policy_id):  # removed, or another policy with its id
+                del self.policies[policy_id]
         super().change_settings(settings)
         self._num_slots, self._hand_written = settings.agents.first_slots(), settings.agents.make_hand_written()
+
+    @property
+    def policy_map(self) -> Mapping[str, Any]:
+        return ChainMap(self.policies, self._hand_written)
 
     def load_snapshots(self, snapshots: Snapshots) -> None:
         """Uses these versions of the policies from now on."""

@@ -7,7 +7,7 @@ call of `act` writes one row of all slots; the end of the fragment keeps the row
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.hand_written import choose
 from rllib.models.observations.masks import no_choice
 from rllib.policy import Policy
 from rllib.sample_batch import Column
@@ -521,22 +522,17 @@ class HandWrittenSlots:
 
     def _chosen(self) -> Sequence:
         """The policy's actions; keeps the states that it returns with them."""
-        count, initial = len(self.acting), getattr(self.chooser, "get_initial_state", list)
-        before = [self._states.get(slot) or initial() for slot in self.acting]
-        states = [np.stack(parts) for parts in zip(*before)] or None
+        count = len(self.acting)
+        before = [self._states.get(slot) for slot in self.acting]
         more = {"rngs": [self._rngs[slot] for slot in self.acting]} if self._takes_rngs else {}
-        answer = self.chooser.compute_actions(self._observations, state_batches=states, **more)
-        following: Sequence = ()
-        if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Mapping):
-            answer, following, _ = answer
+        answer, following = choose(self.chooser, self._observations, before, **more)
         if not hasattr(answer, "__len__") or len(answer) != count:
             given = f"{len(answer)} actions" if hasattr(answer, "__len__") else f"{answer!r:.60}"
             raise ValueError(
                 f"{self._name} gave {given} for {count} observations; compute_actions returns one action for each of "
                 "them, in their order"
             )
-        for position, slot in enumerate(self.acting if following else ()):
-            self._states[slot] = [part[position] for part in following]
+        self._states.update((slot, state) for slot, state in zip(self.acting, following) if state)
         return answer
 
     def take_over(self, other: "HandWrittenSlots") -> None:

@@ -45,6 +45,7 @@ class Seating:
 
     Attributes:
         lanes: policy id -> its slots.
+        numbers: policy id -> number of the policy whose lane it is.
         seats: of each environment.
     """
 
@@ -69,6 +70,10 @@ class Seating:
     def place(self, num_slots: Mapping[str, int]) -> None:
         """Makes lanes with this number of slots of each policy in an environment; running episodes are dropped."""
         self.lanes: dict[str, Slots] = {}
+        self.numbers: dict[str, int] = {}
+        # Lanes that have agents: of hundreds of policies, few act at a time.
+        self._active: list[Slots] = []
+        self._num_seated = 0
         for seats in self.seats:
             seats.place(self.lanes, {})
         numbers = self._worker.settings.agents.numbers
@@ -84,6 +89,7 @@ class Seating:
             slots: of the policy in one environment.
         """
         placer = self._placer(policy_id, slots)
+        self.numbers[policy_id] = number
         self.lanes[policy_id] = self._make_slots(policy_id, number, slots * len(self._indices), placer)
         for index, seats in enumerate(self.seats):
             seats.add_places(policy_id, range(index * slots, (index + 1) * slots))
@@ -105,18 +111,20 @@ class Seating:
             self.lanes[policy_id] = lane
             for seat in (seat for seats in self.seats for seat in seats.living if seat.lane is before):
                 seat.lane = lane
+        self._active = []
         for seats in new:
             seats.place(self.lanes, {})
             for policy_id, slots in num_slots.items():
                 seats.add_places(policy_id, range(seats.index * slots, (seats.index + 1) * slots))
         self.seats += new
+        self._find_active()
 
     def remove_unused(self, policy_ids: Iterable[str]) -> list[str]:
         """Removes the lanes of policies by which no agent acts any more; returns their ids."""
         used = {seat.policy_id for seats in self.seats for seat in seats.living}
         unused = [policy_id for policy_id in policy_ids if policy_id not in used]
         for policy_id in unused:
-            del self.lanes[policy_id]
+            del self.lanes[policy_id], self.numbers[policy_id]
         return unused
 
     def _placer(self, policy_id: str, slots: int) -> Callable[[int], str]:
@@ -172,7 +180,7 @@ class Seating:
 
     def act(self, step: int = 0) -> None:
         """Chooses the actions of all agents that act."""
-        for lane in self.lanes.values():
+        for lane in self._active:
             if lane.acting:
                 lane.act(step)
 
@@ -190,8 +198,21 @@ class Seating:
 
     def receive(self) -> None:
         """Stores what the agents have seen since the last call; they act in the next step, and no others do."""
-        for lane in self.lanes.values():
+        num_seated = sum([each.num_seated for each in self.seats])
+        if num_seated != self._num_seated:
+            self._num_seated = num_seated
+            self._find_active()
+        for lane in self._active:
             lane.receive()
+
+    def _find_active(self) -> None:
+        """Looks which lanes have agents, after some have been seated; the others rest."""
+        before = self._active
+        used = {id(seat.lane): (seat.policy_id, seat.lane) for seats in self.seats for seat in seats.living}
+        self._active = [lane for _, lane in sorted(used.values(), key=lambda pair: pair[0])]
+        for lane in before:
+            if id(lane) not in used:
+                lane.receive()
 
     def start_over(self) -> None:
         """Drops the running episodes."""
@@ -199,3 +220,4 @@ class Seating:
             each.forget()
         for lane in self.lanes.values():
             lane.start_over()
+        self._active = []

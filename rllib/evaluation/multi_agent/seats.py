@@ -67,6 +67,7 @@ class EnvironmentSeats:
         result: the episode that the newest step has ended; None where there is none, or it was void.
         living: seats of the agents that have appeared and have not ended, in the stream's order of agents.
         num_closed: rows that were closed since `begin_fragment`.
+        num_seated: seats that were taken so far, in all episodes.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class EnvironmentSeats:
         events: EpisodeEvents | None = None,
     ):
         self.index, self._stream, self._new_episode, self._events = index, stream, new_episode, events
-        self.number = -1
+        self.number, self.num_seated = -1, 0
         self.num_closed = 0
         self._closed: Counter[tuple[AgentID, str]] = Counter()
         self.result: Episode | None = None
@@ -96,7 +97,6 @@ class EnvironmentSeats:
     def add_places(self, policy_id: str, places: range) -> None:
         """Adds slots of a further policy in this environment."""
         self._places = {**self._places, policy_id: places}
-        self._free[policy_id] = list(reversed(places))
 
     def forget(self) -> None:
         """Drops the running episode."""
@@ -105,7 +105,8 @@ class EnvironmentSeats:
         self._acting: list[Seat] = []
         # The seats that act, by policy; None: not sorted yet.
         self._benches: list[Bench] | None = None
-        self._free = {policy_id: list(reversed(place)) for policy_id, place in self._places.items()}
+        # Free slots of the policies that act in this episode; of hundreds, few do.
+        self._free: dict[str, list[int]] = {}
 
     @property
     def is_running(self) -> bool:
@@ -150,13 +151,16 @@ class EnvironmentSeats:
         position.meet(new)
         for agent in position.sorted(new) if len(new) > 1 else new:
             policy_id = episode.policy_for(agent)
-            free = self._free[policy_id]
+            free = self._free.get(policy_id)
+            if free is None:
+                free = self._free[policy_id] = list(reversed(self._places[policy_id]))
             if not free:
                 raise OutOfSlotsError(policy_id)
             seat = Seat(agent, policy_id, self._lanes[policy_id], free.pop(), episode.loose.pop(agent, 0.0))
             seat.lane.begin_episode(seat.slot)
             episode.seats[agent] = seat
             self.living.append(seat)
+        self.num_seated += len(new)
         if len(new) < len(self.living):
             self.living.sort(key=lambda seat: position[seat.agent])
 

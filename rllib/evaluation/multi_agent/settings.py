@@ -23,7 +23,8 @@ class AgentSettings:
         trained: ids of the policies whose steps become rows.
         hand_written: policy id -> object with `compute_actions`, which acts in place of a network, or a class or
             function that makes one.
-        numbers: policy id -> number that keys the random streams of its slots.
+        numbers: policy id -> number that keys the random streams of its slots; a policy that is added with the id of
+            one that was removed has another.
         fixed: agent -> policy id, where these are the same in all episodes; None: the mapping has to be asked.
         counts_agent_steps: a fragment's length is in steps of agents instead of steps of environments.
     """

@@ -1,8 +1,8 @@
 """Samples with several agents: steps N environments, whose agents act in the lanes of their policies."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -92,6 +92,10 @@ class MultiAgentWorker(Worker):
         if is_dense:
             self._dense = DenseSteps(self.stream, self.settings.agents.fixed, self._seating.lanes)
 
+    @property
+    def policy_map(self) -> Mapping[str, Any]:
+        return ChainMap(self.policies, self._hand_written)
+
     # ------------------------------------------------------------------ lanes
 
     def _make_slots(self, policy_id: str, number: int, count: int, place: Callable[[int], str]) -> Slots:
@@ -161,32 +165,38 @@ class MultiAgentWorker(Worker):
         """Goes on with other policies or another mapping, from the next fragment on.
 
         Running episodes go on with their policies. They start over where a policy that they may need begins or ends to
-        learn, or gets further slots, and where the environments are in arrays and agents act by other policies.
+        learn, gets further slots, or is another one with the id of a policy that was removed; and where the
+        environments are in arrays and agents act by other policies.
         """
-        before = self.settings.agents
+        before, agents = self.settings.agents, settings.agents
+        lanes = self._seating
+        # Policies with the ids of others that were removed.
+        renewed = [i for i, number in lanes.numbers.items() if agents.numbers.get(i, number) != number]
+        for policy_id in renewed:
+            self.policies.pop(policy_id, None)
+            self._hand_written.pop(policy_id, None)
         super().change_settings(settings)
-        agents = settings.agents
-        self._hand_written = {**agents.make_hand_written(), **self._hand_written}
+        for policy_id, chooser in agents.make_hand_written().items():
+            self._hand_written.setdefault(policy_id, chooser)
         slots = agents.first_slots()
-        if self._dense is not None and not self._stays_dense(before):
-            self._seat_anew(slots)
-            return
-        kept = slots.keys() & self._seating.lanes.keys()
-        changes = self._dense is None and any(
-            (i in before.trained) != (i in agents.trained) or slots[i] > self._num_slots[i] for i in kept
-        )
-        if changes:
-            self.start_over()
-            lanes = self._recording
-            self._num_slots = {i: max(count, self._num_slots.get(i, 0)) for i, count in slots.items()}
-            self._seating.place(self._num_slots)
-            for i, lane in self._recording.items():
-                if i in lanes:
-                    lane.lane.take_over(lanes[i].lane)
-            return
-        for policy_id in slots.keys() - self._seating.lanes.keys():
+        if self._dense is not None:
+            if renewed or not self._stays_dense(before):
+                self._seat_anew(slots, renewed)
+                return
+        else:
+            for policy_id in lanes.remove_unused(renewed):
+                del self._num_slots[policy_id]
+            kept = slots.keys() & lanes.lanes.keys()
+            if any(
+                i in renewed or (i in before.trained) != (i in agents.trained) or slots[i] > self._num_slots[i]
+                for i in kept
+            ):
+                kept_slots = {i: count for i, count in self._num_slots.items() if i not in renewed}
+                self._seat_anew({i: max(count, kept_slots.get(i, 0)) for i, count in slots.items()}, renewed)
+                return
+        for policy_id in slots.keys() - lanes.lanes.keys():
             self._num_slots[policy_id] = slots[policy_id]
-            self._seating.add(policy_id, agents.numbers[policy_id], slots[policy_id])
+            lanes.add(policy_id, agents.numbers[policy_id], slots[policy_id])
 
     def _stays_dense(self, before: AgentSettings) -> bool:
         """Whether the agents go on in arrays by the same policies, of which the same ones learn."""
@@ -195,23 +205,32 @@ class MultiAgentWorker(Worker):
             return False
         return all((i in before.trained) == (i in agents.trained) for i in agents.fixed.values())
 
-    def _seat_anew(self, slots: Mapping[str, int]) -> None:
-        """Begins new episodes with other policies of the agents; one by one, where they cannot act in arrays."""
+    def _seat_anew(self, slots: Mapping[str, int], renewed: Collection[str]) -> None:
+        """Begins new episodes in other lanes; one by one, where agents can no longer act in arrays.
+
+        Args:
+            slots: policy id -> its slots in one environment.
+            renewed: ids of policies that take nothing over from the lanes before.
+        """
         self.start_over()
-        lanes = self._recording
+        before = self._recording
         self._num_slots = dict(slots)
         for policy_id in self.policies.keys() - slots.keys():
             del self.policies[policy_id]
-        if not can_be_dense(self.settings, self.callbacks):
+        if self._dense is not None and not can_be_dense(self.settings, self.callbacks):
             self.stream.close()
             place = seeding.ENVIRONMENTS, self._indices, self._incarnation
             self.stream = self.settings.open_agents(*place[:2], self.worker_index, self._incarnation)
             # Other episodes than those that the vector began with.
             self.stream.reseed([successor_seed(seed, 1) for seed in self.settings.seeds(*place)])
-        self._seat()
+            self._seat()
+        elif self._dense is not None:
+            self._seat()
+        else:
+            self._seating.place(self._num_slots)
         for policy_id, lane in self._recording.items():
-            if policy_id in lanes:
-                lane.lane.take_over(lanes[policy_id].lane)
+            if policy_id in before and policy_id not in renewed:
+                lane.lane.take_over(before[policy_id].lane)
 
     def _drop_removed(self) -> None:
         """Drops policies that were removed, once the episodes in which they act are over."""

@@ -5,6 +5,8 @@ then one stacked matrix product, which includes the biases (forward and backward
 reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from rllib.models.arithmetic import kernels
@@ -52,11 +54,22 @@ class NumpyNetwork:
         self.layout, self.weights = layout, weights
         self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
-        self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
-        self.gradient_blocks = layout.blocks(self.gradient)
+        if gradient is not None:
+            self.gradient = gradient
         self._training = BuffersByRows(self._training_buffers)
         self._towers = {head: self._tower(head) for head in layout.heads}
         self.gives_values = "policy" in self._towers and self._towers["policy"].gives_values
+
+    # Made when it is needed: a network that only acts, as hundreds of frozen policies do, takes half the memory.
+    @cached_property
+    def gradient(self) -> np.ndarray:
+        """The newest gradient, float32 [layout.size]."""
+        return np.zeros(self.layout.size, np.float32)
+
+    @cached_property
+    def gradient_blocks(self) -> dict[str, np.ndarray]:
+        """Views of the gradient by the names of parameters."""
+        return self.layout.blocks(self.gradient)
 
     def _training_buffers(self, rows: int) -> "TrainingBuffers":
         return TrainingBuffers(self, rows)

@@ -4,6 +4,8 @@ Acting and learning work on views of one flat vector, as in dense/in_numpy.py. A
 and close with a 1, so biases come with the products; rows are in the order of their steps (memory/spec.py: StepOrder).
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from rllib.models.arithmetic import kernels
@@ -39,9 +41,17 @@ class NumpyMemoryNetwork:
         self.torsos = [
             TorsoForward(layout.torso, self.blocks, tower) for tower in range(len(layout.towers) if layout.torso else 0)
         ]
-        self.gradient = np.zeros(layout.size, np.float32)
-        self._training = _Training(self)
         self._acting = BuffersByRows(lambda rows: _Acting(self, rows))
+
+    # Both are made when they are needed: a network that only acts takes less memory.
+    @cached_property
+    def gradient(self) -> np.ndarray:
+        """The newest gradient, float32 [layout.size]."""
+        return np.zeros(self.layout.size, np.float32)
+
+    @cached_property
+    def _training(self) -> "_Training":
+        return _Training(self)
 
     def forward(self, inputs: np.ndarray, seq_lens: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, K] (feature-major memory) and values [B]; remembers what `backward` needs.

@@ -48,8 +48,8 @@ from rllib.algorithms.dqn import SimpleQ as SimpleQ
 from rllib.algorithms.dqn import SimpleQConfig as SimpleQConfig
 from rllib.algorithms.td3 import TD3 as TD3
 from rllib.algorithms.td3 import TD3Config as TD3Config
-from rllib.algorithms.tqc import TQC as TQC
-from rllib.algorithms.tqc import TQCConfig as TQCConfig
+from rllib.algorithms.sac import TQC as TQC
+from rllib.algorithms.sac import TQCConfig as TQCConfig
 from rllib.env.checkup.check_env import check_env as check_env
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.serving.loaded_policy import load_policy as load_policy

@@ -21,7 +21,7 @@ ALGORITHMS = {
     "ApexDQN": "rllib.algorithms.apex",
     "R2D2": "rllib.algorithms.r2d2",
     "SAC": "rllib.algorithms.sac",
-    "TQC": "rllib.algorithms.tqc",
+    "TQC": "rllib.algorithms.sac",
     "CrossQ": "rllib.algorithms.crossq",
     "TD3": "rllib.algorithms.td3",
     "DDPG": "rllib.algorithms.td3",

@@ -258,7 +258,7 @@ class PolicySpec:
         """A new observation filter."""
         if self.observation_filter == "NoFilter":
             return NoFilter()
-        keep = ((self.encoder.start, self.encoder.stop),) if self.is_masked else ()
+        keep = self.encoder.ranges if self.is_masked else ()
         return MeanStdFilter(self.encoder.shape, self.observation_clip, keep)
 
     def check(self) -> None:

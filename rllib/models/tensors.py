@@ -64,9 +64,14 @@ def _(encoder: OneHotEncoder, observations: Tensor, out: Tensor) -> None:
 
 @_encode.register
 def _(encoder: MaskedEncoder, observations: Tensor, out: Tensor) -> None:
-    first, others = encoder.num_choices, (observations[:, : encoder.start], observations[:, encoder.stop :])
-    out[:, :first].copy_(encoder.mask(observations))
-    _encode(encoder.inner, torch.cat(others, 1), out[:, first:])
+    first = encoder.num_choices
+    out[:, :first].copy_(_columns(observations, encoder.ranges))
+    _encode(encoder.inner, _columns(observations, encoder.other_ranges), out[:, first:])
+
+
+def _columns(rows: Tensor, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+    """The columns (start, stop) of rows [B, size] side by side."""
+    return torch.cat([rows[:, start:stop] for start, stop in ranges], 1)
 
 
 def without_choice(mask: Tensor, distribution) -> Tensor:

@@ -9,6 +9,7 @@ import functools
 import torch
 from torch import Tensor
 
+from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import TINY, Categorical, Deterministic, DiagGaussian, MultiCategorical
@@ -130,6 +131,8 @@ def mode(distribution, inputs: Tensor) -> Tensor:
     if isinstance(distribution, QValues):
         if distribution.num_atoms == 1:
             return inputs[:, : distribution.num_actions].argmax(-1)
+        return distribution.torch_at(inputs).q_values().argmax(-1)
+    if isinstance(distribution, JointQValues):
         return distribution.torch_at(inputs).q_values().argmax(-1)
     raise TypeError(f"{type(distribution).__name__} has no most probable action for tensors")
 

@@ -86,7 +86,7 @@ def _numbers_of_actions(space: spaces.Space) -> list[int]:
 
 
 def read_by_member(space: spaces.Space, mask_key: str | None, state_key: str) -> spaces.Space:
-    """What a member's network reads of its part: all but the mask and the state."""
+    """Space of what a member's network reads of its part: all but the mask and the state."""
     if not isinstance(space, spaces.Dict):
         return space
     read = [(key, part) for key, part in space.spaces.items() if key not in (mask_key, state_key)]

@@ -54,8 +54,8 @@ def fitted(algo, rows):
     return values[0], together.reshape(2, 2)
 
 
-def fit(mixer, **training):
-    with config_of(mixer=mixer, opt_type="adam", **training).build() as algo:
+def fit(mixer):
+    with config_of(mixer=mixer, opt_type="adam").build() as algo:
         return fitted(algo, rows_of_2b(TwoStepGameWithGroupedAgents()))
 
 
@@ -70,9 +70,8 @@ def test_members_alone_find_the_means_over_what_the_others_do():
     np.testing.assert_allclose(values, [[0.5, 4.5], [0.5, 4.5]], atol=0.05)
 
 
-@pytest.mark.parametrize("double_q", [True, False])
-def test_qmix_represents_the_payoffs(double_q):
-    values, table = fit("qmix", double_q=double_q)
+def test_qmix_represents_the_payoffs():
+    values, table = fit("qmix")
     np.testing.assert_allclose(table, PAYOFF, atol=0.1)
     assert (values.argmax(1) == [1, 1]).all()
 

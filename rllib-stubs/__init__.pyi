@@ -38,6 +38,8 @@ from rllib.algorithms.pqn import PQN as PQN
 from rllib.algorithms.pqn import PQNConfig as PQNConfig
 from rllib.policy import Policy as Policy
 from rllib.policies import PolicySpec as PolicySpec
+from rllib.algorithms.qmix import QMix as QMix
+from rllib.algorithms.qmix import QMixConfig as QMixConfig
 from rllib.algorithms.r2d2 import R2D2 as R2D2
 from rllib.algorithms.r2d2 import R2D2Config as R2D2Config
 from rllib.algorithms.dqn import Rainbow as Rainbow
@@ -50,8 +52,10 @@ from rllib.algorithms.dqn import SimpleQ as SimpleQ
 from rllib.algorithms.dqn import SimpleQConfig as SimpleQConfig
 from rllib.algorithms.td3 import TD3 as TD3
 from rllib.algorithms.td3 import TD3Config as TD3Config
-from rllib.algorithms.tqc import TQC as TQC
-from rllib.algorithms.tqc import TQCConfig as TQCConfig
+from rllib.algorithms.sac import TQC as TQC
+from rllib.algorithms.sac import TQCConfig as TQCConfig
+from rllib.algorithms.qmix import VDN as VDN
+from rllib.algorithms.qmix import VDNConfig as VDNConfig
 from rllib.env.checkup.check_env import check_env as check_env
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.serving.loaded_policy import load_policy as load_policy

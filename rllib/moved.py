@@ -27,6 +27,7 @@ MOVED = {
     "rllib.algorithms.rainbow": "rllib.algorithms.dqn",
     "rllib.algorithms.registry": "rllib.algorithms.base.registry",
     "rllib.algorithms.sections": "rllib.config.sections",
+    "rllib.algorithms.tqc": "rllib.algorithms.sac",
     "rllib.checkpoint": "rllib.storage.checkpoint",
     "rllib.encoding": "rllib.storage.encoding",
     "rllib.env.atari": "rllib.env.factories.atari",

@@ -165,6 +165,25 @@ class BoundedAction(ProbeEnv):
         return 0.0, -((value - 7.0) ** 2) / 10, True, False
 
 
+class Team(gymnasium.Env):
+    """One step of a group of two, whose members are shown -1 and 1, with a reward of 1. V = 1."""
+
+    observation_space = Tuple([Box(-1.0, 1.0, (1,), np.float32)] * 2)
+    action_space = MultiDiscrete([3, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._shown(), {}
+
+    def step(self, action):
+        if action not in self.action_space:
+            raise ValueError(f"{action} is no action of {self.action_space}")
+        return self._shown(), 1.0, True, False, {}
+
+    def _shown(self):
+        return np.array([-1], np.float32), np.array([1], np.float32)
+
+
 class GoalOnALine(gymnasium.Env):
     """A goal environment: an action moves a place in [-1, 1] by up to 0.5; reward 0 within 0.1 of the goal, else -1.
 

@@ -2,7 +2,7 @@
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, Tuple
 
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
 
@@ -224,6 +224,21 @@ class NameTheSignal(MultiAgentEnv):
         if not self.is_continuous:
             return float(action == signal)
         return 1.0 - abs(float(action[0]) - (signal / (self.sizes[agent] - 1) - 0.5))
+
+
+class PairsNameTheSignal(NameTheSignal):
+    """Each agent is a group of two, whose members are shown the same signal; each that names it gets half of the 1."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.observation_spaces = {agent: Tuple([space] * 2) for agent, space in self.observation_spaces.items()}
+        self.action_spaces = {agent: Tuple([Discrete(size)] * 2) for agent, size in self.sizes.items()}
+
+    def _shown(self):
+        return {agent: (signal, signal.copy()) for agent, signal in super()._shown().items()}
+
+    def reward(self, agent, signal, action) -> float:
+        return sum(int(each) == signal for each in action) / 2
 
 
 MultiAgentCartPole = make_multi_agent("CartPole-v1")

@@ -29,6 +29,7 @@ PROMISED = [
     "rllib.algorithms.rainbow",
     "rllib.algorithms.registry",
     "rllib.algorithms.sections",
+    "rllib.algorithms.tqc",
     "rllib.checkpoint",
     "rllib.env.masked_tasks",
     "rllib.env.memory_tasks",

@@ -35,10 +35,10 @@ class A3CConfig(A2CConfig):
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
         OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
         bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=0.5, microbatch_size:
-        int | None=None, max_requests_in_flight_per_sampler_worker: int=2, clip_actions: bool=False, epsilon:
-        float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...,
-        max_requests_in_flight_per_env_runner: int=...
+        int | None=None, max_requests_in_flight_per_sampler_worker: int=2, clip_actions: bool=False, optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
+        Any]=..., max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=5, min_sample_timesteps_per_iteration: int | None=0,
@@ -75,8 +75,8 @@ class A3CConfig(A2CConfig):
         "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None,
         standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic:
         bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=0.5, microbatch_size: int | None=None,
-        max_requests_in_flight_per_sampler_worker: int=2, epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=...
+        max_requests_in_flight_per_sampler_worker: int=2, optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=..., max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
     def build(self, env: Any=None) -> A3C: ...
     build_algo = build

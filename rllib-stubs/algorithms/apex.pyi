@@ -33,11 +33,12 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
         num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, epsilon: Any=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., max_requests_in_flight_per_env_runner:
-        int=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., max_sample_requests_in_flight_per_worker: int=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
+        Any]=..., max_requests_in_flight_per_env_runner: int=..., exploration_initial_eps: Any=...,
+        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -54,9 +55,10 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
         num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, epsilon: Any=...,
-        max_sample_requests_in_flight_per_worker: int=..., exploration_initial_eps: Any=..., exploration_final_eps:
-        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        int=2, max_requests_in_flight_per_replay_worker: int=2, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: Any=..., max_sample_requests_in_flight_per_worker: int=..., exploration_initial_eps: Any=...,
+        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> ApexDQN: ...
     build_algo = build
@@ -96,14 +98,14 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
         max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
         max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, actor_learning_rate: float |
-        OverTime | None=..., critic_learning_rate: float | OverTime | None=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., max_requests_in_flight_per_env_runner:
-        int=..., pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale:
-        Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
-        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
-        Any=...
+        OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
+        Any]=..., max_requests_in_flight_per_env_runner: int=..., pure_exploration_steps: Any=...,
+        exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=...,
+        exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
+        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -123,12 +125,12 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
         max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
         max_requests_in_flight_per_replay_worker: int=2, actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps: Any=..., exploration_final_scale:
-        Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
-        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
-        Any=..., critic_hidden_activation: Any=...
+        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=..., max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps: Any=...,
+        exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=...,
+        exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
+        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> ApexDDPG: ...
     build_algo = build

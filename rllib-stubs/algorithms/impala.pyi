@@ -53,9 +53,9 @@ class IMPALAConfig(PolicyGradientConfig):
         float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval:
         int=1, max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=0, clip_actions: bool=False, epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., num_epochs:
-        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...,
+        replay_buffer_num_slots: int=0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner:
+        int=..., num_epochs: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...,
         num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def reporting(
@@ -96,7 +96,8 @@ class IMPALAConfig(PolicyGradientConfig):
         float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval:
         int=1, max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=0, epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...
+        replay_buffer_num_slots: int=0, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
     def build(self, env: Any=None) -> IMPALA: ...
     build_algo = build

@@ -37,10 +37,11 @@ class PQNConfig(SamplingAheadConfig):
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
         learner: Literal["auto", "numpy", "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128,
-        num_sgd_iter: int=4, clip_actions: bool=False, epsilon: Any=..., train_batch_size_per_learner: int=...,
-        minibatch_size: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_sgd_iter: int=4, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon:
+        Any=..., train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
+        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=...,
+        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(
@@ -76,9 +77,9 @@ class PQNConfig(SamplingAheadConfig):
         "rmsprop", "sgd"]="radam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
         momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
         auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
-        "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, epsilon: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, optim_alpha:
+        float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps:
+        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> PQN: ...
     build_algo = build

@@ -102,8 +102,36 @@ DEPARTURES = (
         "The policies of the paper have no bias.",
         ("ARS",),
     ),
+    Departure(
+        "batch_mode",
+        "complete_episodes",
+        "truncate_episodes",
+        "RLlib's groups have a memory, which begins with an episode; here a row is a single step.",
+        ("QMix",),
+    ),
+    Departure(
+        "model.fcnet_hiddens",
+        [256, 256],
+        [64, 64],
+        "The layers of the paper's agents; RLlib's have these in its own network with a memory.",
+        ("QMix",),
+    ),
+    Departure(
+        "model.fcnet_activation",
+        "tanh",
+        "relu",
+        "As in the paper's agents and in RLlib's own network for them.",
+        ("QMix",),
+    ),
+    Departure(
+        "replay_buffer_config.capacity",
+        1000,
+        50_000,
+        "It counts steps of a group, where RLlib's counts fragments of 4 steps and more.",
+        ("QMix",),
+    ),
 )
-NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ")
+NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ", "VDN")
 
 
 def departures(algorithm: str) -> list[Departure]:

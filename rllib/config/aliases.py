@@ -47,6 +47,9 @@ RAY_2_6 = {
     "actor_learning_rate": "actor_lr",
     "critic_learning_rate": "critic_lr",
     "entropy_learning_rate": "alpha_lr",
+    # QMIX's.
+    "optim_alpha": "decay",
+    "optim_eps": "rmsprop_epsilon",
     # IMPALA's; an algorithm with a setting of this name keeps it.
     "epsilon": "rmsprop_epsilon",
     "enable_async_evaluation": "evaluation_parallel_to_training",

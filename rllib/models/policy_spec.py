@@ -23,6 +23,8 @@ from rllib.models.dense.state_dependent_noise import StateDependentLayout, State
 from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
 from rllib.models.distributions.choose import distribution_from_json
 from rllib.models.distributions.standard import Distribution
+from rllib.models.groups.in_numpy import GroupNetwork
+from rllib.models.groups.members import Members
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
 from rllib.models.memory.spec import Memory
 from rllib.models.observations.encoders import Encoder, MaskedEncoder, encoder_from_json
@@ -64,6 +66,7 @@ class PolicySpec:
         batch_renorm: inputs of hidden layers and head are normalised (batch_renorm.py); for fully connected networks
             without layer_norm.
         policy_inputs: number of first inputs that the policy reads, where the value reads more; None: it reads all.
+        members: those of a group, who share the network; None: the policy is of one agent.
     """
 
     encoder: Encoder
@@ -89,6 +92,7 @@ class PolicySpec:
     head_bias: bool = True
     batch_renorm: BatchRenorm | None = None
     policy_inputs: int | None = None
+    members: Members | None = None
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -138,6 +142,8 @@ class PolicySpec:
         # Without any layers there is nothing to share or to separate: both heads read the observation.
         has_layers = bool(self.hiddens) or self.torso is not None or self.memory is not None
         num_inputs = self.num_inputs if self.torso is None else self.torso.num_features
+        if self.members:
+            num_inputs, heads = self.members.num_inputs, {"policy": heads["policy"] // self.members.count}
         shared = "shared" if self.vf_share_layers or not has_layers or not self.critic else None
         rest = self.hiddens, heads, shared, num_log_std, self.layer_norm, self.torso
         if self.memory:
@@ -198,7 +204,8 @@ class PolicySpec:
         if isinstance(layout, SeparateLayout):
             return SeparateNetwork(layout, self._separate_activations, weights, *gradient)
         kind = RenormalizedNetwork if layout.batch_renorm else NumpyNetwork
-        return kind(layout, self.activations, weights, *gradient)
+        network = kind(layout, self.activations, weights, *gradient)
+        return GroupNetwork(self.members, network) if self.members else network
 
     @property
     def _separate_activations(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -210,6 +217,7 @@ class PolicySpec:
         from rllib.models.attention.in_torch import TorchAttentionNetwork
         from rllib.models.dense.composed_in_torch import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.dense.in_torch import NoisyTorchNetwork, TorchNetwork
+        from rllib.models.groups.in_torch import TorchGroupNetwork
         from rllib.models.memory.in_torch import TorchMemoryNetwork
 
         if isinstance(layout, NoisyLayout):
@@ -220,7 +228,8 @@ class PolicySpec:
             return SeparateTorchNetwork(layout, self._separate_activations, flat)
         if isinstance(layout, AttentionLayout):
             return TorchAttentionNetwork(layout, self.activations, flat)
-        return (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
+        network = (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
+        return TorchGroupNetwork(self.members, network) if self.members else network
 
     def opened(self, module) -> tuple[Any, Callable]:
         """The module that users' losses call, and a function from rows to its input."""
@@ -258,7 +267,7 @@ class PolicySpec:
         """A new observation filter."""
         if self.observation_filter == "NoFilter":
             return NoFilter()
-        keep = ((self.encoder.start, self.encoder.stop),) if self.is_masked else ()
+        keep = self.encoder.ranges if self.is_masked else ()
         return MeanStdFilter(self.encoder.shape, self.observation_clip, keep)
 
     def check(self) -> None:
@@ -289,6 +298,10 @@ def _memory_from_json(data: dict | None) -> Memory | Attention | None:
     return data and from_json(data, (Memory, Attention))
 
 
+def _members_from_json(data: dict | None) -> Members | None:
+    return data and from_json(data, (Members,))
+
+
 # Attribute -> reader of its `to_json`; the others are numbers, texts, and tuples of them.
 _READERS = {
     "encoder": encoder_from_json,
@@ -296,6 +309,7 @@ _READERS = {
     "torso": torso_from_json,
     "memory": _memory_from_json,
     "batch_renorm": _batch_renorm_from_json,
+    "members": _members_from_json,
 }
 
 

@@ -9,6 +9,7 @@ import functools
 import torch
 from torch import Tensor
 
+from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import TINY, Categorical, Deterministic, DiagGaussian, MultiCategorical
@@ -64,9 +65,14 @@ def _(encoder: OneHotEncoder, observations: Tensor, out: Tensor) -> None:
 
 @_encode.register
 def _(encoder: MaskedEncoder, observations: Tensor, out: Tensor) -> None:
-    first, others = encoder.num_choices, (observations[:, : encoder.start], observations[:, encoder.stop :])
-    out[:, :first].copy_(encoder.mask(observations))
-    _encode(encoder.inner, torch.cat(others, 1), out[:, first:])
+    first = encoder.num_choices
+    out[:, :first].copy_(_columns(observations, encoder.ranges))
+    _encode(encoder.inner, _columns(observations, encoder.other_ranges), out[:, first:])
+
+
+def _columns(rows: Tensor, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+    """The columns (start, stop) of rows [B, size] side by side."""
+    return torch.cat([rows[:, start:stop] for start, stop in ranges], 1)
 
 
 def without_choice(mask: Tensor, distribution) -> Tensor:
@@ -125,6 +131,8 @@ def mode(distribution, inputs: Tensor) -> Tensor:
     if isinstance(distribution, QValues):
         if distribution.num_atoms == 1:
             return inputs[:, : distribution.num_actions].argmax(-1)
+        return distribution.torch_at(inputs).q_values().argmax(-1)
+    if isinstance(distribution, JointQValues):
         return distribution.torch_at(inputs).q_values().argmax(-1)
     raise TypeError(f"{type(distribution).__name__} has no most probable action for tensors")
 

@@ -48,6 +48,7 @@ VALUES = {
     "num_gpus_per_worker": 0.5,
     "custom_resources_per_worker": {"accelerator": 1},
     "num_cpus_for_local_worker": 1.0,
+    "decay": 0.95,
     "rmsprop_epsilon": 0.1,
     "num_gpus": 1.0,
     "num_learners": 0,

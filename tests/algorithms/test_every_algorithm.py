@@ -22,8 +22,12 @@ SMALL = {
     "num_replay_buffer_shards": 1, "noise_size": 50_000, "episodes_per_batch": 4, "num_rollouts": 2, "rollouts_used": 2,
 }  # fmt: skip
 NAMES = algorithm_names()
-# For those that need continuous actions.
-ENVIRONMENT = dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG"), "Pendulum-v1")
+GROUPS = ("QMix", "VDN")
+# For those that need continuous actions, or groups.
+ENVIRONMENT = {
+    **dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG"), "Pendulum-v1"),
+    **dict.fromkeys(GROUPS, "tests.envs:Team"),
+}
 APEX = ("ApexDQN", "ApexDDPG")
 # Model settings beside fcnet_hiddens.
 MODEL = {"R2D2": {"use_gru": True, "lstm_cell_size": 8}}
@@ -60,6 +64,8 @@ def small(name: str):
     """The algorithm's config, by its class, for iterations of some hundred steps in this process."""
     config = getattr(rllib, f"{name}Config")().environment(ENVIRONMENT.get(name, "CartPole-v1"))
     config.rollouts(num_rollout_workers=0)
+    if name in GROUPS:
+        config.rollouts(rollout_fragment_length=20)  # an update for each fragment, and by default for every 4 steps
     return (
         config.training(model={"fcnet_hiddens": [8], **MODEL.get(name, {})}, **small_settings(config))
         # Ape-X's replay is another process: an iteration lasts until something has been learned.
@@ -129,7 +135,9 @@ def test_the_command_trains_it(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in APEX])
 def test_a_restored_run_goes_on_exactly(name, tmp_path):
     """Where docs/architecture.md promises it: episodes of one step are all over at the checkpoint."""
-    config = small(name).environment(BoundedAction if name in ENVIRONMENT else ConstantReward)
+    one_step = {None: ConstantReward, "Pendulum-v1": BoundedAction}
+    config = small(name)
+    config.environment(one_step.get(ENVIRONMENT.get(name), ENVIRONMENT.get(name)))
     if "store_buffer_in_checkpoints" in config:
         config.training(store_buffer_in_checkpoints=True)
     with config.build() as algo, config.build() as other:

@@ -31,6 +31,8 @@ def test_one_bad_seed_can_be_too_bad():
 def test_a_control_must_not_learn():
     assert "| < 150 | pass |" in learning_gates.row("A50-control", outcomes(40, 60))
     assert "| < 150 | **miss** |" in learning_gates.row("A50-control", outcomes(100, 200))
+    assert "| 6.9 to 7.1 | pass |" in learning_gates.row("MA5-VDN", outcomes(7, 7))
+    assert "| 6.9 to 7.1 | **miss** |" in learning_gates.row("MA5-VDN", outcomes(7, 8))
 
 
 # Parts of the names of examples -> the package that their tasks need.

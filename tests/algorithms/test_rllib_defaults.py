@@ -94,6 +94,13 @@ R2D2 = {
 for _name in ("alpha", "beta", "eps"):
     del R2D2[f"replay_buffer_config.prioritized_replay_{_name}"]
 del R2D2["replay_buffer_config.worker_side_prioritization"]
+QMIX = {
+    **SIMPLE_Q, "mixer": "qmix", "mixing_embed_dim": 32, "double_q": True, "grad_clip": 10.0,
+    "decay": 0.99, "rmsprop_epsilon": 1e-5,  # named optim_alpha and optim_eps there
+    "batch_mode": "complete_episodes", "min_time_s_per_iteration": 1, "exploration_config.final_epsilon": 0.01,
+    "exploration_config.epsilon_timesteps": 40_000, "replay_buffer_config.type": "ReplayBuffer",
+    "replay_buffer_config.capacity": 1000,
+}  # fmt: skip
 _ACTOR_CRITIC = {
     **COMMON, "n_step": 1, "training_intensity": None, "store_buffer_in_checkpoints": False,
     "target_network_update_freq": 0, "train_batch_size": 256, "rollout_fragment_length": "auto",
@@ -152,7 +159,7 @@ ARS = {
 }  # fmt: skip
 RLLIB = {
     "PG": PG, "A2C": A2C, "A3C": A3C, "PPO": PPO, "IMPALA": IMPALA, "APPO": APPO, "SimpleQ": SIMPLE_Q, "DQN": DQN,
-    "ApexDQN": APEX_DQN, "R2D2": R2D2, "SAC": SAC, "TD3": TD3, "DDPG": DDPG,
+    "ApexDQN": APEX_DQN, "R2D2": R2D2, "QMix": QMIX, "SAC": SAC, "TD3": TD3, "DDPG": DDPG,
     "ApexDDPG": APEX_DDPG, "ES": ES, "ARS": ARS,
 }  # fmt: skip
 # RLlib's A2C is its A3C's child, but asks for nothing ahead.

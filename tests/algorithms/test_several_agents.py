@@ -7,8 +7,8 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
 from rllib.algorithms.families.off_policy import OffPolicy
-from tests.algorithms.test_every_algorithm import small
-from tests.multi_agent import NameTheSignal
+from tests.algorithms.test_every_algorithm import GROUPS, small
+from tests.multi_agent import NameTheSignal, PairsNameTheSignal
 
 REFUSING = {"A3C", "ES", "ARS"}
 TRAINING = sorted({*algorithm_names()} - REFUSING)
@@ -29,7 +29,8 @@ def of_agents(name: str, scenario: str = "different spaces", **multi_agent):
     """A small config of the algorithm, for an environment with two agents."""
     settings, policies = SCENARIOS[scenario]
     settings = {**settings, "is_continuous": name in CONTINUOUS}
-    config = small(name).environment(NameTheSignal, env_config=settings).rollouts(num_envs_per_worker=2)
+    env = PairsNameTheSignal if name in GROUPS else NameTheSignal
+    config = small(name).environment(env, env_config=settings).rollouts(num_envs_per_worker=2)
     return config.multi_agent(**{"policies": policies, **multi_agent}).evaluation(evaluation_interval=None)
 
 

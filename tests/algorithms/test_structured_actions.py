@@ -295,7 +295,7 @@ def test_settings_of_continuous_actions_are_refused(setting):
         build(PPOConfig(), model={setting: True})
 
 
-@pytest.mark.parametrize("kind", ["GaussianNoise", "OrnsteinUhlenbeckNoise", "Random", "EpsilonGreedy"])
+@pytest.mark.parametrize("kind", ["GaussianNoise", "OrnsteinUhlenbeckNoise", "Random", "ParameterNoise"])
 def test_explorations_of_one_array_are_refused(kind):
     with pytest.raises(ValueError, match=rf"{kind} changes actions that are one array, but the action space is Dict"):
         make_exploration({"type": kind}, {"type": kind}, SPACE)

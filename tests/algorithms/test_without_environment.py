@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, Tuple
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
@@ -20,6 +20,8 @@ SMALL = {
 def build(name="PPO", num_workers=0):
     boxed = ("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG")
     spaces = SPACES | ({"action_space": Box(-1, 1, (1,))} if name in boxed else {})
+    if name in ("QMix", "VDN"):
+        spaces = {"observation_space": Tuple([Box(-1, 1, (2,))] * 2), "action_space": Tuple([Discrete(2)] * 2)}
     config = get_algorithm_config(name).environment(**spaces).rollouts(num_rollout_workers=num_workers)
     return config.training(**SMALL.get(name, {})).debugging(seed=1).build()
 
@@ -27,7 +29,8 @@ def build(name="PPO", num_workers=0):
 @pytest.mark.parametrize("name", algorithm_names())
 def test_every_algorithm_acts_and_says_why_it_does_not_train(name):
     with build(name) as algo:
-        assert algo.action_space.contains(algo.make_player().act(np.zeros(4, np.float32)))
+        observation = algo.observation_space.sample()
+        assert algo.action_space.contains(algo.make_player().act(observation))
         with pytest.raises(RuntimeError, match=r"without an environment to sample from.* \.environment\("):
             algo.train()
         with pytest.raises(RuntimeError, match="no environment to evaluate in"):

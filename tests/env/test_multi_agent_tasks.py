@@ -10,7 +10,7 @@ from rllib.env.tasks.connect_four import ConnectFour
 from rllib.env.tasks.guess_the_number import GuessTheNumber
 from rllib.env.tasks.rock_paper_scissors import PAPER, ROCK, RockPaperScissors
 from rllib.env.tasks.tic_tac_toe import TicTacToe
-from rllib.env.tasks.two_step_game import TwoStepGame
+from rllib.env.tasks.two_step_game import TwoStepGame, TwoStepGameWithGroupedAgents
 from rllib.env.tasks.vector_spread import VectorSpread
 
 
@@ -140,6 +140,21 @@ def test_two_step_game(actions, total):
     assert sum(rewards.values()) == total
     assert terminateds["__all__"]
     assert env.observation_space_contains(observations)
+
+
+def test_the_grouped_two_step_game_has_the_state_beside_the_observations():
+    env = TwoStepGameWithGroupedAgents()
+    observations, _ = env.reset()
+    (space,) = env.observation_spaces.values()
+    assert env.possible_agents == ["agents"] and observations["agents"] in space
+    observations, *_ = env.step({"agents": (1, 0)})
+    for number, seen in enumerate(observations["agents"]):
+        np.testing.assert_array_equal(seen["state"], [0, 0, 1])
+        np.testing.assert_array_equal(seen["obs"], [0, 0, 1, *np.eye(2)[number]])
+    _, rewards, terminateds, *_ = env.step({"agents": (1, 1)})
+    assert rewards == {"agents": 8} and terminateds["__all__"]
+    plain = TwoStepGameWithGroupedAgents({"separate_state_space": False})
+    assert plain.reset()[0]["agents"][0].shape == (5,)
 
 
 def test_rock_paper_scissors():

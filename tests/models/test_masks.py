@@ -15,8 +15,9 @@ from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
 from rllib.models.catalog.catalog import PolicySpec, policy_spec
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.standard import Categorical, MultiCategorical
-from rllib.models.observations.encoders import MaskedEncoder
+from rllib.models.observations.encoders import BoxEncoder, MaskedEncoder, encoder_from_json
 from rllib.models.observations.masks import LOWEST, MaskedOutputs
+from rllib.models.tensors import encoded as encoded_tensor
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from tests.learners.learner_support import SETTINGS
@@ -286,6 +287,22 @@ def test_only_the_share_epsilon_is_random_and_the_rest_is_the_best_legal():
 # ---------------------------------------------------------------------- what a policy makes of a space
 
 
+def test_a_mask_may_stand_in_several_ranges_of_a_row():
+    encoder = MaskedEncoder(BoxEncoder((3,)), ((1, 3), (5, 6)))
+    rows = np.arange(12.0, dtype=np.float32).reshape(2, 6)
+    encoded = np.ones((2, 7), np.float32)
+    encoder.encode(rows, encoded)
+    np.testing.assert_array_equal(encoded[0], [1, 2, 5, 0, 3, 4, 1])
+    np.testing.assert_array_equal(encoder.mask(rows), encoded[:, :3])
+    assert torch.equal(encoded_tensor(encoder, torch.from_numpy(rows)), torch.from_numpy(encoded))
+    assert encoder_from_json(encoder.to_json()) == encoder
+
+
+def test_a_description_of_an_earlier_version_has_one_range():
+    data = {"kind": "masked", "inner": BoxEncoder((4,)).to_json(), "start": 0, "stop": 3, "shown": False}
+    assert encoder_from_json(data) == MaskedEncoder(BoxEncoder((4,)), ((0, 3),))
+
+
 @pytest.mark.parametrize(
     ("space", "columns"),
     [
@@ -301,7 +318,7 @@ def test_only_the_share_epsilon_is_random_and_the_rest_is_the_best_legal():
 @pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
 def test_the_network_reads_the_other_columns(space, columns, observation_filter):
     spec = policy_spec(space, Discrete(3), observation_filter=observation_filter, action_mask_key="action_mask")
-    assert (spec.encoder.start, spec.encoder.stop) == columns
+    assert spec.encoder.ranges == (columns,)
     size = spec.encoder.size
     rows = np.arange(2.0 * size, dtype=np.float32).reshape(2, size)
     encoded = np.ones((2, size + 1), np.float32)

@@ -46,10 +46,10 @@ class DistributedReplayConfig(OffPolicyConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False,
         num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., max_requests_in_flight_per_env_runner:
-        int=...
+        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, optim_alpha: float=...,
+        optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
+        Any]=..., max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=30, min_sample_timesteps_per_iteration: int | None=25000,
@@ -88,8 +88,8 @@ class DistributedReplayConfig(OffPolicyConfig):
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False,
         num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=...
+        int=2, max_requests_in_flight_per_replay_worker: int=2, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
 
 class Fragment:

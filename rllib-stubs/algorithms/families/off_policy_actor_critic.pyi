@@ -40,8 +40,9 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         clip_actions: bool=False, actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
-        Any]=..., model_config_dict: Mapping[str, Any]=...
+        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
+        Any]=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=1, min_sample_timesteps_per_iteration: int | None=100,
@@ -62,7 +63,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        epsilon: float=...
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
 
 class OffPolicyActorCritic(OffPolicy):

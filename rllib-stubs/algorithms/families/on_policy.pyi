@@ -34,8 +34,8 @@ class PolicyGradientConfig(AlgorithmConfig):
         model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
         OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, clip_actions:
-        bool=False, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=...
+        bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
+        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -63,7 +63,8 @@ class PolicyGradientConfig(AlgorithmConfig):
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
         model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, epsilon: float=...
+        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
 
 class ActorCriticConfig(PolicyGradientConfig):
@@ -81,8 +82,8 @@ class ActorCriticConfig(PolicyGradientConfig):
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
         OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
         bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, clip_actions:
-        bool=False, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=...
+        bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
+        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -93,8 +94,8 @@ class ActorCriticConfig(PolicyGradientConfig):
         model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
         OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
-        bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, epsilon:
-        float=...
+        bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
 
 class AdaptiveKL:

@@ -44,6 +44,7 @@ OWN_SETTINGS = frozenset(
         *("policy_model_config", "policy_delay", "smooth_target_policy", "target_noise", "target_noise_clip"),
         *("td_error_loss_fn", "num_atoms", "v_min", "v_max", "noisy", "sigma0", "dueling", "hiddens"),
         *("vtrace", "vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"),
+        *("mixer", "mixing_embed_dim", "obs_agent_id"),
     }
 )
 

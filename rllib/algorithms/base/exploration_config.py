@@ -25,6 +25,8 @@ _TYPES = (
 KINDS: Mapping[str, type[Exploration]] = {each.__name__: each for each in _TYPES}
 # By the values of discrete actions.
 OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
+# By the values of each part of an action: numbers that the distribution draws by, so actions may have any form.
+OF_JOINT_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ")
 # Around a deterministic policy's continuous actions.
 OF_ACTIONS = (
     *("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise"),
@@ -126,7 +128,7 @@ def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Spa
     """
     settings = exploration_settings(config, default)
     kind = settings.pop("type")
-    if kind in _REASONS and parts(action_space) is not None:
+    if kind in _REASONS and kind not in OF_JOINT_VALUES and parts(action_space) is not None:
         raise ValueError(
             f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
             "Use StochasticSampling, or let the environment take all parts of an action in one array."

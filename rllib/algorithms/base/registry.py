@@ -20,8 +20,10 @@ ALGORITHMS = {
     "Rainbow": "rllib.algorithms.dqn",
     "ApexDQN": "rllib.algorithms.apex",
     "R2D2": "rllib.algorithms.r2d2",
+    "QMix": "rllib.algorithms.qmix",
+    "VDN": "rllib.algorithms.qmix",
     "SAC": "rllib.algorithms.sac",
-    "TQC": "rllib.algorithms.tqc",
+    "TQC": "rllib.algorithms.sac",
     "CrossQ": "rllib.algorithms.crossq",
     "TD3": "rllib.algorithms.td3",
     "DDPG": "rllib.algorithms.td3",
@@ -37,7 +39,7 @@ _BANDITS = "there are no bandits; a bandit is an environment whose episodes have
 # Algorithms of other libraries that are known and not here: why, or what to use instead.
 ABSENT = {
     **dict.fromkeys(("BC", "MARWIL", "CQL", "CRR", "DT", "IQL", "AWR"), _OFFLINE),
-    **dict.fromkeys(("QMIX", "MADDPG", "AlphaStar", "MAPPO", "VDN"), _MULTI_AGENT),
+    **dict.fromkeys(("MADDPG", "AlphaStar", "MAPPO"), _MULTI_AGENT),
     **dict.fromkeys(("Dreamer", "DreamerV2", "DreamerV3", "MBMPO"), _MODEL_BASED),
     **dict.fromkeys(("BanditLinUCB", "BanditLinTS"), _BANDITS),
     **dict.fromkeys(("AlphaZero", "LeelaChessZero", "MuZero"), "no algorithm here plans by a search in a tree"),

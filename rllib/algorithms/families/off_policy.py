@@ -396,6 +396,12 @@ class OffPolicy(SamplingAhead):
         replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
         return stats
 
+    def update_target(self, policy_id: str = DEFAULT_POLICY) -> None:
+        """Moves a policy's target networks towards the learned ones, if that is due by the run's clock."""
+        if self.learners[policy_id].update_targets(self.timesteps):
+            self.metrics.counters["num_target_updates"] += 1
+            self.metrics.counters["last_target_update_ts"] = self.timesteps
+
     def _beta(self, policy_id: str) -> float:
         """Present exponent of the importance weights of a policy's rows."""
         return self._betas[policy_id](self.timesteps)

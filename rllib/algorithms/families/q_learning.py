@@ -172,12 +172,6 @@ class QLearning(OffPolicy):
             self.add_targets(batch, policy_id)
         return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
 
-    def update_target(self, policy_id: str = DEFAULT_POLICY) -> None:
-        """Moves a policy's target network towards the learned one, if that is due."""
-        if self.learners[policy_id].update_targets(self.timesteps):
-            self.metrics.counters["num_target_updates"] += 1
-            self.metrics.counters["last_target_update_ts"] = self.timesteps
-
 
 def _memory_before_hiddens(memory: Memory | Attention, hiddens: list[int]) -> Memory | Attention:
     """Adds the `hiddens` behind the layers of a memory."""

@@ -16,8 +16,8 @@ from rllib.env.agents import agent_interface
 from rllib.env.checkup.episodes import COMPARED_S, EPISODES_S, difference
 from rllib.env.checkup.random_walk import arrays
 from rllib.env.checkup.report import Found, one_line
-from rllib.env.checkup.subject import MASK_KEY, SEED, Subject
-from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID, AgentSpaces, known_agents
+from rllib.env.checkup.subject import SEED, Subject
+from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID, AgentSpaces, known_agents, sampling_mask
 from rllib.env.multi_agent.checks import BrokenRule, CheckedAgents
 from rllib.env.spaces.supported import check_spaces
 from rllib.env.streams.legacy import takes_seed
@@ -294,10 +294,7 @@ class AgentWalk:
             self._spaces[agent] = copy.deepcopy(self.checked.spaces.action(agent))
             self._spaces[agent].seed(SEED + len(self._spaces))
         space = self._spaces[agent]
-        mask = observation.get(MASK_KEY) if isinstance(observation, Mapping) else None
-        if mask is None or not isinstance(space, spaces.Discrete):
-            return space.sample()
-        return space.sample(mask=np.asarray(mask, np.int8))
+        return space.sample(mask=sampling_mask(observation, space))
 
 
 def _record(subject: Subject, env, beside: AgentWalk | None = None) -> list[tuple]:

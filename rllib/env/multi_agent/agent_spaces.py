@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal
 
+import numpy as np
 from gymnasium import Space, spaces
 
 from rllib.did_you_mean import nearest
@@ -149,3 +150,17 @@ def _given(env, kind: Kind) -> tuple[Mapping, Any]:
     if isinstance(shared, Mapping) and not isinstance(shared, Space):  # a plain dict in the place of a Dict space
         by_agent, shared = {**shared, **by_agent}, None
     return {agent: convert_space(space) for agent, space in by_agent.items()}, shared
+
+
+def sampling_mask(observation: Any, space: Space) -> Any:
+    """The legal actions in an observation, in the form that `space.sample` takes; None: the observation has no mask.
+
+    Args:
+        observation: of an agent; a dict with the key "action_mask" has a mask, a tuple of those of a group's members
+            may have one for each.
+        space: of the agent's actions.
+    """
+    if isinstance(space, spaces.Tuple) and isinstance(observation, tuple) and len(observation) == len(space.spaces):
+        return tuple(map(sampling_mask, observation, space.spaces))
+    mask = observation.get("action_mask") if isinstance(observation, Mapping) else None
+    return None if mask is None or not isinstance(space, spaces.Discrete) else np.asarray(mask, np.int8)

@@ -7,10 +7,10 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
-from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+from rllib.env.multi_agent.multi_agent_env import ENV_STATE, MultiAgentEnv, StepResult
 
 # Keys of the Dict observations that the policies get. The critic's part is the last one in the order of a Dict space.
-AGENT_ID, OBSERVATION, STATE = "agent_id", "observation", "state"
+AGENT_ID, OBSERVATION = "agent_id", "observation"
 
 
 class AugmentedEnv(MultiAgentEnv):
@@ -105,9 +105,9 @@ class Augmentation:
             parts[AGENT_ID] = spaces.Box(0, 1, (len(self._agents),), np.float32)
         if self.critic == "joint":
             width = sum(self._widths.values()) + len(self._agents)
-            parts[STATE] = spaces.Box(-np.inf, np.inf, (width,), np.float32)
-        elif self.critic == "state" and STATE not in parts:
-            parts[STATE] = self._state_space
+            parts[ENV_STATE] = spaces.Box(-np.inf, np.inf, (width,), np.float32)
+        elif self.critic == "state" and ENV_STATE not in parts:
+            parts[ENV_STATE] = self._state_space
         return spaces.Dict(parts)
 
     def of_all(self, observations: Mapping[AgentID, Any], state: Any = None) -> dict[AgentID, Any]:
@@ -135,9 +135,9 @@ class Augmentation:
                 for each in (agent, *others)
                 for part in ((flat[each], (1.0,)) if each in flat else (np.zeros(self._widths[each]), (0.0,)))
             ]
-            parts[STATE] = np.concatenate(joint, dtype=np.float32, casting="unsafe")
-        elif self.critic == "state" and STATE not in parts:
-            parts[STATE] = state
+            parts[ENV_STATE] = np.concatenate(joint, dtype=np.float32, casting="unsafe")
+        elif self.critic == "state" and ENV_STATE not in parts:
+            parts[ENV_STATE] = state
         return parts
 
 
@@ -148,10 +148,10 @@ def _check_extendable(agent: AgentID, space: Space) -> None:
             f"agent {agent!r} observes {space}: agent_id_in_observation and centralized_critic extend flat "
             "observations, not pictures. Leave them out, or let the environment give features."
         )
-    if isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > STATE]):
+    if isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > ENV_STATE]):
         raise ValueError(
-            f"agent {agent!r} observes the key {late[0]!r}, which stands behind {STATE!r}; what the critic alone reads "
-            "has to be the last part. Rename it."
+            f"agent {agent!r} observes the key {late[0]!r}, which stands behind {ENV_STATE!r}; what the critic alone "
+            "reads has to be the last part. Rename it."
         )
 
 
@@ -165,8 +165,8 @@ def _state_space(env: MultiAgentEnv) -> Space:
     if space is None:
         own = AgentSpaces(env)
         first = own.observation(known_agents(env)[0])
-        if isinstance(first, spaces.Dict) and STATE in first.spaces:
-            return first.spaces[STATE]
+        if isinstance(first, spaces.Dict) and ENV_STATE in first.spaces:
+            return first.spaces[ENV_STATE]
         raise ValueError(
             f"centralized_critic='state' reads the environment's state, but {type(env).__name__} has no state_space. "
             "Set it, and return the state by state() or infos['__common__']['state']; or use centralized_critic=True."

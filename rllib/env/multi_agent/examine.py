@@ -4,10 +4,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from gymnasium import Space
 
-from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents, sampling_mask
 from rllib.env.multi_agent.augmented import Augmentation
 from rllib.env.multi_agent.stream import EXAMINED_STEPS, MultiAgentStream
 from rllib.env.spaces.supported import check_spaces
@@ -59,7 +58,7 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
                     continue
                 if agent not in drawn:
                     drawn[agent] = spaces.action(agent)
-                actions[agent] = drawn[agent].sample(_mask(observation, drawn[agent]))
+                actions[agent] = drawn[agent].sample(sampling_mask(observation, drawn[agent]))
             step = stream.step(0, actions)
             observations = step.observations
             for flags in (step.terminateds, step.truncateds):
@@ -71,11 +70,3 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
     for agent, pair in pairs.items():
         check_spaces(*pair, f"{name}, agent {agent!r}")
     return ExaminedAgents(name, agents, bool(known), pairs, getattr(env, "augmentation", None))
-
-
-def _mask(observation, space: Space):
-    """The mask of legal actions of an observation, in the form of `Discrete.sample`; None: it has none."""
-    mask = observation.get("action_mask") if isinstance(observation, Mapping) else None
-    if mask is None or not hasattr(space, "n"):
-        return None
-    return np.asarray(mask, np.int8)

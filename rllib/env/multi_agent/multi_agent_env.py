@@ -28,6 +28,9 @@ from gymnasium import Space, spaces
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.groups import AgentGroups
 
+# Key of the environment's state in observations of several agents, who are all shown the same.
+ENV_STATE = "state"
+
 StepResult = tuple[dict, dict, dict, dict, dict]
 
 

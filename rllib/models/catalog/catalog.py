@@ -107,7 +107,7 @@ def policy_spec(
         )
     memory, gains = _memory(settings), settings["orthogonal_gains"]
     return PolicySpec(
-        encoder=encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop),
+        encoder=encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),)),
         distribution=distribution,
         hiddens=hiddens,
         activations=(activation,) * len(hiddens),
@@ -223,7 +223,7 @@ def _own_model_spec(
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     given = {
-        "encoder": encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop, shown=True),
+        "encoder": encoder if mask is None else MaskedEncoder(encoder, ((mask.start, mask.stop),), shown=True),
         "distribution": distribution,
         "hiddens": (),
         "activations": (),

@@ -3,6 +3,7 @@
 import numpy as np
 from gymnasium import spaces
 
+from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.product import Product
 from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
@@ -65,4 +66,4 @@ def distribution_from_json(data: dict) -> Distribution:
     if data["kind"] == Product.kind:
         return Product(tuple(distribution_from_json(part) for part in data["parts"]))
     gaussian = DiagGaussian, SquashedGaussian, BoundedSquashedGaussian
-    return from_json(data, (Categorical, MultiCategorical, *gaussian, Deterministic, QValues))
+    return from_json(data, (Categorical, MultiCategorical, *gaussian, Deterministic, QValues, JointQValues))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.storage.json_dataclass import Described, from_json
+from rllib.storage.json_dataclass import Described, as_lists, as_tuples, from_json
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class MaskedEncoder(Described):
 
     Attributes:
         inner: encodes the other columns.
-        start, stop: the mask's columns in a stored row, one for each choice of an action; 0: illegal.
+        ranges: columns (start, stop) of the mask in a stored row, in order, together one for each choice of an action;
+            0: illegal. Several where each member of a group has its own mask.
         shown: the network reads whole rows as they are stored, the mask among them; `inner` has their shape.
     """
 
     inner: "Encoder"
-    start: int
-    stop: int
+    ranges: tuple[tuple[int, int], ...]
     shown: bool = False
     kind = "masked"
 
@@ -158,10 +158,10 @@ class MaskedEncoder(Described):
         """Whether the network reads the stored rows themselves, in which the mask keeps its place."""
         return self.inner.as_stored
 
-    @property
+    @functools.cached_property
     def num_choices(self) -> int:
         """Number of numbers in the mask, one for each choice."""
-        return self.stop - self.start
+        return sum(stop - start for start, stop in self.ranges)
 
     @property
     def size(self) -> int:
@@ -173,33 +173,45 @@ class MaskedEncoder(Described):
         """Shape of one stored observation."""
         return (self.size,)
 
+    @property
+    def other_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Columns (start, stop) of a stored row that the network reads."""
+        if self.shown:
+            return ((0, self.size),)
+        starts, stops = zip(*self.ranges)
+        return tuple((start, stop) for start, stop in zip((0, *stops), (*starts, self.size)) if start < stop)
+
+    @functools.cached_property
+    def _mask(self) -> slice | np.ndarray:
+        return columns_of(self.ranges)
+
     @functools.cached_property
     def _others(self) -> slice | np.ndarray:
-        """The other columns of a stored row; a slice, which makes views, if the mask is at one end of the row."""
-        if self.shown:
-            return slice(None)
-        if self.start == 0:
-            return slice(self.stop, None)
-        return slice(0, self.start) if self.stop == self.size else np.r_[0 : self.start, self.stop : self.size]
+        return columns_of(self.other_ranges)
 
     def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
         """Writes observations [B, size] into out [B, size + 1] float32."""
-        out[:, : self.num_choices] = observations[:, self.start : self.stop]
+        out[:, : self.num_choices] = observations[:, self._mask]
         self.inner.encode(observations[:, self._others], out[:, self.num_choices :])
 
     def mask(self, observations: np.ndarray) -> np.ndarray:
         """The masks [B, num_choices] of stored observations [B, size]."""
-        return observations[:, self.start : self.stop]
+        return observations[:, self._mask]
 
     def split(self, inputs) -> tuple:
         """Splits encoded inputs, arrays or tensors, into masks [B, num_choices] and the inputs of the network."""
         if self.as_stored:
-            return inputs[:, self.start : self.stop], inputs[:, self._others]
+            return inputs[:, self._mask], inputs[:, self._others]
         return inputs[:, : self.num_choices], inputs[:, self.num_choices :]
 
     def to_json(self) -> dict:
-        own = {"start": self.start, "stop": self.stop, "shown": self.shown}
+        own = {"ranges": as_lists(self.ranges), "shown": self.shown}
         return {"kind": self.kind, "inner": self.inner.to_json(), **own}
+
+
+def columns_of(ranges: tuple[tuple[int, int], ...]) -> slice | np.ndarray:
+    """Index of the columns in ranges (start, stop): a slice, which makes views, if there is one range."""
+    return slice(*ranges[0]) if len(ranges) == 1 else np.concatenate([np.arange(*each) for each in ranges])
 
 
 Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder | MaskedEncoder
@@ -208,5 +220,7 @@ Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder | MaskedEncoder
 def encoder_from_json(data: dict) -> Encoder:
     """The encoder that `to_json` described."""
     if data["kind"] == MaskedEncoder.kind:
-        return MaskedEncoder(encoder_from_json(data["inner"]), data["start"], data["stop"], data["shown"])
+        # Earlier versions knew masks of one range alone.
+        ranges = data["ranges"] if "ranges" in data else [[data["start"], data["stop"]]]
+        return MaskedEncoder(encoder_from_json(data["inner"]), as_tuples(ranges), data["shown"])
     return from_json(data, (BoxEncoder, OneHotEncoder, FlatEncoder, RowsEncoder))

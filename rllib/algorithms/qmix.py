@@ -1,0 +1,159 @@
+"""QMIX (Rashid et al., arXiv:1803.11485) and VDN (Sunehag et al., arXiv:1706.05296): values of groups of agents.
+
+A group (`env.with_agent_groups(...)`) is one policy. Its members share a network that gives each one's action values
+from its own observation, so they act by themselves. What is learned is the value of all their actions together, which a
+`mixer` makes of the members' values: "qmix" a network that is monotonic in each of them and computed from the state,
+"vdn" their sum. None fits each member's value to the group's reward: independent Q-learning with shared weights.
+
+Where members observe a Dict, the part "state" of the first one is the state (all are shown the same), "action_mask" the
+legal actions, and their network reads the rest. Without a state QMIX mixes by the observations of all members.
+
+Departures: the network has no memory (the papers' has a GRU), so observations have to hold what matters of the past. A
+row is one step of the group: the replay may have priorities, and `n_step` works. Q_tot is fitted to the sum of the
+members' rewards, where RLlib fits it to each of them, and so to their mean. The network reads which member it computes
+for (`obs_agent_id`), as in the papers' experiments; RLlib leaves that to the observation.
+
+Losses are in losses/mixing.py, networks in models/groups/, replay and updates in families/off_policy.py.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from gymnasium import spaces
+
+from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_JOINT_VALUES
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import Merged, at_least, section
+from rllib.env.multi_agent.multi_agent_env import ENV_STATE
+from rllib.evaluation import seeding
+from rllib.learners.learner import Learner
+from rllib.learners.updates.objective import POLICY, Objective
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.losses.loss import LossOverModules
+from rllib.losses.mixing import MIXER, mixing_loss
+from rllib.models.catalog.groups import group_spec, member_spaces, read_by_member
+from rllib.models.groups.mixer import MonotonicMixer
+from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.policy_spec import PolicySpec
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+
+
+class QMixConfig(OffPolicyConfig):
+    """Settings of QMIX; the defaults are RLlib's, except those in departures.py."""
+
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_JOINT_VALUES
+    default_exploration: ClassVar[dict] = {
+        "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_timesteps": 40_000,
+    }  # fmt: skip
+    own_aliases: ClassVar[dict] = EPSILON_ALIASES
+
+    @section
+    def rollouts(self, *, rollout_fragment_length=4) -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        lr=5e-4,
+        grad_clip=10.0,
+        opt_type="rmsprop",
+        train_batch_size=32,
+        model: Annotated[dict, "network of a member: fcnet_hiddens, fcnet_activation, ...", Merged] = {  # noqa: B006
+            "fcnet_hiddens": [64, 64],
+            "fcnet_activation": "relu",
+        },
+        mixer: Annotated[
+            Literal["qmix", "vdn", None],
+            'what makes one value of the members\': "qmix" a monotonic network, "vdn" their sum; None: each is learned '
+            "on its own",
+        ] = "qmix",
+        mixing_embed_dim: Annotated[int, "hidden units of QMIX's mixing network", at_least(1)] = 32,
+        double_q: Annotated[bool, "the online network chooses the next actions, the target network judges them"] = True,
+        obs_agent_id: Annotated[bool, "the members' network reads which member it computes for, one-hot"] = True,
+        replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
+    ) -> Self: ...
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=1) -> Self: ...
+
+    @relation("model")
+    def _check_network(self):
+        given = {**MODEL_DEFAULTS, **self.model}
+        for name in ("use_lstm", "use_gru", "use_attention"):
+            if given[name]:
+                return (
+                    f"model={{{name!r}: {given[name]!r}}} is not available here: a group's replay holds single steps, "
+                    "not sequences. Leave it out, and let observations hold what matters of the last steps."
+                )
+        for name in ("custom_model", "custom_action_dist", "squash_actions", "free_log_std", "use_sde"):
+            if given[name] != MODEL_DEFAULTS[name]:
+                return f"model={{{name!r}: {given[name]!r}}} is not available for the network of a group. Leave it out."
+        return None
+
+
+class VDNConfig(QMixConfig):
+    """Settings of VDN: those of QMIX, with the sum as mixer."""
+
+    @section
+    def training(self, *, mixer="vdn") -> Self: ...
+
+
+class QMix(OffPolicy):
+    """Values of groups, mixed of those of their members."""
+
+    config_class = QMixConfig
+    initializer = "uniform"
+    reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
+
+    def make_policy_spec(self, observation_space, action_space, config: QMixConfig) -> PolicySpec:
+        members, mask_key = member_spaces(observation_space, action_space), config.action_mask_key
+        read = read_by_member(members.observation, mask_key, ENV_STATE)
+        alone = super().make_policy_spec(read, spaces.Discrete(members.num_actions), config)
+        keys = {"mask_key": mask_key, "state_key": ENV_STATE}
+        return group_spec(alone, members, config.acting_model, ids=config.obs_agent_id, **keys)
+
+    def make_loss(self, policy_id: str) -> LossOverModules:
+        config = self.config_of(policy_id)
+        return mixing_loss(config.mixer, config.double_q)
+
+    def make_learner(self, policy_id: str) -> Learner:
+        config, modules = self.config_of(policy_id), self.further_modules(policy_id)
+        moved, clip = (POLICY, *modules), {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
+        optimizer = self._optimizer_settings(config)
+        return super().make_learner(
+            policy_id,
+            Objective(self._whole_loss(policy_id), moved, optimizer=optimizer, **clip),
+            modules=modules,
+            targets=[TargetCopy(name, config.tau, config.target_network_update_freq) for name in moved],
+            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, self.policy_number(policy_id)),
+        )
+
+    def further_modules(self, policy_id: str) -> dict[str, MonotonicMixer]:
+        """The mixer of a policy, if it has weights."""
+        config, spec = self.config_of(policy_id), self.policies[policy_id].spec
+        if config.mixer != "qmix":
+            return {}
+        state = spec.members.mixed_by(spec.encoder.num_choices if spec.is_masked else 0)
+        return {MIXER: MonotonicMixer(spec.members.count, state, config.mixing_embed_dim)}
+
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        before, rates = self.timesteps, {each: self.scheduled("lr", policy_id=each) for each in self.replays}
+        self.store(self.sample(1))
+        for policy_id, lr in rates.items():
+            if self.learning_has_started(policy_id):
+                for _ in range(self.updates_due(self.timesteps - before, policy_id)):
+                    self._stats[policy_id] = self.update(policy_id, **lr)
+                self.update_target(policy_id)
+        return dict(self._stats)
+
+    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
+        return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
+
+
+class VDN(QMix):
+    """QMIX with the defaults of VDNConfig."""
+
+    config_class = VDNConfig

@@ -183,8 +183,7 @@ def test_a_league_goes_on_from_a_checkpoint(tmp_path):
         assert found["elo"].keys() == {"main", "random", "main_v1", "main_v2"}
 
 
-@pytest.mark.parametrize("width", [16, 8])
-@pytest.mark.parametrize("between", [0, 1], ids=["at once", "later"])
+@pytest.mark.parametrize(("width", "between"), [(16, 0), (8, 1)], ids=["alike, at once", "other, later"])
 def test_an_id_that_is_used_again_is_another_policy(monkeypatch, width, between):
     """Also where the episodes of the first one go on: those of CartPole have more steps than a fragment of 4."""
     acted, act = [], Policy.act

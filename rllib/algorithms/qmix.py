@@ -25,7 +25,6 @@ from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, Off
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE
-from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.target_copy import TargetCopy
@@ -128,7 +127,7 @@ class QMix(OffPolicy):
             Objective(self._whole_loss(policy_id), moved, optimizer=optimizer, **clip),
             modules=modules,
             targets=[TargetCopy(name, config.tau, config.target_network_update_freq) for name in moved],
-            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, self.policy_number(policy_id)),
+            rng=self.weights_of_modules(policy_id),
         )
 
     def further_modules(self, policy_id: str) -> dict[str, MonotonicMixer]:

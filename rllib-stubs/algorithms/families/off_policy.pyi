@@ -7,7 +7,7 @@ from rllib.evaluation.settings import Postprocess
 from rllib.sample_batch import Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
-import functools
+import functools, numpy as np
 C = TypeVar("C")
 REPLAY_DEFAULTS: dict
 REPLAY_TYPES: dict
@@ -105,6 +105,7 @@ class OffPolicy(SamplingAhead):
     def begin_training(self, policy_id: str) -> None: ...
     def end_training(self, policy_id: str) -> None: ...
     def policy_number(self, policy_id: str) -> int: ...
+    def weights_of_modules(self, policy_id: str) -> np.random.Generator: ...
     @property
     def replay(self): ...
     @abstractmethod

@@ -22,6 +22,7 @@ from rllib.config.config_object import relation
 from rllib.config.sections import Merged, above, at_least, between, section
 from rllib.env.spaces.goals import Goals
 from rllib.env.spaces.observations import observation_column
+from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.hindsight import FUTURE, STRATEGIES, HindsightTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
@@ -267,6 +268,11 @@ class OffPolicy(SamplingAhead):
         if self.agents is None:
             return sorted(self.policies).index(policy_id)
         return self.agents.settings.numbers[policy_id]
+
+    def weights_of_modules(self, policy_id: str) -> np.random.Generator:
+        """Random stream of the initial weights of the modules beside a policy."""
+        # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.
+        return seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, self.policy_number(policy_id))
 
     @property
     def replay(self):

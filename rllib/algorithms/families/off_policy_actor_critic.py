@@ -20,7 +20,6 @@ from gymnasium import spaces
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
-from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.target_copy import TargetCopy
@@ -223,8 +222,7 @@ class OffPolicyActorCritic(OffPolicy):
             targets=[
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
-            # The first policy's modules have index 1, as they always had; `make_policies` counts policies from 0.
-            rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1, self.policy_number(policy_id)),
+            rng=self.weights_of_modules(policy_id),
         )
 
     # ------------------------------------------------------------------ training

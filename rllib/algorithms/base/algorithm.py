@@ -150,7 +150,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         check_gpus(wiring.gpu_claims(self.config))
         wiring.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self._trained_ids()}
-        self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
+        self._learner_rngs: dict[str, np.random.Generator] = {}
         self._rollout_settings = wiring.rollout_settings(
             self.config,
             factory,
@@ -460,6 +460,17 @@ class Algorithm(SeveralAgents, Saving, ABC):
         known = {policy_id: rows for policy_id, rows in batch.policy_batches.items() if policy_id in self.learners}
         return {policy_id: rows for policy_id, rows in known.items() if trains(policy_id, rows)}
 
+    def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
+        """Random numbers of a policy's updates: shuffles, rows of its replay, noise.
+
+        Each policy has its own, so that an update does not depend on which other policies learn.
+        """
+        if policy_id not in self._learner_rngs:
+            numbers = self.agents.settings.numbers if self.agents else {}
+            index = numbers.get(policy_id, len(self._learner_rngs))
+            self._learner_rngs[policy_id] = seeding.generator(self.seed, seeding.LEARNER, index)
+        return self._learner_rngs[policy_id]
+
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
         lag = self.metrics.num_updates(policy_id) - batch.policy_version
@@ -472,7 +483,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
             settings |= weights
             extra_stats |= weights
         with self.metrics.timer("learn"):
-            stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
+            stats = self.learners[policy_id].update(batch, rng=self.learner_rng(policy_id), **settings)
         # Agents share steps of their environments, so a policy may have more rows, or fewer.
         env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
         gradient_steps = int(stats.pop("num_minibatches", 1))

@@ -82,7 +82,8 @@ def remove_policy(algorithm, policy_id: str, *, policy_mapping_fn: Any = None, p
     if policies_to_train is None and not (agents.to_train is None or callable(agents.to_train)):
         policies_to_train = [each for each in agents.to_train if each != policy_id]
     changed = _changed(algorithm, agents, specs, mapping, policies_to_train)
-    for of_policies in (algorithm.policies, algorithm._inferences, algorithm._return_scales, algorithm._policy_configs):
+    by_policy = algorithm.policies, algorithm._inferences, algorithm._return_scales, algorithm._policy_configs
+    for of_policies in (*by_policy, algorithm._learner_rngs):
         of_policies.pop(policy_id, None)
     _take_over(algorithm, changed)
 

@@ -43,7 +43,6 @@ class Saving:
     _acting_rng: np.random.Generator
     _acting_settings: ActingSettings
     _return_scales: dict[str, ReturnScale]
-    _learner_rng: np.random.Generator
     directory: Path
     # What was saved or restored last.
     _newest_checkpoint: Path | None = None
@@ -53,6 +52,10 @@ class Saving:
     @abstractmethod
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The present policy of this id."""
+
+    @abstractmethod
+    def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
+        """Random numbers of a policy's updates."""
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -191,7 +194,7 @@ class Saving:
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
-                "learner": self._learner_rng.bit_generator.state,
+                "learner": {each: self.learner_rng(each).bit_generator.state for each in self.policies},
                 "inference": self._acting_rng.bit_generator.state,
                 # A stopped worker's streams are gone; a run that goes on from there draws new actions.
                 "workers": [] if self._stopped else self.workers.get_state(),
@@ -234,11 +237,17 @@ class Saving:
         self.set_algorithm_state(algorithm["state"])
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
-        self._learner_rng.bit_generator.state = rng["learner"]
+        self._set_learner_rngs(rng["learner"])
         self._acting_rng.bit_generator.state = rng["inference"]
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)
+
+    def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
+        if "bit_generator" in saved:  # of an earlier version, which had one for all policies
+            saved = {next(iter(self.policies)): saved}
+        for policy_id in saved.keys() & self.policies.keys():
+            self.learner_rng(policy_id).bit_generator.state = saved[policy_id]
 
     def _add_saved_policies(self, state: dict[str, Any]) -> None:
         """Adds the policies that the saved run has got while it went on, with their networks; they do not learn."""

@@ -9,7 +9,7 @@ from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.tensor_rollouts import device_for
 from rllib.env.checkup.driver import Examined, examine_environment
-from rllib.env.factories.adapters import adapted, adapted_space, adapters_of
+from rllib.env.factories.adapters import adapted_space, adapters_of
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
@@ -52,7 +52,11 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """
     if config.env is None:
         return None
-    factory = adapted(_preprocessed(config), adapters_of(config))
+    factory = _preprocessed(config)
+    for adapter in adapters_of(config):
+        from rllib.env.multi_agent.adapted import AdaptedAgentsFactory
+
+        factory = AdaptedAgentsFactory(factory, adapter)
     if config.agent_id_in_observation or config.centralized_critic:
         from rllib.env.multi_agent.augmented_factory import AugmentedAgentsFactory
 

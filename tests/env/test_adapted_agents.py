@@ -1,0 +1,75 @@
+"""Observations with the previous step, or with masks from infos, where several agents act."""
+
+import numpy as np
+import pytest
+from agent_workers import Script
+from gymnasium.spaces import Box, Discrete
+
+from rllib import PPOConfig
+from rllib.env.factories.previous_steps import PreviousStep
+from rllib.env.multi_agent import MultiAgentEnv
+from rllib.env.multi_agent.adapted import AdaptedAgents
+from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
+
+
+def test_the_previous_step_is_the_agents_own():
+    """Rewards that come while the other one acts are added to that of the own action."""
+    steps = ({"B": 2.0}, {"A": 1, "B": 8}), ({"A": 3.0}, {"A": 2, "B": 4}), ({"A": 4.0, "B": 5.0}, {"A": 5, "B": 7})
+    env = AdaptedAgents(Script({"A": 1.0}, *steps), PreviousStep(action=True, reward=True))
+
+    def read(observations):
+        assert all(env.get_observation_space(agent).contains(seen) for agent, seen in observations.items())
+        return {a: [seen[key].tolist() for key in ("prev_actions", "prev_rewards")] for a, seen in observations.items()}
+
+    begin = [[0, 0], [0]]
+    for _ in range(2):
+        assert read(env.reset()[0]) == {"A": begin}
+        assert read(env.step({"A": 1})[0]) == {"B": begin}
+        assert read(env.step({"B": 0})[0]) == {"A": [[0, 1], [3]]}
+        assert read(env.step({"A": 0})[0]) == {"A": [[1, 0], [5]], "B": [[1, 0], [11]]}
+
+
+class Numbers(MultiAgentEnv):
+    """Agents that nobody announces; the one legal action of each is in its info."""
+
+    observation_space, action_space = Box(0, 9, (1,), np.float32), Discrete(3)
+
+    def _results(self):
+        self.time += 1
+        agents = [f"agent_{i}" for i in range(self.time)]
+        masks = {agent: {"action_mask": np.eye(3, dtype=np.int8)[i % 3]} for i, agent in enumerate(agents)}
+        return dict.fromkeys(agents, np.zeros(1, np.float32)), masks
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return self._results()
+
+    def step(self, action_dict):
+        assert all(action == int(agent[-1]) % 3 for agent, action in action_dict.items())
+        observations, infos = self._results()
+        return observations, {}, {"__all__": self.time == 5}, {"__all__": False}, infos
+
+
+def small(env, model=None):
+    config = PPOConfig().environment(env).rollouts(num_rollout_workers=0)
+    return config.training(train_batch_size=40, sgd_minibatch_size=20, num_sgd_iter=1, model=model or {})
+
+
+def test_masks_are_taken_from_infos_of_agents_that_nobody_announced():
+    with small(Numbers).environment(action_mask_from="info").build() as algo:
+        assert algo.agents.environment.agents == tuple(f"agent_{i}" for i in range(4))
+        result = algo.train()
+        assert result["num_agent_steps_sampled"] > 40
+    with pytest.raises(ValueError, match=r"action_mask_from='method' is for environments with one agent"):
+        small(Numbers).environment(action_mask_from="method").build()
+
+
+def test_a_memory_reads_the_previous_action_of_its_agent():
+    model = {"use_lstm": True, "lstm_use_prev_action": True, "lstm_cell_size": 4}
+    with small(RockPaperScissors, model).multi_agent(policies="own").build() as algo:
+        algo.train()
+        spaces = [policy.observation_space for policy in algo.policies.values()]
+        assert all(space["prev_actions"].shape == (3,) for space in spaces)
+        player = algo.make_player()
+        for seen in (3, 1):  # with the second observation there is an action before
+            assert player.act({"player_0": seen, "player_1": seen}).keys() == {"player_0", "player_1"}

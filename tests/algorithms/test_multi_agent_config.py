@@ -136,6 +136,13 @@ def test_mistakes_in_the_settings_of_a_policy_name_it():
     assert raised.value.__notes__ == ["These are settings of the policy 'p0'."]
 
 
+def test_a_setting_of_the_run_may_be_repeated_for_a_policy():
+    own = PPOConfig.overrides(framework_str="torch", lr=1e-3)
+    with build(policies={"p0": own, "p1": None}, policy_mapping_fn=BY_TABLE) as algo:
+        assert algo.config_of("p0").lr == 1e-3
+        assert algo.agents.overrides == {"p0": {"lr": 1e-3}}
+
+
 def test_agents_with_different_spaces():
     different = r"'shared' is mapped to agents with different observation spaces: 'speaker_0' Box.*'listener_0' Box"
     with pytest.raises(ValueError, match=different):

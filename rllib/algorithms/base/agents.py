@@ -199,23 +199,24 @@ def _itself(chooser: Any) -> Any:
 
 
 def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
-    """Settings of a policy under their canonical names.
+    """Settings of a policy under their canonical names; those of the run are left out where they have its values.
 
     Raises:
-        ValueError: for a setting of the run.
+        ValueError: for another value of a setting of the run.
     """
     try:
         own = type(config).overrides(**given)
     except (TypeError, ValueError) as error:
         error.add_note(f"These are settings of the policy {policy_id!r}.")
         raise
-    foreign = own.keys() - OWN_SETTINGS
+    of_run = own.keys() - OWN_SETTINGS
+    foreign = [name for name in of_run if own[name] != config[name]]
     if foreign:
         raise ValueError(
             f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run. A policy's own "
             f"settings can be {', '.join(sorted(OWN_SETTINGS & config.keys()))}."
         )
-    return own
+    return {name: value for name, value in own.items() if name not in of_run}
 
 
 def trained(

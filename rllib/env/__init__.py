@@ -19,6 +19,8 @@ __all__ = [
     "Episode",
     "EpisodeTracker",
     "MultiAgentEnv",
+    "ParallelPettingZooEnv",
+    "PettingZooEnv",
     "check_environment",
     "is_multi_agent",
     "make_multi_agent",
@@ -30,6 +32,8 @@ __all__ = [
 # Loaded on first use: a run with one agent imports nothing of several agents.
 _LAZY = {
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
+    "ParallelPettingZooEnv": "rllib.env.multi_agent.pettingzoo_envs",
+    "PettingZooEnv": "rllib.env.multi_agent.pettingzoo_envs",
     "make_multi_agent": "rllib.env.multi_agent.copies",
 }
 

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -691,9 +691,17 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """Episodes of the newest evaluation, with the returns of each agent where there are several; [] before one."""
         return self._evaluations.episodes
 
-    def get_weights(self) -> dict[str, np.ndarray]:
-        """Policy id -> a copy of its flat parameter vector."""
-        return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
+    def get_weights(self, policies: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Policy id -> a copy of its flat parameter vector.
+
+        Args:
+            policies: ids of those that are wanted; None for all.
+
+        Raises:
+            ValueError: if there is no policy of an id.
+        """
+        wanted = self.policies if policies is None else policies
+        return {policy_id: self.get_policy(policy_id).weights.copy() for policy_id in wanted}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets weights of some or all policies, by id; workers get them with their next request.

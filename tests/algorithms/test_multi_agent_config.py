@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rllib import ESConfig, PPOConfig
+from rllib import ESConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
 from rllib.env import register_env
 from rllib.env.multi_agent import make_multi_agent
@@ -101,6 +101,10 @@ MISTAKES = {
     "no policy": ({"policies": []}, "policies is empty"),
     "no ids": ({"policies": 3}, "policies=3 must be ids, such as"),
     "no spec": ({"policies": {"p0": 5, "p1": None}}, r"policies\['p0'\]=5 must be None, a PolicySpec"),
+    "a network's class": (
+        {"policies": {"p0": PolicySpec(type("Mine", (Policy,), {})), "p1": None}},
+        "Mine is derived from rllib.Policy.*Derive it from rllib.policies.HandWrittenPolicy",
+    ),
     "setting of the run": (
         {"policies": {"p0": PolicySpec(config={"num_rollout_workers": 2}), "p1": None}},
         r"policies\['p0'\] sets num_rollout_workers, which belongs to the run.*can be .*gamma.*lr",

@@ -23,6 +23,7 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
+from rllib.policy import Policy
 from rllib.processes import unpicklable_part
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -187,9 +188,20 @@ def spaces_of(
 
 
 def hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
-    """A factory of the object that acts."""
+    """A factory of the object that acts.
+
+    Raises:
+        ValueError: if its class is derived from that of networks.
+    """
     acts = spec.policy_class
     if inspect.isclass(acts):
+        if issubclass(acts, Policy):
+            raise ValueError(
+                f"{acts.__name__} is derived from rllib.Policy, a network with its weights, and cannot act as a policy "
+                "that is written by hand. Derive it from rllib.policies.HandWrittenPolicy, and define "
+                "compute_actions(observations, state_batches=None, **kwargs). Where the algorithm's own policy is "
+                "meant, leave policy_class out."
+            )
         return partial(acts, observation_space, action_space, dict(spec.config or {}))
     return partial(_itself, acts)
 

@@ -55,6 +55,17 @@ def small(env, model=None):
     return config.training(train_batch_size=40, sgd_minibatch_size=20, num_sgd_iter=1, model=model or {})
 
 
+@pytest.mark.parametrize("more", [{}, {"agent_id_in_observation": True}])
+def test_a_time_limit_is_that_of_all_agents(more):
+    limit = [{"TimeLimit": {"max_episode_steps": 3}}]
+    config = small(RockPaperScissors).environment(env_wrappers=limit).multi_agent(policies="own", **more)
+    with config.build() as algo:
+        assert algo.train()["episode_len_mean"] == 3
+        batch = algo.workers.foreach_worker(lambda worker: worker.sample())[0][0]
+        ends = batch.policy_batches["player_0"]
+        assert ends["truncateds"].sum() >= 13 and not ends["terminateds"].any()
+
+
 def test_masks_are_taken_from_infos_of_agents_that_nobody_announced():
     with small(Numbers).environment(action_mask_from="info").build() as algo:
         assert algo.agents.environment.agents == tuple(f"agent_{i}" for i in range(4))

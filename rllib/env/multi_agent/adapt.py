@@ -8,19 +8,23 @@ from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
 from rllib.env.multi_agent.vector_env import OneOfVector
 from rllib.env.streams.legacy import call_reset
+from rllib.env.streams.sync import NEVER, take_off_wrappers
 
 
 def as_multi_agent(env) -> MultiAgentEnv:
     """An environment with several agents as a MultiAgentEnv: itself, or an adapter around it.
 
     Args:
-        env: for which `is_multi_agent(env)` holds. A MultiAgentVectorEnv must have been made with num_envs=1.
+        env: for which `is_multi_agent(env)` holds; it may be in gymnasium's TimeLimit. A MultiAgentVectorEnv must have been made with num_envs=1.
 
     Raises:
         TypeError: if it has a single agent, or lacks a method.
     """
     if isinstance(env, MultiAgentEnv):
         return env
+    bare, limit = take_off_wrappers(env)
+    if bare is not env:
+        return as_multi_agent(bare) if limit == NEVER else TimeLimitedAgents(as_multi_agent(bare), limit)
     interface = agent_interface(env)
     if interface is None:
         raise TypeError(
@@ -67,6 +71,30 @@ class DictEnv(MultiAgentEnv):
     def close(self) -> None:
         if hasattr(self.env, "close"):
             self.env.close()
+
+
+class TimeLimitedAgents(DictEnv):
+    """An environment whose episodes are truncated, for all agents, after a number of its steps.
+
+    Args:
+        env: the environment.
+        limit: the number.
+    """
+
+    def __init__(self, env: MultiAgentEnv, limit: int):
+        super().__init__(env)
+        self._limit, self._time = limit, 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+        self._time = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
+        observations, rewards, terminateds, truncateds, infos = super().step(action_dict)
+        self._time += 1
+        if self._time >= self._limit and not terminateds[ALL]:
+            truncateds = {**truncateds, ALL: True}
+        return observations, rewards, terminateds, truncateds, infos
 
 
 class FourValuesEnv(DictEnv):

@@ -9,7 +9,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -138,10 +138,15 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
     specs = {}
     for policy_id, spec in items:
         check_policy_id(policy_id)
-        specs[policy_id] = PolicySpec.of(spec, policy_id)
+        specs[policy_id] = without_own_class(PolicySpec.of(spec, policy_id))
     if not specs:
         raise ValueError("policies is empty: name at least one, such as .multi_agent(policies=['shared'])")
     return dict(sorted(specs.items()))
+
+
+def without_own_class(spec: PolicySpec) -> PolicySpec:
+    """The spec with no policy_class where that is `Policy`, the class of the algorithm's own policies."""
+    return replace(spec, policy_class=None) if spec.policy_class is Policy else spec
 
 
 def check_policy_id(policy_id: Any) -> None:

@@ -19,6 +19,7 @@ from rllib.algorithms.base.agents import (
     spaces_of,
     trained,
     unknown_policy,
+    without_own_class,
 )
 from rllib.algorithms.base.policies import make_policies, policy_configs
 from rllib.policies import PolicySpec
@@ -50,7 +51,7 @@ def add_policy(
     policies_to_train: Any = None,
 ) -> Policy | None:
     """See Algorithm.add_policy; `spec` has the fields of a PolicySpec."""
-    agents, spec = agents_of(algorithm), PolicySpec(*spec)
+    agents, spec = agents_of(algorithm), without_own_class(PolicySpec(*spec))
     check_policy_id(policy_id)
     if policy_id in agents.specs:
         raise ValueError(f"there is a policy {policy_id!r} already; the ids are {', '.join(agents.specs)}")

@@ -15,7 +15,8 @@ def as_multi_agent(env) -> MultiAgentEnv:
     """An environment with several agents as a MultiAgentEnv: itself, or an adapter around it.
 
     Args:
-        env: for which `is_multi_agent(env)` holds; it may be in gymnasium's TimeLimit. A MultiAgentVectorEnv must have been made with num_envs=1.
+        env: for which `is_multi_agent(env)` holds; it may be in gymnasium's TimeLimit. A MultiAgentVectorEnv must have
+            been made with num_envs=1.
 
     Raises:
         TypeError: if it has a single agent, or lacks a method.

@@ -1,4 +1,4 @@
-"""Observations with the previous step, or with masks from infos, where several agents act."""
+"""Adaptations of environments with several agents: previous steps, masks from infos, time limits, missing spaces."""
 
 import numpy as np
 import pytest
@@ -84,3 +84,39 @@ def test_a_memory_reads_the_previous_action_of_its_agent():
         player = algo.make_player()
         for seen in (3, 1):  # with the second observation there is an action before
             assert player.act({"player_0": seen, "player_1": seen}).keys() == {"player_0", "player_1"}
+
+
+class Levels(MultiAgentEnv):
+    """A boss, and for each of its actions a new worker with other spaces; nobody lists the agents."""
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return {"boss": np.zeros(1, np.float32)}, {}
+
+    def step(self, action_dict):
+        self.time += 1
+        if "boss" in action_dict:
+            return {f"worker_{self.time}": np.zeros(2, np.float32)}, {}, {"__all__": False}, {"__all__": False}, {}
+        (worker,) = action_dict
+        ends = {worker: True, "__all__": self.time == 20}
+        return {"boss": np.zeros(1, np.float32)}, {"boss": 1.0, worker: 0.0}, ends, {"__all__": False}, {}
+
+
+class LevelsWithMethods(Levels):
+    def get_observation_space(self, agent_id):
+        return Box(-1, 1, (1 if agent_id == "boss" else 2,), np.float32)
+
+    def get_action_space(self, agent_id):
+        return Discrete(2 if agent_id == "boss" else 3)
+
+
+@pytest.mark.parametrize("from_policies", [True, False])
+def test_spaces_come_from_methods_or_from_the_policies(from_policies):
+    env = LevelsWithMethods()
+    spaces = {p: (env.get_observation_space(p), env.get_action_space(p)) for p in ("boss", "worker")}
+    policies = {p: (None, *pair, {}) for p, pair in spaces.items()} if from_policies else list(spaces)
+    config = small(Levels if from_policies else LevelsWithMethods)
+    config.multi_agent(policies=policies, policy_mapping_fn={"boss": "boss", "*": "worker"})
+    with config.build() as algo:
+        assert {p: (each.observation_space, each.action_space) for p, each in algo.policies.items()} == spaces
+        assert algo.train()["policy_reward_mean"] == {"boss": 10, "worker": 0}

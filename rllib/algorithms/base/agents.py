@@ -192,6 +192,36 @@ def spaces_of(
     return tuple(first[1][i] if given[i] is None else given[i] for i in (0, 1))
 
 
+@dataclass(frozen=True)
+class SpacesOfPolicies:
+    """Spaces of agents by their policies, for environments that have none.
+
+    Attributes:
+        pairs: policy id -> observation space and action space.
+        mapping: (agent, episode, worker) -> policy id.
+    """
+
+    pairs: Mapping[str, tuple[Space, Space]]
+    mapping: Callable[..., str]
+
+    def __call__(self, agent: AgentID) -> tuple[Space, Space]:
+        return self.pairs[self.mapping(agent, ProbedEpisode(0), None)]
+
+
+def spaces_of_policies(config: AlgorithmConfig) -> SpacesOfPolicies | None:
+    """Spaces of agents by their policies; None unless all PolicySpecs give both."""
+    specs = {policy_id: PolicySpec.of(spec, policy_id) for policy_id, spec in config.policies.items()}
+    pairs = {policy_id: (spec.observation_space, spec.action_space) for policy_id, spec in specs.items()}
+    if any(space is None for pair in pairs.values() for space in pair):
+        return None
+    given = config.policy_mapping_fn
+    if given is None:
+        given = dict.fromkeys("*", next(iter(specs))) if len(specs) == 1 else {name: name for name in specs}
+    elif isinstance(given, str):
+        given = {"*": given}
+    return SpacesOfPolicies(pairs, PolicyMapping(given if callable(given) else TableMapping(given)))
+
+
 def hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
     """A factory of the object that acts.
 

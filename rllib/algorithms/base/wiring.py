@@ -1,6 +1,7 @@
 """From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,6 +54,12 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     if config.env is None:
         return None
     factory = _preprocessed(config)
+    if isinstance(config.policies, Mapping):
+        from rllib.algorithms.base.agents import spaces_of_policies
+        from rllib.env.multi_agent.given_spaces import GivenSpacesFactory
+
+        if spaces_of := spaces_of_policies(config):
+            factory = GivenSpacesFactory(factory, spaces_of)
     for adapter in adapters_of(config):
         from rllib.env.multi_agent.adapted import AdaptedAgentsFactory
 

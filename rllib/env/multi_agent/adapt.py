@@ -3,7 +3,7 @@
 from typing import Any
 
 from rllib.env.agents import agent_interface
-from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents, space_method
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv, PettingZooEnv
 from rllib.env.multi_agent.vector_env import OneOfVector
@@ -48,6 +48,9 @@ class DictEnv(MultiAgentEnv):
         self.possible_agents = known_agents(env)
         if not self.possible_agents and callable(getattr(env, "get_agent_ids", None)):
             self._agent_ids = set(env.get_agent_ids())
+        for kind in ("observation", "action"):
+            if method := space_method(env, kind):
+                setattr(self, f"get_{kind}_space", method)
         self.metadata = getattr(env, "metadata", {})
         self.render_mode = getattr(env, "render_mode", None)
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gymnasium import Space
+
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.adapter import ActionRow, AdaptedFactory, Adapter, StepInputs
 from rllib.env.factories.registry import EnvContext
@@ -27,15 +29,8 @@ class AdaptedAgents(MultiAgentEnv):
 
     def __init__(self, env: MultiAgentEnv, adapter: Adapter):
         self.env, self._adapter, self._spaces = env, adapter, AgentSpaces(env)
-        self.possible_agents = list(env.possible_agents)
+        self.possible_agents = known_agents(env)
         self.metadata, self.render_mode = env.metadata, env.render_mode
-        if agents := known_agents(env):
-            self.action_spaces = {agent: self._spaces.action(agent) for agent in agents}
-            own = {agent: self._spaces.observation(agent) for agent in agents}
-            self.observation_spaces = {agent: adapter.space(own[agent], self.action_spaces[agent]) for agent in agents}
-        else:
-            self.action_space = env.action_space
-            self.observation_space = adapter.space(env.observation_space, env.action_space)
         self._rows: dict[AgentID, ActionRow] = {}
         # Of this episode, by agent: the newest action, and the rewards since.
         self._actions: dict[AgentID, Any] = {}
@@ -48,6 +43,12 @@ class AdaptedAgents(MultiAgentEnv):
     @property
     def unwrapped(self):
         return self.env.unwrapped
+
+    def get_observation_space(self, agent_id: AgentID) -> Space:
+        return self._adapter.space(self._spaces.observation(agent_id), self._spaces.action(agent_id))
+
+    def get_action_space(self, agent_id: AgentID) -> Space:
+        return self._spaces.action(agent_id)
 
     def get_agent_ids(self) -> set[AgentID]:
         return self.env.get_agent_ids()

@@ -120,3 +120,5 @@ def test_spaces_come_from_methods_or_from_the_policies(from_policies):
     with config.build() as algo:
         assert {p: (each.observation_space, each.action_space) for p, each in algo.policies.items()} == spaces
         assert algo.train()["policy_reward_mean"] == {"boss": 10, "worker": 0}
+    with pytest.raises(ValueError, match="gave agent 'boss' the policy 'chief', but there are boss, worker"):
+        config.copy().multi_agent(policy_mapping_fn=lambda agent_id: "chief").build()

@@ -205,7 +205,11 @@ class SpacesOfPolicies:
     mapping: Callable[..., str]
 
     def __call__(self, agent: AgentID) -> tuple[Space, Space]:
-        return self.pairs[self.mapping(agent, ProbedEpisode(0), None)]
+        policy_id = self.mapping(agent, ProbedEpisode(0), None)
+        if policy_id not in self.pairs:
+            what = f"policy_mapping_fn gave agent {agent!r} the policy {policy_id!r}"
+            raise unknown_policy(what, policy_id, self.pairs)
+        return self.pairs[policy_id]
 
 
 def spaces_of_policies(config: AlgorithmConfig) -> SpacesOfPolicies | None:

@@ -1,5 +1,7 @@
 """Adaptations of environments with several agents: previous steps, masks from infos, time limits, missing spaces."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from agent_workers import Script
@@ -10,6 +12,7 @@ from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.multi_agent import MultiAgentEnv
 from rllib.env.multi_agent.adapted import AdaptedAgents
 from rllib.env.tasks.rock_paper_scissors import RockPaperScissors
+from rllib.policies import HandWrittenPolicy
 
 
 def test_the_previous_step_is_the_agents_own():
@@ -84,6 +87,28 @@ def test_a_memory_reads_the_previous_action_of_its_agent():
         player = algo.make_player()
         for seen in (3, 1):  # with the second observation there is an action before
             assert player.act({"player_0": seen, "player_1": seen}).keys() == {"player_0", "player_1"}
+
+
+class Copies(HandWrittenPolicy):
+    """Plays what the other one has played, and keeps what it sees."""
+
+    seen: ClassVar[list] = []
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        self.seen.extend(observations)
+        return [int(seen) % 3 for seen in observations]
+
+
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [({"use_lstm": True, "lstm_use_prev_action": True, "lstm_cell_size": 4}, {}), ({}, {"centralized_critic": True})],
+)
+def test_policies_that_are_written_by_hand_get_the_environments_observations(model, more):
+    policies = {"player_0": None, "player_1": Copies}
+    with small(RockPaperScissors, model).multi_agent(policies=policies, **more).build() as algo:
+        algo.train()
+        algo.evaluate(1)
+    assert set(Copies.seen) == {0, 1, 2, 3}
 
 
 class Levels(MultiAgentEnv):

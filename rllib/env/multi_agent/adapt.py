@@ -1,5 +1,6 @@
 """Adaptation of any environment with several agents to the interface of MultiAgentEnv."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rllib.env.agents import agent_interface
@@ -36,6 +37,24 @@ def as_multi_agent(env) -> MultiAgentEnv:
         raise TypeError(f"an environment needs reset() and step(), but {type(env).__name__} lacks {missing[0]}()")
     adapters = {"turns": PettingZooEnv, "parallel": ParallelPettingZooEnv, "arrays": OneOfVector, "dict": DictEnv}
     return adapters[interface](env)
+
+
+class ExtendedObservation(dict):
+    """A Dict observation that a wrapper has made of another one.
+
+    Args:
+        parts: of the observation.
+        own: the other one, which policies that are written by hand get.
+    """
+
+    def __init__(self, parts: Mapping, own: Any):
+        super().__init__(parts)
+        self.own = own_observation(own)
+
+
+def own_observation(observation: Any) -> Any:
+    """What the environment has given, of an observation that may be extended."""
+    return observation.own if isinstance(observation, ExtendedObservation) else observation
 
 
 class DictEnv(MultiAgentEnv):

@@ -8,7 +8,7 @@ from gymnasium import Space
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.adapter import ActionRow, AdaptedFactory, Adapter, StepInputs
 from rllib.env.factories.registry import EnvContext
-from rllib.env.multi_agent.adapt import as_multi_agent
+from rllib.env.multi_agent.adapt import ExtendedObservation, as_multi_agent
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
 
@@ -76,7 +76,9 @@ class AdaptedAgents(MultiAgentEnv):
             row = self._rows[agent] = ActionRow(self._spaces.action(agent))
         previous = {"prev_action": self._actions.get(agent), "prev_reward": self._rewards.get(agent)}
         mask = self._adapter.mask_in(info, f"agent {agent!r}")
-        return self._adapter.row(observation, StepInputs(row, **previous, action_mask=mask))
+        adapted = self._adapter.row(observation, StepInputs(row, **previous, action_mask=mask))
+        # A policy that is written by hand needs the mask, too.
+        return adapted if mask is not None else ExtendedObservation(adapted, observation)
 
     def render(self):
         return self.env.render()

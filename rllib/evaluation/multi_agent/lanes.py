@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib import sample_batch as sb
+from rllib.env.multi_agent.adapt import own_observation
 from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.lane import Lane
@@ -404,7 +405,7 @@ class HandWrittenSlots:
     def see(self, slot: int, observation) -> None:
         """Notes the newest observation of a slot."""
         self._seen_slots.append(slot)
-        self._seen.append(observation)
+        self._seen.append(own_observation(observation))
 
     def receive(self) -> None:
         """Makes the observations that were noted those that are acted upon next."""

@@ -53,7 +53,7 @@ class ExtendedObservation(dict):
 
 
 def own_observation(observation: Any) -> Any:
-    """What the environment has given, of an observation that may be extended."""
+    """The environment's own observation, of one that may be extended."""
     return observation.own if isinstance(observation, ExtendedObservation) else observation
 
 

@@ -65,6 +65,7 @@ MOVED = {
     "rllib.tune.analysis": "rllib.tune.reporting.analysis",
     "rllib.tune.domains": "rllib.tune.search.domains",
     "rllib.tune.logger_callbacks": "rllib.tune.experiment.loggers",
+    "rllib.tune.registry": "rllib.tune",
     "rllib.tune.run_experiment": "rllib.tune.running.tuner",
     "rllib.tune.search.limiter": "rllib.tune.search.wrappers",
     "rllib.tune.search.repeater": "rllib.tune.search.wrappers",

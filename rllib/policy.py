@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from rllib.sample_batch import (
     Column,
     SampleBatch,
 )
-from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, read_manifest
+from rllib.storage.checkpoint import MANIFEST, CheckpointError, naming_damage, read_checkpoint, read_manifest
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
@@ -123,8 +124,9 @@ class Policy:
     def from_checkpoint(
         cls, checkpoint_path: str | os.PathLike, *, load_user_code: bool = False
     ) -> "Policy | dict[str, Policy]":
-        """Loads the policies of an algorithm's checkpoint by id, or the one policy that `export_policy_model` wrote.
+        """Loads the policies of an algorithm's checkpoint by id, or one policy.
 
+        One policy is what `export_policy_model` wrote, or the directory `policies/<id>` of an algorithm's checkpoint.
         They take observations as batches store them, and give actions in their own units.
 
         Args:
@@ -136,6 +138,11 @@ class Policy:
             CheckpointError: (a ValueError) if it is missing, cut off, holds no policy, or holds code of yours that is
                 not loaded.
         """
+        path = Path(checkpoint_path).absolute()
+        if path.parent.name == "policies" and not (path / MANIFEST).exists():
+            policies = cls.from_checkpoint(path.parents[1], load_user_code=load_user_code)
+            if isinstance(policies, dict) and path.name in policies:
+                return policies[path.name]
         is_one = "policy.json" in read_manifest(checkpoint_path)["files"]
         files = read_checkpoint(checkpoint_path, load_user_code=load_user_code, only="" if is_one else "policies/")
         policies = {}

@@ -38,6 +38,7 @@ from rllib.tune.search import create_searcher as create_searcher
 from rllib.tune.trainables.session import get_checkpoint as get_checkpoint
 from rllib.tune.trainables.session import get_context as get_context
 from rllib.tune.trainables.session import get_experiment_name as get_experiment_name
+from rllib.tune.trainables.resolve import get_trainable_cls as get_trainable_cls
 from rllib.tune.trainables.session import get_trial_dir as get_trial_dir
 from rllib.tune.trainables.session import get_trial_id as get_trial_id
 from rllib.tune.trainables.session import get_trial_name as get_trial_name

@@ -196,7 +196,7 @@ class IMPALA(Algorithm):
     def prepare_policy(self, policy_id: str) -> None:
         """Makes what a policy needs beside its learner."""
         config = self.config_of(policy_id)
-        replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
+        replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self.learner_rng(policy_id))
         self._queues[policy_id] = FragmentQueue(config.train_batch_size, replay)
         self._rings[policy_id] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
 

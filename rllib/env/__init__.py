@@ -21,6 +21,8 @@ __all__ = [
     "ExternalEnv",
     "ExternalMultiAgentEnv",
     "MultiAgentEnv",
+    "ParallelPettingZooEnv",
+    "PettingZooEnv",
     "check_environment",
     "is_multi_agent",
     "make_multi_agent",
@@ -34,6 +36,8 @@ _LAZY = {
     "ExternalEnv": "rllib.env.external.external_env",
     "ExternalMultiAgentEnv": "rllib.env.external.external_env",
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
+    "ParallelPettingZooEnv": "rllib.env.multi_agent.pettingzoo_envs",
+    "PettingZooEnv": "rllib.env.multi_agent.pettingzoo_envs",
     "make_multi_agent": "rllib.env.multi_agent.copies",
 }
 

@@ -2,13 +2,19 @@
 
 from typing import Literal
 
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
 # dict: MultiAgentEnv, whose methods take and return dicts by agent; parallel and turns: PettingZoo's ParallelEnv and
 # AECEnv; arrays: MultiAgentVectorEnv.
 AgentInterface = Literal["dict", "parallel", "turns", "arrays"]
+# Wrappers that leave dicts by agent as they are; others may make an environment with one agent.
+STANDARD_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 
 
 def agent_interface(env) -> AgentInterface | None:
     """The interface by which an environment serves several agents; None for one with a single agent."""
+    while type(env) in STANDARD_WRAPPERS:
+        env = env.env
     if callable(getattr(env, "agent_iter", None)):
         return "turns"
     if callable(getattr(env, "observation_space", None)):

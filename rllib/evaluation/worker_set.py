@@ -234,6 +234,9 @@ class WorkerSet:
 
     # ------------------------------------------------------------------ who is there
 
+    def sync_weights(self, policies: Sequence[str] | None = None, **kwargs) -> None:
+        """Has no effect, for programs of RLlib: every request brings the workers the policies' present weights."""
+
     def local_worker(self) -> RolloutWorker | None:
         """The worker in this process; None when there are remote ones."""
         return self._local

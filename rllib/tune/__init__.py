@@ -32,7 +32,7 @@ _NAMES = {
         "TimeoutStopper", "TrialPlateauStopper",
     ],
     "rllib.tune.trainables.trainable": ["Trainable"],
-    "rllib.tune.trainables.resolve": ["register_trainable", "with_parameters", "with_resources"],
+    "rllib.tune.trainables.resolve": ["get_trainable_cls", "register_trainable", "with_parameters", "with_resources"],
     "rllib.tune.trainables.checkpoint": ["Checkpoint"],
     "rllib.tune.running.tuner": ["Tuner", "run", "run_experiments"],
 }  # fmt: skip

@@ -1,12 +1,15 @@
 """Runs that have to be equal: one agent and a single one, workers and none, names and orders of agents."""
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+from rllib.evaluation import seeding
 from rllib.policies import HeuristicPolicy, PolicySpec, RandomPolicy
+from tests.multi_agent import NameTheSignal
 
 NETWORK = {"fcnet_hiddens": [16]}
 
@@ -160,3 +163,93 @@ def test_values_are_those_of_each_agents_own_time():
             algo.train()
         assert algo.get_policy("X").values(eye[:1])[0] == pytest.approx(1, abs=0.02)
         assert algo.get_policy("Y").values(eye[1:]).tolist() == pytest.approx([0.9, 1], abs=0.02)
+
+
+class Drift(gymnasium.Env):
+    """Episodes of 5 steps on a line, from a start that the environment's random numbers choose; 0 is best."""
+
+    observation_space, action_space = spaces.Box(-20, 20, (1,), np.float32), spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.place, self.time = 0.0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.time = float(self.np_random.normal()), 0
+        return np.array([self.place], np.float32), {}
+
+    def step(self, action):
+        self.place += (1 if action else -1) + self.np_random.normal() / 10
+        self.time += 1
+        return np.array([self.place], np.float32), -abs(self.place), self.time == 5, False, {}
+
+
+def of_drifts(agents, envs=1, **multi_agent):
+    """A run whose agents, in all environments together, have 240 rows an iteration."""
+    env = make_multi_agent(Drift) if agents else Drift
+    config = ppo(env, envs=envs, **multi_agent).environment(env_config={"num_agents": agents} if agents else {})
+    config.training(train_batch_size=240 // (agents or 1), sgd_minibatch_size=60)
+    return config.exploration(explore=False).reporting(metrics_num_episodes_for_smoothing=1000)
+
+
+def test_copies_that_share_a_policy_are_the_run_of_as_many_environments(monkeypatch):
+    # The agents of one environment have successive seeds.
+    monkeypatch.setattr(seeding, "environment_seed", lambda seed, stream, index, incarnation=0: 100 + index)
+    alone, of_alone = trained(of_drifts(0, envs=3))
+    copies, of_copies = trained(of_drifts(3))
+    # The probabilities of the actions come from products of other sizes, and so are rounded otherwise.
+    np.testing.assert_allclose(copies["default_policy"], alone["default_policy"], atol=1e-4)
+    assert of_copies["policy_reward_mean"]["default_policy"] == pytest.approx(of_alone["episode_reward_mean"])
+    assert of_copies["num_agent_steps_sampled"] == of_alone["num_env_steps_sampled"] == 720
+
+
+def test_a_policy_does_not_notice_whether_another_one_learns():
+    both, _ = trained(of_drifts(2, policies="own"))
+    for agent in "01":
+        one, _ = trained(of_drifts(2, policies="own", policies_to_train=[agent]))
+        np.testing.assert_array_equal(one[agent], both[agent])
+
+
+def test_equal_policies_with_equal_rows_stay_equal():
+    class Twins(make_multi_agent(Drift)):
+        def reset(self, *, seed=None, options=None):
+            result = super().reset(seed=seed, options=options)
+            if seed is not None:
+                result = {agent: env.reset(seed=seed)[0] for agent, env in enumerate(self.envs)}, result[1]
+            return result
+
+    config = of_drifts(2, policies="own").environment(Twins).training(sgd_minibatch_size=120)
+    with config.build() as algo:
+        algo.set_weights({"1": algo.get_weights()["0"]})
+        for _ in range(3):
+            result = algo.train()
+        weights, returns = algo.get_weights(), result["policy_reward_mean"]
+    # Each learner shuffles the rows of its policy in an order of its own, so that sums round differently.
+    np.testing.assert_allclose(weights["1"], weights["0"], atol=1e-5)
+    assert returns["1"] == pytest.approx(returns["0"])
+
+
+def test_a_run_that_is_saved_within_an_episode_goes_on_alike(tmp_path, monkeypatch):
+    def config():
+        return (
+            ppo(NameTheSignal, envs=2, policies="own")
+            .environment(env_config={"in_turn": True})
+            .training(train_batch_size=42, sgd_minibatch_size=20)
+        )
+
+    with config().build() as algo, config().build() as restored:
+        result = algo.train()
+        assert result["num_env_steps_sampled"] % 32  # both environments are within an episode, with a row open
+        restored.restore(algo.save(tmp_path / "saved"))
+        assert restored.get_state()["algorithm.json"]["state"] == algo.get_state()["algorithm.json"]["state"]
+        batches = algo.train_batches()
+        for each in (algo, restored):
+            monkeypatch.setattr(each, "train_batches", lambda: {i: rows.copy() for i, rows in batches.items()})
+            each.training_step()
+        for policy_id, weights in restored.get_weights().items():
+            np.testing.assert_array_equal(weights, algo.get_weights()[policy_id])
+        monkeypatch.undo()
+        result = restored.train()
+        assert result["num_env_steps_sampled"] == 84
+        # The environments have begun new episodes: no row is made of steps before and after.
+        assert result["num_agent_steps_sampled"] == 42 - 2 + 42 - 2

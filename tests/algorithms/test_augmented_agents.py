@@ -70,7 +70,6 @@ def test_the_joint_observation_is_the_own_one_first_and_zeros_for_those_without(
     assert all(env.get_observation_space(agent).contains(seen) for agent, seen in observations.items())
 
 
-
 @pytest.mark.parametrize("learner", ["numpy", "torch"])
 def test_the_value_reads_all_and_the_policy_its_own(learner):
     config = roles(centralized_critic=True).training(learner=learner)
@@ -109,7 +108,9 @@ class Pictures(Roles):
     ("config", "message"),
     [
         (roles(centralized_critic=True).environment(Nameless), "centralized_critic needs to know all agents"),
+        (roles(agent_id_in_observation=True).environment(Nameless), "agent_id_in_observation needs to know all agents"),
         (roles(agent_id_in_observation=True).environment(Pictures), "not pictures"),
+        (roles(centralized_critic=True).environment(Pictures), "not pictures"),
         (roles(centralized_critic="state"), "has no state_space"),
         (roles(centralized_critic=True).training(model={"use_lstm": True}), "does not go with centralized_critic"),
         (

@@ -57,6 +57,19 @@ def test_a_frozen_copy_is_added_and_removed(workers):
             algo.remove_policy("main_v1")
 
 
+def test_a_copy_is_added_by_the_class_of_the_policy_and_filled_later():
+    """Programs of RLlib for self-play are written so."""
+    with poles(policies=["main"], policies_to_train=["main"]).build() as algo:
+        main = algo.get_policy("main")
+        copy = algo.add_policy("copy", policy_cls=type(main), policy_mapping_fn=first_and("copy"))
+        copy.set_state(main.get_state())
+        algo.workers.sync_weights()
+        weights = main.weights.copy()
+        algo.train()
+        for held in algo.workers.foreach_worker(lambda worker: worker.policies["copy"].weights):
+            np.testing.assert_array_equal(held, weights)
+
+
 def test_a_policy_of_its_own_settings_is_added_and_learns():
     with poles(policies=["main"]).build() as algo:
         algo.train()

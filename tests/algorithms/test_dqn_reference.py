@@ -80,7 +80,7 @@ def test_weights_after_1_and_128_updates(learner, double_q, kind):
     with make_algo(learner=learner, double_q=double_q, td_error_loss_fn=kind) as algo:
         algo.train()
         reference = Reference(algo.policy, double_q, kind)
-        draws = copy.deepcopy(algo._learner_rng)  # private: draws the same rows
+        draws = copy.deepcopy(algo.learner_rng())  # draws the same rows
         for update in range(1, 129):
             stats = algo.update(lr=algo.config.lr)
             rows = (draws.random(BATCH) * len(algo.replay)).astype(int)

@@ -137,9 +137,12 @@ def test_some_policies_of_a_checkpoint_are_taken(tmp_path):
         algo.restore(path)
 
 
-def test_weights_of_some_policies_are_set():
+def test_weights_of_some_policies_are_given_and_set():
     with build(**TWO) as algo:
         before = algo.get_weights()
+        assert algo.get_weights(["p1"]).keys() == {"p1"}
+        with pytest.raises(ValueError, match="there is no policy 'p2'; this algorithm has p0, p1"):
+            algo.get_weights(["p2"])
         algo.set_weights({"p1": before["p1"] + 1})
         assert np.array_equal(algo.get_weights()["p0"], before["p0"])
         assert np.array_equal(algo.get_weights()["p1"], before["p1"] + 1)
@@ -152,6 +155,10 @@ def test_policies_are_loaded_alone(tmp_path):
     path, weights, _ = saved(tmp_path / "checkpoint", **TWO)
     policies = Policy.from_checkpoint(path)
     assert policies.keys() == {"p0", "p1"} and np.array_equal(policies["p1"].weights, weights["p1"])
+    alone = Policy.from_checkpoint(path / "policies" / "p1")
+    assert np.array_equal(alone.weights, weights["p1"])
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        Policy.from_checkpoint(path / "policies" / "p2")
     policy = load_policy(path, "p1")
     assert policy.policy_id == "p1" and policy.compute_single_action(np.zeros(4, np.float32)) in (0, 1)
     with pytest.raises(CheckpointError, match=r"has no policy 'default_policy'; it has p0, p1"):

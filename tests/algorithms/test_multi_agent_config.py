@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rllib import ESConfig, PPOConfig
+from rllib import ESConfig, Policy, PPOConfig
 from rllib.algorithms.base.agents import ProbedEpisode
 from rllib.env import register_env
 from rllib.env.multi_agent import make_multi_agent
@@ -101,6 +101,10 @@ MISTAKES = {
     "no policy": ({"policies": []}, "policies is empty"),
     "no ids": ({"policies": 3}, "policies=3 must be ids, such as"),
     "no spec": ({"policies": {"p0": 5, "p1": None}}, r"policies\['p0'\]=5 must be None, a PolicySpec"),
+    "a network's class": (
+        {"policies": {"p0": PolicySpec(type("Mine", (Policy,), {})), "p1": None}},
+        "Mine is derived from rllib.Policy.*Derive it from rllib.policies.HandWrittenPolicy",
+    ),
     "setting of the run": (
         {"policies": {"p0": PolicySpec(config={"num_rollout_workers": 2}), "p1": None}},
         r"policies\['p0'\] sets num_rollout_workers, which belongs to the run.*can be .*gamma.*lr",
@@ -134,6 +138,13 @@ def test_mistakes_in_the_settings_of_a_policy_name_it():
     with pytest.raises(TypeError, match="no setting 'lrr'") as raised:
         build(policies={"p0": {"lrr": 1}})
     assert raised.value.__notes__ == ["These are settings of the policy 'p0'."]
+
+
+def test_a_setting_of_the_run_may_be_repeated_for_a_policy():
+    own = PPOConfig.overrides(framework_str="torch", lr=1e-3)
+    with build(policies={"p0": own, "p1": None}, policy_mapping_fn=BY_TABLE) as algo:
+        assert algo.config_of("p0").lr == 1e-3
+        assert algo.agents.overrides == {"p0": {"lr": 1e-3}}
 
 
 def test_agents_with_different_spaces():

@@ -4,6 +4,7 @@ import pytest
 
 from rllib import PPOConfig
 from rllib.env.multi_agent import make_multi_agent
+from tests.multi_agent import BasicMultiAgent
 
 
 def build(**multi_agent):
@@ -38,6 +39,31 @@ def test_a_batch_is_counted_in_steps_of_agents():
     steps = result["num_agent_steps_sampled"]
     assert 80 <= steps == result["timesteps_total"] == result["timesteps_this_iter"] < 160
     assert result["num_env_steps_sampled"] < steps
+
+
+@pytest.mark.parametrize(("counted", "env_steps"), [("env_steps", 60), ("agent_steps", 20)])
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_same_number_of_steps_is_three_agents_rows_or_those_of_one(counted, env_steps, is_shared):
+    """All agents act in each step. Each policy makes its passes over its own rows, however many others have."""
+    rows = {"all": 3 * env_steps} if is_shared else {"one": env_steps, "two": 2 * env_steps}
+    mapping = "all" if is_shared else {"0": "one", "*": "two"}
+    config = (
+        PPOConfig()
+        .environment(lambda context: BasicMultiAgent(3))
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=2)
+        .multi_agent(policies=set(rows), policy_mapping_fn=mapping, count_steps_by=counted)
+        .training(train_batch_size=60, sgd_minibatch_size=10, num_sgd_iter=3, model={"fcnet_hiddens": [4]})
+    )
+    with config.build() as algo:
+        result = algo.train()
+    assert result["num_env_steps_sampled"] == env_steps
+    assert result["num_agent_steps_sampled"] == result["agent_timesteps_total"] == 3 * env_steps
+    assert result["timesteps_total"] == result["timesteps_this_iter"] == 60
+    assert result["num_agent_steps_trained"] == 3 * env_steps
+    for policy_id, count in rows.items():
+        learned = result["info/learner"][policy_id]
+        assert learned["num_agent_steps_trained"] == count
+        assert learned["num_grad_updates_lifetime"] == 3 * count // 10
 
 
 def test_a_policy_that_does_not_train_is_sampled_alone():

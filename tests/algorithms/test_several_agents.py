@@ -6,7 +6,9 @@ import pytest
 from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class
+from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.families.off_policy import OffPolicy
+from rllib.env.tasks.two_step_game import TwoStepGame
 from tests.algorithms.test_every_algorithm import GROUPS, small
 from tests.multi_agent import NameTheSignal, PairsNameTheSignal
 
@@ -310,6 +312,30 @@ def test_both_agents_learn_what_their_own_observations_ask_for(name):
             actions = policy.choose(signals, explore=False, state=state)
             rewards = [env.reward(agent, signal, action) for signal, action in enumerate(actions)]
             assert min(rewards) >= 0.8, (agent, rewards)
+
+
+def test_independent_learners_take_what_is_certain():
+    """Under uniform behaviour each agent sees the mean over what the other does: 7 is then more than 9 / 2."""
+    config = (
+        DQNConfig()
+        .environment("rllib.env.tasks.two_step_game:TwoStepGame")
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=8)
+        .multi_agent(policies="own")
+        .exploration(exploration_config={"initial_epsilon": 1.0, "final_epsilon": 1.0})
+        .training(lr=[[0, 0.05], [4000, 1e-3]], train_batch_size=128, td_error_loss_fn="mse", grad_clip=None)
+        .training(dueling=False, hiddens=[], model={"fcnet_hiddens": []}, replay_buffer_config={"type": "ReplayBuffer"})
+        .debugging(seed=1)
+    )
+    with config.build() as algo:
+        algo.learn(4000)
+        game = TwoStepGame()
+        for number, agent in enumerate(game.possible_agents):
+            in_2a_and_2b = np.eye(5, dtype=np.float32)[[1, 2]]
+            in_2a_and_2b[:, 3 + number] = 1
+            values = algo.get_policy(agent).action_values(in_2a_and_2b).q_values()
+            # Each gets half of the rewards [[7, 7], [7, 7]] and [[0, 1], [1, 8]].
+            np.testing.assert_allclose(values, [[3.5, 3.5], [0.25, 2.25]], atol=0.5)
+        assert algo.evaluate(10)["episode_reward_mean"] == 7
 
 
 # ------------------------------------------------------------------ refused

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 from agent_workers import Schedule, Script, with_values, worker_of
+from gymnasium.spaces import Dict
 from multi_agent import collect
 
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
+from rllib.env.tasks.tic_tac_toe import TicTacToe
+from rllib.env.tasks.two_step_game import TwoStepGame
 
 PPO = PPOConfig().training(gamma=0.9, lambda_=0.8)
 ALL, OVER = "__all__", {"__all__": True}
@@ -165,6 +168,50 @@ class TestGoldExamples:
         policy.network.step(policy.encode(np.array([[A0]], np.float32)), state, following)
         wanted = policy.network.step(policy.encode(np.array([[A1]], np.float32)), following, state).copy()
         np.testing.assert_allclose(batch["p0"]["action_dist_inputs"][1], wanted[0], rtol=1e-4, atol=1e-6)
+
+
+class TestMasks:
+    class Unmasked(TicTacToe):
+        observation_space = Dict(observation=TicTacToe.observation_space["observation"])
+
+        def _seen(self, observations):
+            return {agent: {"observation": seen["observation"]} for agent, seen in observations.items()}
+
+        def reset(self, *, seed=None, options=None):
+            observations, infos = super().reset(seed=seed)
+            return self._seen(observations), infos
+
+        def step(self, action_dict):
+            observations, *rest = super().step(action_dict)
+            return self._seen(observations), *rest
+
+    @staticmethod
+    def games(kind, count):
+        """Returns of both players in this number of games of a policy that chooses at random against itself."""
+        worker = worker_of([kind() for _ in range(32)], 50, config=PPO.copy().training(model={"fcnet_hiddens": [4]}))
+        found = []
+        while len(found) < count:
+            found += [tuple(episode.agent_returns.values()) for episode in worker.sample()[1].episodes]
+        return found
+
+    def test_legal_moves_alone_are_made(self):
+        # Whoever makes an illegal move gets -1, and the other one 0.
+        assert set(self.games(TicTacToe, 400)) == {(1, -1), (0, 0), (-1, 1)}
+
+    def test_without_masks_whoever_errs_loses_alone(self):
+        assert {(-1, 0), (0, -1)} < set(self.games(self.Unmasked, 100))
+
+
+def test_a_group_is_one_agent_with_the_choices_and_the_rewards_of_its_members():
+    worker = worker_of([TwoStepGame().with_agent_groups({"both": ["agent_0", "agent_1"]})], 40)
+    batch, report = worker.sample()
+    rows = batch.policy_batches["p0"]
+    assert dict(report.agent_steps) == {"p0": 40}
+    for seen, choices, reward, is_over in zip(*(rows[name] for name in ("obs", "actions", "rewards", "terminateds"))):
+        assert len(seen) == 2 * 5 and len(choices) == 2
+        state = int(seen[:3].argmax())
+        assert reward == (0, 7, choices.sum() if choices.sum() < 2 else 8)[state]
+        assert is_over == (state > 0)
 
 
 def rows(batch):

@@ -68,6 +68,7 @@ def train_func(config, reporter):  # add a reporter arg
 
 def test_run_experiments_of_a_registered_function():
     tune.register_trainable("my_func", train_func)
+    assert tune.get_trainable_cls("my_func") is train_func
     all_trials = run_experiments({
         "my_experiment_name": {
             "run": "my_func",

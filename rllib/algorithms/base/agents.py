@@ -9,7 +9,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from rllib.env.multi_agent.examine import ExaminedAgents
 from rllib.errors import UnknownPolicyError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.policies import PolicySpec
+from rllib.policy import Policy
 from rllib.processes import unpicklable_part
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -145,10 +146,15 @@ def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
     specs = {}
     for policy_id, spec in items:
         check_policy_id(policy_id)
-        specs[policy_id] = PolicySpec.of(spec, policy_id)
+        specs[policy_id] = without_own_class(PolicySpec.of(spec, policy_id))
     if not specs:
         raise ValueError("policies is empty: name at least one, such as .multi_agent(policies=['shared'])")
     return dict(sorted(specs.items()))
+
+
+def without_own_class(spec: PolicySpec) -> PolicySpec:
+    """The spec with no policy_class where that is `Policy`, the class of the algorithm's own policies."""
+    return replace(spec, policy_class=None) if spec.policy_class is Policy else spec
 
 
 def check_policy_id(policy_id: Any) -> None:
@@ -194,10 +200,55 @@ def spaces_of(
     return tuple(first[1][i] if given[i] is None else given[i] for i in (0, 1))
 
 
+@dataclass(frozen=True)
+class SpacesOfPolicies:
+    """Spaces of agents by their policies, for environments that have none.
+
+    Attributes:
+        pairs: policy id -> observation space and action space.
+        mapping: (agent, episode, worker) -> policy id.
+    """
+
+    pairs: Mapping[str, tuple[Space, Space]]
+    mapping: Callable[..., str]
+
+    def __call__(self, agent: AgentID) -> tuple[Space, Space]:
+        policy_id = self.mapping(agent, ProbedEpisode(0), None)
+        if policy_id not in self.pairs:
+            what = f"policy_mapping_fn gave agent {agent!r} the policy {policy_id!r}"
+            raise unknown_policy(what, policy_id, self.pairs)
+        return self.pairs[policy_id]
+
+
+def spaces_of_policies(config: AlgorithmConfig) -> SpacesOfPolicies | None:
+    """Spaces of agents by their policies; None unless all PolicySpecs give both."""
+    specs = {policy_id: PolicySpec.of(spec, policy_id) for policy_id, spec in config.policies.items()}
+    pairs = {policy_id: (spec.observation_space, spec.action_space) for policy_id, spec in specs.items()}
+    if any(space is None for pair in pairs.values() for space in pair):
+        return None
+    given = config.policy_mapping_fn
+    if given is None:
+        given = dict.fromkeys("*", next(iter(specs))) if len(specs) == 1 else {name: name for name in specs}
+    elif isinstance(given, str):
+        given = {"*": given}
+    return SpacesOfPolicies(pairs, PolicyMapping(given if callable(given) else TableMapping(given)))
+
+
 def hand_written(spec: PolicySpec, observation_space: Space, action_space: Space) -> Callable[[], Any]:
-    """A factory of the object that acts."""
+    """A factory of the object that acts.
+
+    Raises:
+        ValueError: if its class is derived from that of networks.
+    """
     acts = spec.policy_class
     if inspect.isclass(acts):
+        if issubclass(acts, Policy):
+            raise ValueError(
+                f"{acts.__name__} is derived from rllib.Policy, a network with its weights, and cannot act as a policy "
+                "that is written by hand. Derive it from rllib.policies.HandWrittenPolicy, and define "
+                "compute_actions(observations, state_batches=None, **kwargs). Where the algorithm's own policy is "
+                "meant, leave policy_class out."
+            )
         return partial(acts, observation_space, action_space, dict(spec.config or {}))
     return partial(_itself, acts)
 
@@ -207,23 +258,24 @@ def _itself(chooser: Any) -> Any:
 
 
 def own_settings(policy_id: str, given: Mapping[str, Any], config: AlgorithmConfig) -> Mapping[str, Any]:
-    """Settings of a policy under their canonical names.
+    """Settings of a policy under their canonical names; those of the run are left out where they have its values.
 
     Raises:
-        ValueError: for a setting of the run.
+        ValueError: for another value of a setting of the run.
     """
     try:
         own = type(config).overrides(**given)
     except (TypeError, ValueError) as error:
         error.add_note(f"These are settings of the policy {policy_id!r}.")
         raise
-    foreign = own.keys() - OWN_SETTINGS
+    of_run = own.keys() - OWN_SETTINGS
+    foreign = [name for name in of_run if own[name] != config[name]]
     if foreign:
         raise ValueError(
             f"policies[{policy_id!r}] sets {', '.join(sorted(foreign))}, which belongs to the run. A policy's own "
             f"settings can be {', '.join(sorted(OWN_SETTINGS & config.keys()))}."
         )
-    return own
+    return {name: value for name, value in own.items() if name not in of_run}
 
 
 def trained(

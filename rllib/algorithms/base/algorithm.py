@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -154,7 +154,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         check_gpus(wiring.gpu_claims(self.config))
         wiring.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self._trained_ids()}
-        self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
+        self._learner_rngs: dict[str, np.random.Generator] = {}
         self._rollout_settings = wiring.rollout_settings(
             self.config,
             factory,
@@ -467,6 +467,17 @@ class Algorithm(SeveralAgents, Saving, ABC):
         known = {policy_id: rows for policy_id, rows in batch.policy_batches.items() if policy_id in self.learners}
         return {policy_id: rows for policy_id, rows in known.items() if trains(policy_id, rows)}
 
+    def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
+        """Random numbers of a policy's updates: shuffles, rows of its replay, noise.
+
+        Each policy has its own, so that an update does not depend on which other policies learn.
+        """
+        if policy_id not in self._learner_rngs:
+            numbers = self.agents.settings.numbers if self.agents else {}
+            index = numbers.get(policy_id, len(self._learner_rngs))
+            self._learner_rngs[policy_id] = seeding.generator(self.seed, seeding.LEARNER, index)
+        return self._learner_rngs[policy_id]
+
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
         lag = self.metrics.num_updates(policy_id) - batch.policy_version
@@ -479,7 +490,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
             settings |= weights
             extra_stats |= weights
         with self.metrics.timer("learn"):
-            stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
+            stats = self.learners[policy_id].update(batch, rng=self.learner_rng(policy_id), **settings)
         # Agents share steps of their environments, so a policy may have more rows, or fewer.
         env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
         gradient_steps = int(stats.pop("num_minibatches", 1))
@@ -687,9 +698,17 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """Episodes of the newest evaluation, with the returns of each agent where there are several; [] before one."""
         return self._evaluations.episodes
 
-    def get_weights(self) -> dict[str, np.ndarray]:
-        """Policy id -> a copy of its flat parameter vector."""
-        return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
+    def get_weights(self, policies: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Policy id -> a copy of its flat parameter vector.
+
+        Args:
+            policies: ids of those that are wanted; None for all.
+
+        Raises:
+            ValueError: if there is no policy of an id.
+        """
+        wanted = self.policies if policies is None else policies
+        return {policy_id: self.get_policy(policy_id).weights.copy() for policy_id in wanted}
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Sets weights of some or all policies, by id; workers get them with their next request.

@@ -17,6 +17,7 @@ from rllib.algorithms.base.agents import (
     spaces_of,
     trained,
     unknown_policy,
+    without_own_class,
 )
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.policies import PolicySpec
@@ -34,7 +35,7 @@ def with_policy(
     check_policy_id(policy_id)
     if policy_id in agents.specs:
         raise ValueError(f"there is a policy {policy_id!r} already; the ids are {', '.join(agents.specs)}")
-    specs = {**agents.specs, policy_id: spec}
+    specs = {**agents.specs, policy_id: without_own_class(spec)}
     mapping = agents.mapping
     if policy_mapping_fn is not None:
         mapping = make_mapping(policy_mapping_fn, specs, agents.environment)

@@ -43,7 +43,6 @@ class Saving:
     _acting_rng: np.random.Generator
     _acting_settings: ActingSettings
     _return_scales: dict[str, ReturnScale]
-    _learner_rng: np.random.Generator
     directory: Path
     # What was saved or restored last.
     _newest_checkpoint: Path | None = None
@@ -53,6 +52,10 @@ class Saving:
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The present policy of this id, which has a network."""
+
+    @abstractmethod
+    def learner_rng(self, policy_id: str = DEFAULT_POLICY) -> np.random.Generator:
+        """Random numbers of a policy's updates."""
 
     @abstractmethod
     def _explored_by(self, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
@@ -193,7 +196,7 @@ class Saving:
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
-                "learner": self._learner_rng.bit_generator.state,
+                "learner": {each: self.learner_rng(each).bit_generator.state for each in self.policies},
                 "inference": self._acting_rng.bit_generator.state,
                 # A stopped worker's streams are gone; a run that goes on from there draws new actions.
                 "workers": [] if self._stopped else self.workers.get_state(),
@@ -236,7 +239,7 @@ class Saving:
         self.set_algorithm_state(algorithm["state"])
         self._evaluations.count = algorithm["evaluations"]
         self._restores = algorithm["restores"] + 1
-        self._learner_rng.bit_generator.state = rng["learner"]
+        self._set_learner_rngs(rng["learner"])
         self._acting_rng.bit_generator.state = rng["inference"]
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
@@ -262,6 +265,12 @@ class Saving:
         for policy_id in changes.get("removed", ()):
             if policy_id in self.agents.specs:
                 self.remove_policy(policy_id)
+
+    def _set_learner_rngs(self, saved: dict[str, Any]) -> None:
+        if "bit_generator" in saved:  # of an earlier version, which had one for all policies
+            saved = {next(iter(self.policies)): saved}
+        for policy_id in saved.keys() & self.policies.keys():
+            self.learner_rng(policy_id).bit_generator.state = saved[policy_id]
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""

@@ -87,7 +87,8 @@ class SeveralAgents(Acting):
         """
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.without_policy(self._several_agents(), self.config, policy_id, *changes)
-        for of_policies in (self.policies, self._inferences, self._return_scales, self._policy_configs):
+        by_policy = self.policies, self._inferences, self._return_scales, self._policy_configs, self._learner_rngs
+        for of_policies in by_policy:
             of_policies.pop(policy_id, None)
         self._go_on_with(changed)
 

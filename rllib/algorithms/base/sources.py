@@ -4,7 +4,7 @@ A further kind (files, clients in other processes) is a class with the members o
 of `SOURCES`, and the setting by which `source_kind` chooses it, before the kinds of runs with an environment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rllib.algorithms.base import wiring
@@ -99,6 +99,9 @@ class NoWorkers:
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
         """Nothing, for no worker."""
         return []
+
+    def sync_weights(self, policies: Sequence[str] | None = None, **kwargs) -> None:
+        """Has no effect, as there is no worker."""
 
     def local_worker(self) -> None:
         """None, as there is no worker."""

@@ -1,6 +1,7 @@
 """From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.tensor_rollouts import device_for
 from rllib.env.checkup.driver import Examined, examine_environment
-from rllib.env.factories.adapters import adapted, adapted_space, adapters_of
+from rllib.env.factories.adapters import adapted_space, adapters_of
 from rllib.env.factories.atari import AtariFactory, is_atari
 from rllib.env.factories.registry import EnvFactory, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
@@ -52,9 +53,19 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """
     if config.env is None:
         return None
-    factory = adapted(_preprocessed(config), adapters_of(config))
+    factory = _preprocessed(config)
+    if isinstance(config.policies, Mapping):
+        from rllib.algorithms.base.agents import spaces_of_policies
+        from rllib.env.multi_agent.wrapped.given_spaces import GivenSpacesFactory
+
+        if spaces_of := spaces_of_policies(config):
+            factory = GivenSpacesFactory(factory, spaces_of)
+    for adapter in adapters_of(config):
+        from rllib.env.multi_agent.wrapped.adapted import AdaptedAgentsFactory
+
+        factory = AdaptedAgentsFactory(factory, adapter)
     if config.agent_id_in_observation or config.centralized_critic:
-        from rllib.env.multi_agent.augmented_factory import AugmentedAgentsFactory
+        from rllib.env.multi_agent.wrapped.augmented_agents import AugmentedAgentsFactory
 
         critic = {True: "joint", "state": "state"}.get(config.centralized_critic)
         factory = AugmentedAgentsFactory(factory, config.agent_id_in_observation, critic)

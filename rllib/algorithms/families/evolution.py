@@ -226,7 +226,7 @@ class Evolution(Algorithm):
         indices, outcomes, steps = [], [], 0
         with self.metrics.timer("sample"):
             while num_pairs:
-                drawn = self.noise.draw_indices(self._learner_rng, num_pairs, self.policy.layout.size)
+                drawn = self.noise.draw_indices(self.learner_rng(), num_pairs, self.policy.layout.size)
                 played = self._play(drawn)
                 indices.append(drawn)
                 outcomes += played
@@ -240,7 +240,7 @@ class Evolution(Algorithm):
 
     def _play(self, indices: np.ndarray) -> list[Outcome]:
         """One round: both signs of each direction, in order; noiseless episodes go to the metrics."""
-        config, rng, filters = self.config, self._learner_rng, self.policy.filters_observations
+        config, rng, filters = self.config, self.learner_rng(), self.policy.filters_observations
         count = 2 * len(indices)
         observed = rng.random(count) < config.filter_update_prob
         num_noiseless = rng.binomial(count, config.eval_prob)

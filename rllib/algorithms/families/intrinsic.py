@@ -48,7 +48,7 @@ class IntrinsicallyRewarded(Algorithm):
         if not self._intrinsic_rewards:
             return {}
         with self.metrics.timer("learn"):
-            return self._intrinsic_rewards[policy_id].add_to(batch, self._learner_rng)
+            return self._intrinsic_rewards[policy_id].add_to(batch, self.learner_rng(policy_id))
 
     def _make_intrinsic_rewards(self, policy_id: str):
         # It needs torch, which takes a second to import.

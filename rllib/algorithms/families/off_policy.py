@@ -395,7 +395,7 @@ class OffPolicy(SamplingAhead):
         """
         config, replay = self.config_of(policy_id), self.replays[policy_id]
         rows = -(-config.train_batch_size // config.steps_per_row)
-        batch = replay.sample(rows, self._learner_rng, self._beta(policy_id))
+        batch = replay.sample(rows, self.learner_rng(policy_id), self._beta(policy_id))
         # Rows of many weights have no lag: workers sample by the newest ones (Ape-X reports how old theirs are).
         batch.policy_version = self.metrics.num_updates(policy_id)
         stats = self.learn_from(batch, policy_id, **settings)

@@ -279,7 +279,7 @@ class OffPolicyActorCritic(OffPolicy):
     def normal_noise(self, rows: int, policy_id: str) -> np.ndarray:
         """Standard normal numbers [rows, action size], float32."""
         size = self.policies[policy_id].distribution.size
-        return self._learner_rng.standard_normal((rows, size), np.float32)
+        return self.learner_rng(policy_id).standard_normal((rows, size), np.float32)
 
     # ------------------------------------------------------------------ checkpoints
 

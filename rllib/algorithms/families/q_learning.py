@@ -167,7 +167,7 @@ class QLearning(OffPolicy):
 
     def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
         for policy in (self.policies[policy_id], self.target_of(policy_id)):
-            policy.resample(self._learner_rng)
+            policy.resample(self.learner_rng(policy_id))
         if not self.learners[policy_id].objectives[0].is_over_modules:
             self.add_targets(batch, policy_id)
         return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)

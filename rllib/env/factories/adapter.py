@@ -108,6 +108,14 @@ class Adapter(ABC):
         """Observation and mask of what may be a new observation already."""
         return observation, action_mask
 
+    def mask_in(self, info: Mapping, where: str) -> Any:
+        """The mask of legal actions in an agent's info; None where the adapter adds none to observations.
+
+        Raises:
+            ValueError: if it is missing, or masks are not in infos.
+        """
+        return None
+
     @abstractmethod
     def row(self, observation, inputs: StepInputs) -> Any:
         """The new observation for one of the environment's own, while acting outside of training.
@@ -142,7 +150,10 @@ class AdaptedFactory(WrappingFactory):
         Raises:
             ValueError: if it is neither gymnasium's Env nor VectorEnv, or its observations cannot be adapted.
         """
-        env = self.factory.make(context)
+        return self.adapted(self.factory.make(context))
+
+    def adapted(self, env) -> gymnasium.Env | VectorEnv:
+        """An environment that the other factory has made, with adapted observations; errors as for `make`."""
         if not isinstance(env, gymnasium.Env | VectorEnv):
             raise ValueError(
                 f"{self.adapter.setting} needs an environment that is a gymnasium.Env, but {self.name} is "

@@ -72,6 +72,16 @@ class ActionMask(Adapter):
             return observation[OBSERVATIONS], observation[self.mask_key]
         return observation, action_mask
 
+    def mask_in(self, info, where):
+        if self.mask_from != "info":
+            raise ValueError(
+                f"{self.setting} is for environments with one agent. Where several act, use "
+                "action_mask_from='info', or a Dict observation with the key 'action_mask'."
+            )
+        if self.mask_key not in info:
+            raise self.no_mask(where, info)
+        return info[self.mask_key]
+
     def row(self, observation, inputs: StepInputs):
         if inputs.action_mask is None:
             raise ValueError(

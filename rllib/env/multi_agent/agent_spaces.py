@@ -1,6 +1,6 @@
 """Ids, order and spaces of the agents of an environment."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -78,7 +78,8 @@ class AgentOrder:
 class AgentSpaces:
     """Spaces of the agents of an environment.
 
-    The space of an agent is, in this order: its entry of `observation_spaces`; its entry of `observation_space`, if
+    The space of an agent is, in this order: what `get_observation_space(agent)` returns, where the environment's class
+    defines it; its entry of `observation_spaces`; its entry of `observation_space`, if
     this is a Dict by agent; `observation_space` itself, which all agents share. Likewise for actions. A Dict is by
     agent if each of its keys is a known agent, or, where no agents are known, if it has an entry for each agent of the
     first observations. So Dict(observations=..., action_mask=...) is one space that all agents share.
@@ -95,6 +96,7 @@ class AgentSpaces:
             "observation": _given(env, "observation"),
             "action": _given(env, "action"),
         }
+        self._methods = {kind: space_method(env, kind) for kind in self._given}
 
     def observation(self, agent: AgentID) -> Space:
         """The observation space of an agent; raises ValueError where it has none."""
@@ -110,6 +112,8 @@ class AgentSpaces:
         return bool(by_agent) or self._is_by_agent(shared, self._first)
 
     def _space(self, kind: Kind, agent: AgentID) -> Space:
+        if method := self._methods[kind]:
+            return convert_space(method(agent))
         by_agent, shared = self._given[kind]
         if agent in by_agent:
             return by_agent[agent]
@@ -133,6 +137,12 @@ class AgentSpaces:
             f"{self._name} has no {kind} space for agent {agent!r}: {listed}.{did_you_mean(agent, by_agent)} "
             f"Set self.{kind}_spaces = {{agent: space, ...}}, or self.{kind}_space to a space that all agents share."
         )
+
+
+def space_method(env, kind: Kind) -> Callable[[AgentID], Space] | None:
+    """The environment's own `get_observation_space` or `get_action_space`; None where it has MultiAgentEnv's."""
+    method = getattr(env, f"get_{kind}_space", None)
+    return method if callable(method) and not getattr(method, "is_default", False) else None
 
 
 def did_you_mean(agent: AgentID, agents: Iterable[AgentID]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
+from rllib.env.multi_agent.adapt import ExtendedObservation
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
 from rllib.env.multi_agent.multi_agent_env import ENV_STATE, MultiAgentEnv, StepResult
 
@@ -138,7 +139,7 @@ class Augmentation:
             parts[ENV_STATE] = np.concatenate(joint, dtype=np.float32, casting="unsafe")
         elif self.critic == "state" and ENV_STATE not in parts:
             parts[ENV_STATE] = state
-        return parts
+        return ExtendedObservation(parts, observation)
 
 
 def _check_extendable(agent: AgentID, space: Space) -> None:

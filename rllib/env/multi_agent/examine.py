@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gymnasium import Space
 
-from rllib.env.multi_agent.agent_spaces import ALL, AgentID, known_agents, sampling_mask
+from rllib.env.multi_agent.agent_spaces import ALL, AgentID, AgentOrder, known_agents, sampling_mask
 from rllib.env.multi_agent.augmented import Augmentation
 from rllib.env.multi_agent.stream import EXAMINED_STEPS, MultiAgentStream
 from rllib.env.spaces.supported import check_spaces
@@ -48,7 +48,8 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
     with MultiAgentStream([env], [0], worker="the check", checked_steps=int(check)) as stream:
         known = known_agents(stream.environments[0])
         observations, _ = stream.reset(0)
-        spaces = stream.spaces(0)
+        order, spaces = AgentOrder(known), stream.spaces(0)
+        order.meet(observations)
         drawn: dict[AgentID, Space] = {}
         done: set[AgentID] = set()
         for _ in range(EXAMINED_STEPS if check else 0):
@@ -65,7 +66,8 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
                 done |= {agent for agent, flag in flags.items() if flag and agent != ALL}
             if step.is_over:
                 (observations, _), done = stream.reset(0), set()
-        agents = tuple(known) or tuple(stream.order)
+            order.meet(observations)
+        agents = tuple(order)
         pairs = {agent: (spaces.observation(agent), spaces.action(agent)) for agent in agents}
     for agent, pair in pairs.items():
         check_spaces(*pair, f"{name}, agent {agent!r}")

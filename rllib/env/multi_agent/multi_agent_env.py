@@ -39,7 +39,8 @@ class MultiAgentEnv(gymnasium.Env):
 
     Ids of agents are strings, ints or other hashable values; "__all__" and "__common__" are reserved. A subclass sets
     spaces in one of two forms, for observations and for actions: `observation_spaces`, a dict by agent; or
-    `observation_space`, a Dict space by agent or one space that all agents share. It need not call
+    `observation_space`, a Dict space by agent or one space that all agents share. Or it defines the methods
+    `get_observation_space` and `get_action_space`, as where ids cannot be listed. It need not call
     `super().__init__()`.
 
     Attributes:
@@ -104,9 +105,14 @@ class MultiAgentEnv(gymnasium.Env):
         """The observation space of an agent; raises ValueError where it has none."""
         return AgentSpaces(self).observation(agent_id)
 
+    get_observation_space.is_default = True
+
     def get_action_space(self, agent_id: AgentID) -> Space:
         """The action space of an agent; raises ValueError where it has none."""
         return AgentSpaces(self).action(agent_id)
+
+    # A class may define these two in place of the attributes; what is found in the attributes is the default.
+    get_action_space.is_default = True
 
     def observation_space_sample(self, agent_ids: Iterable[AgentID] | None = None) -> dict[AgentID, Any]:
         """Random observations, of all known agents unless some are named."""

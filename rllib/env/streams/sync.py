@@ -7,8 +7,9 @@ from operator import methodcaller
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from gymnasium.wrappers import TimeLimit
 
+from rllib.env.agents import STANDARD_WRAPPERS
 from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.supported import check_spaces, mismatch
 from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW, EnvironmentStream, log_exit, successor_seed
@@ -369,7 +370,7 @@ def _check_same_spaces(env, first, index: int) -> None:
 def take_off_wrappers(env) -> tuple:
     """The environment without gymnasium's outermost standard wrappers, and the limit of its episodes in steps."""
     limit = NEVER
-    while type(env) in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
+    while type(env) in STANDARD_WRAPPERS:
         if type(env) is TimeLimit:
             limit = min(limit, env._max_episode_steps)
         env = env.env

@@ -1,8 +1,13 @@
-"""Rock, paper, scissors: give it by "rllib.env.tasks.rock_paper_scissors:RockPaperScissors"."""
+"""Rock, paper, scissors, and players of it that are written by hand.
 
+Give the game by "rllib.env.tasks.rock_paper_scissors:RockPaperScissors".
+"""
+
+import numpy as np
 from gymnasium.spaces import Discrete
 
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv
+from rllib.hand_written import HandWrittenPolicy
 
 ROCK, PAPER, SCISSORS, NOTHING = range(4)
 
@@ -38,3 +43,22 @@ class RockPaperScissors(MultiAgentEnv):
             self.agents = []
         seen = {"player_0": second, "player_1": first}
         return seen, {"player_0": outcome, "player_1": -outcome}, {"__all__": is_over}, {"__all__": False}, {}
+
+
+class AlwaysSame(HandWrittenPolicy):
+    """A player of RockPaperScissors that draws a choice at the beginning of an episode, and stays with it."""
+
+    def get_initial_state(self):
+        return [np.array(NOTHING)]
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        (kept,) = state_batches
+        choices = np.where(kept == NOTHING, self.rng.integers(3, size=len(observations)), kept)
+        return choices.tolist(), [choices], {}
+
+
+class BeatLast(HandWrittenPolicy):
+    """A player of RockPaperScissors that plays what would have beaten the other's last choice; the first is drawn."""
+
+    def compute_actions(self, observations, state_batches=None, **kwargs):
+        return [int(self.rng.integers(3)) if seen == NOTHING else (int(seen) + 1) % 3 for seen in observations]

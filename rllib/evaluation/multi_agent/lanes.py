@@ -15,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib import sample_batch as sb
+from rllib.env.multi_agent.adapt import own_observation
 from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.lane import Lane
@@ -489,7 +490,7 @@ class HandWrittenSlots:
     def see(self, slot: int, observation) -> None:
         """Notes the newest observation of a slot."""
         self._seen_slots.append(slot)
-        self._seen.append(observation)
+        self._seen.append(own_observation(observation))
 
     def go_on(self, slots: list[int], rewards: list[float], observations: list) -> None:
         """Notes the newest observations of slots that have acted and act again in the next step."""

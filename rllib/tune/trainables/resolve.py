@@ -49,6 +49,17 @@ def register_trainable(name: str, trainable) -> None:
     _registered[name] = trainable
 
 
+def get_trainable_cls(name: str) -> Any:
+    """The class of an algorithm, or the class or function that `register_trainable` was given.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest.
+    """
+    if name in _registered:
+        return _registered[name]
+    return _by_name(name).cls.algorithm_class
+
+
 def resolve_trainable(given) -> Resolved:
     """Resolves a name, an Algorithm class, an AlgorithmConfig, a class Trainable or a function.
 

@@ -1,0 +1,1 @@
+"""Factories that wrap environments with several agents: given spaces, adapted and augmented observations."""

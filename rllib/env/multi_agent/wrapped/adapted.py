@@ -1,0 +1,95 @@
+"""Environments with several agents whose observations are adapted, as a policy with a memory may ask for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymnasium import Space
+
+from rllib.env.agents import is_multi_agent
+from rllib.env.factories.adapter import ActionRow, AdaptedFactory, Adapter, StepInputs
+from rllib.env.factories.registry import EnvContext
+from rllib.env.multi_agent.adapt import ExtendedObservation, as_multi_agent
+from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
+from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv, StepResult
+
+
+class AdaptedAgents(MultiAgentEnv):
+    """An environment with several agents, with the observations that an adapter makes of each agent's own.
+
+    An agent's previous action is the one that it took last, and its previous reward is the sum of what it got since
+    then, however many steps of the environment lie between.
+
+    Args:
+        env: the environment.
+        adapter: changes the observations.
+
+    Raises:
+        ValueError: if the observations cannot be adapted.
+    """
+
+    def __init__(self, env: MultiAgentEnv, adapter: Adapter):
+        self.env, self._adapter, self._spaces = env, adapter, AgentSpaces(env)
+        self.possible_agents = known_agents(env)
+        self.metadata, self.render_mode = env.metadata, env.render_mode
+        self._rows: dict[AgentID, ActionRow] = {}
+        # Of this episode, by agent: the newest action, and the rewards since.
+        self._actions: dict[AgentID, Any] = {}
+        self._rewards: dict[AgentID, float] = {}
+
+    @property
+    def agents(self) -> Sequence[AgentID]:
+        return self.env.agents
+
+    @property
+    def unwrapped(self):
+        return self.env.unwrapped
+
+    def get_observation_space(self, agent_id: AgentID) -> Space:
+        return self._adapter.space(self._spaces.observation(agent_id), self._spaces.action(agent_id))
+
+    def get_action_space(self, agent_id: AgentID) -> Space:
+        return self._spaces.action(agent_id)
+
+    def get_agent_ids(self) -> set[AgentID]:
+        return self.env.get_agent_ids()
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        result = self.env.reset(seed=seed, options=options)
+        observations, infos = result if isinstance(result, tuple) else (result, {})
+        self._actions, self._rewards = {}, {}
+        return self._adapted(observations, infos), infos
+
+    def step(self, action_dict: dict[AgentID, Any]) -> StepResult:
+        for agent, action in action_dict.items():
+            self._actions[agent], self._rewards[agent] = action, 0.0
+        observations, rewards, *rest = self.env.step(action_dict)
+        for agent in self._actions:
+            self._rewards[agent] += rewards.get(agent) or 0.0
+        return self._adapted(observations, rest[-1]), rewards, *rest
+
+    def _adapted(self, observations: Mapping[AgentID, Any], infos: Mapping) -> dict[AgentID, Any]:
+        return {agent: self._of(agent, seen, infos.get(agent) or {}) for agent, seen in observations.items()}
+
+    def _of(self, agent: AgentID, observation: Any, info: Mapping) -> Any:
+        row = self._rows.get(agent)
+        if row is None:
+            row = self._rows[agent] = ActionRow(self._spaces.action(agent))
+        previous = {"prev_action": self._actions.get(agent), "prev_reward": self._rewards.get(agent)}
+        mask = self._adapter.mask_in(info, f"agent {agent!r}")
+        adapted = self._adapter.row(observation, StepInputs(row, **previous, action_mask=mask))
+        # A policy that is written by hand needs the mask, too.
+        return adapted if mask is not None else ExtendedObservation(adapted, observation)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class AdaptedAgentsFactory(AdaptedFactory):
+    """A factory that adapts the observations of environments with one agent or several."""
+
+    def make(self, context: EnvContext):
+        env = self.factory.make(context)
+        return AdaptedAgents(as_multi_agent(env), self.adapter) if is_multi_agent(env) else self.adapted(env)

@@ -1,4 +1,4 @@
-"""Steps of agents a second with several agents: PPO beside one agent on the same task, and beside the bare environments.
+"""Steps of agents a second with several agents: PPO beside one agent on the same task, and beside bare environments.
 
     python benchmarks/multi_agent_throughput.py --rounds 21
     python benchmarks/multi_agent_throughput.py --no-peers --only poles
@@ -187,13 +187,13 @@ def beside_others(rounds: int, iterations: int) -> list[Row]:
     from rllib.env.tasks.multi_agent_cartpole import MultiAgentCartPole
 
     cases = (
-        ("2 agents x 8, own", MultiAgentCartPole, 2, "own", {"num_agents": 2},
+        ("2 agents x 8, own", MultiAgentCartPole, "own", {"num_agents": 2},
          ("ray", "ray_multi_agent_throughput", "Ray 2.60", ">= 50 peer")),
-        ("simple_spread x 8", SPREAD, 3, "shared", {},
+        ("simple_spread x 8", SPREAD, "shared", {},
          ("supersuit", "sb3_spread_throughput", "SB3 + SuperSuit", ">= 1.0 peer")),
     )  # fmt: skip
     made = []
-    for what, env, agents, policies, env_config, (venv, script, label, bar) in cases:
+    for what, env, policies, env_config, (venv, script, label, bar) in cases:
         with build(env, 1, 8, policies, **env_config) as several:
             found = alternate(
                 rounds,

@@ -95,28 +95,29 @@ class ActingSlots:
         self.acting, self._seen_slots, self._seen = slots, [], []
         if not count:
             return
+        if slots == self._in_order and not self.policy.filters_observations:
+            self.column.write_rows(seen, self.observations)
+            return
         received = self._received[:count]
         self.column.write_rows(seen, received)
         if slots == self._in_order:
-            self._store(received, self.observations, None)
-        elif not self.policy.filters_observations:
-            self.observations[self._array(slots)] = received
-        else:
+            self._filter(received, self.observations, None)
+            return
+        slots = self._array(slots)
+        if self.policy.filters_observations:
             stored = np.empty((count, *self.observations.shape[1:]), self.observations.dtype)
-            self._store(received, stored, self._array(slots))
-            self.observations[slots] = stored
+            self._filter(received, stored, slots)
+            received = stored
+        self.observations[slots] = received
 
     def _array(self, slots: list[int]) -> np.ndarray:
         if slots != self._listed:
             self._listed, self._index = slots, np.array(slots)
         return self._index
 
-    def _store(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
-        """Writes what is stored of raw observations; of all slots, where `slots` is None."""
-        if self.policy.filters_observations:
-            self.policy.filter(received, out=out, update=False)
-        else:
-            out[:] = received
+    def _filter(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
+        """Filters raw observations of these slots; of all, where `slots` is None."""
+        self.policy.filter(received, out=out, update=False)
 
     def _give(self, actions: np.ndarray) -> None:
         """Makes the policy's actions [S, ...] those of the environments."""
@@ -365,10 +366,8 @@ class RecordingSlots(ActingSlots):
         self._is_closed[rows, slots] = True
         self._closed = [], [], []
 
-    def _store(self, received, out, slots):
-        if not self.lane.filters:
-            out[:] = received
-        elif slots is None:
+    def _filter(self, received, out, slots):
+        if slots is None:
             self.policy.filter(received, out=out, update=True)
         else:
             out[:] = self.policy.filter(received, update=True, environments=slots)

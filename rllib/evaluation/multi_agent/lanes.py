@@ -362,8 +362,9 @@ class RecordingSlots(ActingSlots):
 
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed
-        self.fragment[sb.REWARDS][rows, slots] = rewards
-        self._is_closed[rows, slots] = True
+        at = np.array(rows, np.int64), np.array(slots, np.int64)
+        self.fragment[sb.REWARDS][at] = rewards
+        self._is_closed[at] = True
         self._closed = [], [], []
 
     def _filter(self, received, out, slots):

@@ -122,9 +122,11 @@ def accumulated(deltas: np.ndarray, decays: np.ndarray) -> np.ndarray:
             sums.append(total)
         return np.array(sums[::-1], deltas.dtype)
     scratch = np.empty(deltas.shape[1:], deltas.dtype)
-    for t in range(len(deltas) - 2, -1, -1):
-        np.multiply(decays[t], deltas[t + 1], out=scratch)
-        np.add(deltas[t], scratch, out=deltas[t])
+    steps = list(deltas)
+    # Views of the rows are made once each: an index costs as much as a sum of a few environments.
+    for decay, step, following in zip(decays[-2::-1], steps[-2::-1], steps[:0:-1]):
+        np.multiply(decay, following, out=scratch)
+        np.add(step, scratch, out=step)
     return deltas
 
 

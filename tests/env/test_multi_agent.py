@@ -214,6 +214,16 @@ def test_a_time_limit_of_a_copy_is_no_end_by_itself():
     assert flags[-1] == ({0: False, "__all__": False}, {0: True, "__all__": True})
 
 
+def test_a_time_limit_counts_an_agents_own_steps():
+    env = make_multi_agent("CartPole-v1")({"num_agents": 2, "max_episode_steps": 3})
+    for _ in range(2):
+        env.reset(seed=0)
+        flags = [env.step(actions)[3] for actions in ({0: 0, 1: 1}, {0: 0}, {0: 1, 1: 0}, {1: 1})]
+        assert [given.get(0) for given in flags] == [False, False, True, None]
+        assert [given.get(1) for given in flags] == [False, None, False, True]
+        assert [given["__all__"] for given in flags] == [False, False, False, True]
+
+
 @pytest.mark.parametrize("number", [0, "2", None])
 def test_the_number_of_copies_is_positive(number):
     with pytest.raises(ValueError, match=r"env_config\['num_agents'\] = .* must be an int of at least 1"):

@@ -203,6 +203,24 @@ def test_an_episode_in_which_nobody_acts_any_more():
         worker_of([Endless()], 1100).sample()
 
 
+class Seldom(Endless):
+    """The agent has an observation in every 600th step."""
+
+    def reset(self, **options):
+        self.time = 0
+        return super().reset(**options)
+
+    def step(self, action_dict):
+        self.time += 1
+        _, *rest = super().step(action_dict)
+        return {"a": np.zeros(2, np.float32)} if self.time % 600 == 0 else {}, *rest
+
+
+def test_steps_without_an_observation_count_in_a_row():
+    _, report = worker_of([Seldom()], 1300).sample()
+    assert report.agent_steps["p0"] == 2
+
+
 class Late(MultiAgentEnv):
     """Gives `value` as the reward, and part of the observation, of agent "b" in step 20."""
 

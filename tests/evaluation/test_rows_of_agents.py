@@ -155,6 +155,18 @@ class TestGoldExamples:
         assert table(batch["pB"], *GAE[:4]) == near({B0: (1, 0, 1, 0.1)})
         assert report.episodes[0].agent_returns == {("A", "pA"): 3.0, ("B", "pB"): 1.0}
 
+    def test_a_time_limit_that_ends_episodes_leaves_a_row_whose_successor_was_dropped(self):
+        env = Script(
+            {"A": 1.0, "B": 10.0},
+            ({"A": 2.0, "B": 11.0}, {}),
+            ({"B": 12.0}, {}),
+            ({"B": 13.0}, {}, {}, OVER),
+        )
+        worker = worker_of([env], 3, policy_of=lambda agent: "p0", config=PPO.copy(), time_limit_ends_episode=True)
+        batch, _ = worker.sample()
+        flags = table(batch["p0"], "terminateds", "truncateds")
+        assert flags == near({1.0: (0, 1), 10.0: (0, 0), 11.0: (0, 0), 12.0: (1, 0)})
+
     def test_sequences_of_a_shared_policy_are_never_mixed(self):
         config = PPO.copy().training(model={"use_lstm": True, "lstm_cell_size": 8})
         worker = worker_of([Script(*TURNS)], 4, policy_of=lambda agent: "p0", config=config)

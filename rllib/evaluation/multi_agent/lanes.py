@@ -105,16 +105,20 @@ class ActingSlots:
         self.acting, self._seen_slots, self._seen = slots, [], []
         if not count:
             return
+        if slots == self._in_order and not self.policy.filters_observations:
+            self.column.write_rows(seen, self.observations)
+            return
         received = self._received[:count]
         self.column.write_rows(seen, received)
         if slots == self._in_order:
-            self._store(received, self.observations, None)
-        elif not self.policy.filters_observations:
-            self.observations[self._array(slots)] = received
-        else:
+            self._filter(received, self.observations, None)
+            return
+        slots = self._array(slots)
+        if self.policy.filters_observations:
             stored = np.empty((count, *self.observations.shape[1:]), self.observations.dtype)
-            self._store(received, stored, self._array(slots))
-            self.observations[slots] = stored
+            self._filter(received, stored, slots)
+            received = stored
+        self.observations[slots] = received
 
     def _array(self, slots: list[int]) -> np.ndarray:
         if slots != self._listed:
@@ -124,15 +128,15 @@ class ActingSlots:
     def see_all(self, observations: np.ndarray) -> None:
         """Stores the newest observations [S, ...] of all slots, which act in the next step."""
         self.acting = self._in_order
-        self.column.write_batch(observations, self._received)
-        self._store(self._received, self.observations, None)
-
-    def _store(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
-        """Writes what is stored of raw observations; of all slots, where `slots` is None."""
         if self.policy.filters_observations:
-            self.policy.filter(received, out=out, update=False)
+            self.column.write_batch(observations, self._received)
+            self._filter(self._received, self.observations, None)
         else:
-            out[:] = received
+            self.column.write_batch(observations, self.observations)
+
+    def _filter(self, received: np.ndarray, out: np.ndarray, slots: np.ndarray | None) -> None:
+        """Filters raw observations of these slots; of all, where `slots` is None."""
+        self.policy.filter(received, out=out, update=False)
 
     def _give(self, actions: np.ndarray) -> None:
         """Makes the policy's actions [S, ...] those of the environments."""
@@ -409,14 +413,13 @@ class RecordingSlots(ActingSlots):
 
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed
-        self.fragment[sb.REWARDS][rows, slots] = rewards
-        self._is_closed[rows, slots] = True
+        at = np.array(rows, np.int64), np.array(slots, np.int64)
+        self.fragment[sb.REWARDS][at] = rewards
+        self._is_closed[at] = True
         self._closed = [], [], []
 
-    def _store(self, received, out, slots):
-        if not self.lane.filters:
-            out[:] = received
-        elif slots is None:
+    def _filter(self, received, out, slots):
+        if slots is None:
             self.policy.filter(received, out=out, update=True)
         else:
             out[:] = self.policy.filter(received, update=True, environments=slots)

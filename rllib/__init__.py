@@ -27,6 +27,7 @@ _LAZY = {
     "ExternalMultiAgentEnv": "rllib.env.external.external_env",
     "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
+    "PolicyClient": "rllib.client",
     "PolicySpec": "rllib.policies",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
@@ -49,11 +50,7 @@ __all__ = list(_LAZY)
 
 # Names of Ray and Stable-Baselines3 that are not here -> advice.
 _ELSEWHERE = {
-    **dict.fromkeys(
-        ("PolicyClient", "PolicyServerInput"),
-        "clients in other processes are not served yet: a loop in the worker's process derives from rllib.ExternalEnv, "
-        "and rllib serve answers requests for actions",
-    ),
+    "PolicyServerInput": 'clients in other processes are served with .external(listen="127.0.0.1:9900")',
     **dict.fromkeys(("VectorEnv", "BaseEnv"), "environments that are vectors derive from gymnasium.vector.VectorEnv"),
     **dict.fromkeys(
         ("RLModule", "MultiRLModule", "ModelV2", "TFModelV2", "TorchModelV2"),

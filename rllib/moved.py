@@ -37,6 +37,7 @@ MOVED = {
     "rllib.env.memory_tasks": "rllib.env.tasks.memory",
     "rllib.env.minigrid": "rllib.env.tasks.minigrid_tasks",
     "rllib.env.multi_agent_env": "rllib.env.multi_agent",
+    "rllib.env.policy_client": "rllib.client",
     "rllib.env.registry": "rllib.env.factories.registry",
     "rllib.env.sparse_tasks": "rllib.env.tasks.sparse",
     "rllib.env.tensor_adapters": "rllib.env.tensors.adapters",

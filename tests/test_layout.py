@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = [
     ["runtime"],
     [
+        "rllib.client",
         "rllib.did_you_mean",
         "rllib.errors",
         "rllib.moved",
@@ -24,7 +25,7 @@ FLOORS = [
         "rllib.schedules",
         "rllib.spans",
     ],
-    ["rllib.storage", "rllib.config"],
+    ["rllib.storage", "rllib.config", "rllib.web"],
     ["rllib.models", "rllib.losses"],
     ["rllib.hand_written", "rllib.policies", "rllib.policy", "rllib.replay", "rllib.env"],
     [
@@ -36,7 +37,6 @@ FLOORS = [
         "rllib.progress",
         "rllib.result",
         "rllib.runs",
-        "rllib.video",
     ],
     ["rllib.algorithms"],
     ["rllib.serving"],

@@ -37,10 +37,10 @@ from rllib.dashboard.index import Index
 from rllib.dashboard.run import RESULTS, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
 from rllib.runs.entries import encode, is_number, settings_by_path
-from rllib.serving.guard import Guard, server_config
-from rllib.serving.sockets import is_loopback, listen, url_of
 from rllib.tune.experiment.directory import logarithmic
 from rllib.tune.reporting import plots
+from rllib.web.guard import Guard, server_config
+from rllib.web.sockets import is_loopback, listen, url_of
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {

@@ -13,12 +13,12 @@ import msgspec
 
 from rllib.did_you_mean import nearest
 from rllib.serving.counts import Counts
-from rllib.serving.endpoint import ClientHasGone, Endpoint, Receive, header
-from rllib.serving.guard import Guard
-from rllib.serving.messages import JSON, BadRequest, content_kind
+from rllib.serving.endpoint import Endpoint
 from rllib.serving.model import Model
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import CheckpointError
+from rllib.web.bodies import JSON, BadRequest, ClientHasGone, Receive, content_kind, header
+from rllib.web.guard import Guard
 
 logger = logging.getLogger(__name__)
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -8,8 +8,9 @@ from typing import Any
 
 from rllib.serving.counts import Counts
 from rllib.serving.loaded_policy import LoadedPolicy
-from rllib.serving.messages import BadRequest, Question
+from rllib.serving.messages import Question
 from rllib.serving.model import Served, act
+from rllib.web.bodies import BadRequest
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

@@ -1,26 +1,19 @@
 """The answers of one policy of a server: its actions, and what a request for them may hold."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import msgspec
 
 from rllib.serving.batching import Batcher
 from rllib.serving.counts import Counts
-from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
+from rllib.serving.messages import Messages
 from rllib.serving.model import Served, example_of
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.encoding import space_to_json
+from rllib.web.bodies import JSON, ClientHasGone, Receive, content_kind, header, plain, read_body
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
 # Least limit of a body; larger observations raise it to the size of a full batch.
 LEAST_BODY_LIMIT = 2**20
 _BYTES_A_NUMBER = 32
 _IN_JSON = [(b"content-type", JSON.encode())]
-
-
-class ClientHasGone(Exception):
-    """The client of a request has hung up."""
 
 
 class Endpoint:
@@ -49,7 +42,7 @@ class Endpoint:
             ClientHasGone: if its client has hung up.
         """
         kind = content_kind(header(scope, b"content-type") or b"")
-        question = self._messages.question(await self._body(scope, receive), kind)
+        question = self._messages.question(await read_body(scope, receive, self._body_limit), kind)
         answer = await self._batcher.ask(question, receive)
         if answer is None:
             raise ClientHasGone
@@ -58,21 +51,6 @@ class Endpoint:
         if kind == JSON:
             return 200, body, _IN_JSON
         return 200, body, [(b"content-type", kind.encode()), (b"x-policy-version", str(version).encode())]
-
-    async def _body(self, scope, receive: Receive) -> bytes:
-        length = header(scope, b"content-length")
-        if length is not None and int(length) > self._body_limit:
-            raise BadRequest(413, f"a body may have {self._body_limit} bytes, but this one has {int(length)}")
-        body = b""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientHasGone
-            body += message.get("body", b"")
-            if len(body) > self._body_limit:
-                raise BadRequest(413, f"a body may have {self._body_limit} bytes")
-            if not message.get("more_body"):
-                return body
 
     async def spec(self, scope, receive: Receive) -> tuple[int, bytes, list]:
         """Answers with the spaces, the fields of a request, and an example."""
@@ -95,11 +73,3 @@ class Endpoint:
             "checkpoint": str(policy.checkpoint),
         }
         return 200, msgspec.json.encode(spec), _IN_JSON
-
-
-def header(scope, name: bytes) -> bytes | None:
-    """The value of a header of a request; None without it."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return value
-    return None

@@ -10,21 +10,7 @@ from msgspec import UNSET
 
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.models.observations.flat_spaces import parts
-
-JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
-
-
-class BadRequest(Exception):
-    """Error for a request that cannot be answered with actions.
-
-    Args:
-        status: status of HTTP.
-        message: the rule; joined to one line, since it may contain text of the client.
-    """
-
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status, self.message = status, " ".join(message.split())
+from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, RAW, BadRequest, plain, with_arrays
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -169,8 +155,8 @@ class Messages:
         shapes = [list(part.shape) for part in self._initial_state]
         try:
             with np.errstate(over="ignore"):  # infinite numbers are refused below
-                arrays = [np.asarray(_read(part), np.float32) for part in state]
-        except _NO_ARRAY:
+                arrays = [np.asarray(with_arrays(part), np.float32) for part in state]
+        except NO_ARRAY:
             arrays = []
         if [list(array.shape) for array in arrays] != shapes or not all(np.isfinite(array).all() for array in arrays):
             raise BadRequest(422, f"a state must be a list of finite arrays of the shapes {shapes}, or null")
@@ -205,59 +191,11 @@ class Messages:
 _FORM = '{"observation": ..., "explore": false}; GET /spec gives an example, and says what else this policy reads'
 
 
-def plain(value):
-    """Converts arrays, and tuples and dicts of them, to lists and numbers."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(part) for part in value]
-    return value
-
-
-_NO_ARRAY = (TypeError, ValueError, OverflowError, RecursionError)
-_NAMES = ["bool", "float16", "float32", "float64"]
-_NAMES += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-# By name, "<f4" and "f4". numpy's own parser accepts a whole language, so it is not used on a client's words.
-_DTYPES = {word: dtype for dtype in map(np.dtype, _NAMES) for word in (dtype.name, dtype.str, dtype.str[1:])}
-
-
 def _read_arrays(question: Question) -> None:
     """Replaces arrays of MessagePack by arrays of numpy."""
     try:
-        question.observations = list(map(_read, question.observations))
-        question.masks = question.masks and list(map(_read, question.masks))
-        question.prev_actions = question.prev_actions and list(map(_read, question.prev_actions))
-    except _NO_ARRAY as error:
+        question.observations = list(map(with_arrays, question.observations))
+        question.masks = question.masks and list(map(with_arrays, question.masks))
+        question.prev_actions = question.prev_actions and list(map(with_arrays, question.prev_actions))
+    except NO_ARRAY as error:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
-
-
-def _read(value):
-    """Replaces each {"$array": [dtype, shape, bytes]} in a value by an array."""
-    if isinstance(value, dict):
-        if value.keys() == {"$array"}:
-            dtype, shape, data = value["$array"]
-            if dtype not in _DTYPES:
-                raise ValueError(f"the dtype {dtype!r:.40} is none of {', '.join(_NAMES)}")
-            return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
-        return {key: _read(part) for key, part in value.items()}
-    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
-        return [_read(part) for part in value]
-    return value
-
-
-def content_kind(content_type: bytes) -> str:
-    """Reads JSON, MSGPACK or RAW from the header Content-Type.
-
-    Raises:
-        BadRequest: for other types, which include all types that a page may send without a preflight request (CORS).
-    """
-    kind = _KINDS.get(content_type.partition(b";")[0].strip().lower())
-    if kind is None:
-        known = f"{JSON} (curl --json does that), {MSGPACK} or {RAW}"
-        raise BadRequest(415, f"a body needs the header Content-Type: {known}")
-    return kind
-
-
-_KINDS = {kind.encode(): kind for kind in (JSON, MSGPACK, RAW)} | {b"application/x-msgpack": MSGPACK}

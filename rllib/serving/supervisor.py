@@ -16,8 +16,8 @@ import msgspec
 
 from rllib.errors import RLlibError
 from rllib.serving.counts import Counts
-from rllib.serving.sockets import url_of
 from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
+from rllib.web.sockets import url_of
 
 # A process that ends sooner than this after its start is replaced after a delay, which doubles each time.
 STEADY_S = 5.0

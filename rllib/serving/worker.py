@@ -22,11 +22,11 @@ import uvicorn
 
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
-from rllib.serving.guard import server_config
 from rllib.serving.model import Model
-from rllib.serving.sockets import BACKLOG
 from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
 from rllib.storage.checkpoint import CheckpointError
+from rllib.web.guard import server_config
+from rllib.web.sockets import BACKLOG
 
 logger = logging.getLogger("rllib.serving")
 # Interval between looks for newer checkpoints, and for requests to reload that other processes got.

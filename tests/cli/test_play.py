@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-import rllib.video
+import rllib.runs.video
 from rllib import PPOConfig, register_env
 from rllib.cli.verbs import play
-from rllib.video import VideoFile
+from rllib.runs.video import VideoFile
 from tests.envs import CountingEnv
 
 CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
@@ -174,7 +174,7 @@ def test_nothing_looks_for_a_display_where_there_is_none(rllib_command, tmp_path
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "MUJOCO_GL"):
         monkeypatch.setenv(name, "")  # is taken back at the end
         monkeypatch.delenv(name)
-    monkeypatch.setattr(rllib.video, "find_library", lambda name: library)
+    monkeypatch.setattr(rllib.runs.video, "find_library", lambda name: library)
     checkpoint_of(Drawn, tmp_path)
     assert rllib_command("record", "run").exit_code == 0
     assert os.environ["SDL_VIDEODRIVER"] == "dummy"

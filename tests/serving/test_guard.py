@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 from rllib.serving import guard
-from rllib.serving.guard import Guard, server_config
+from rllib.web.guard import Guard, server_config
 
 RIGHT = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -107,6 +107,10 @@ class AlgorithmConfig(ConfigObject):
     count_steps_by: Literal["env_steps", "agent_steps"]
     agent_id_in_observation: bool
     centralized_critic: Literal[false, true, "state"]
+    listen: str | None
+    token_file: str | None
+    episode_timeout_s: float
+    max_clients: int
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
@@ -191,6 +195,10 @@ class AlgorithmConfig(ConfigObject):
         self: C, *, policies: Any=None, policy_mapping_fn: Any=None, policies_to_train: Any=None, count_steps_by:
         Literal["env_steps", "agent_steps"]="env_steps", agent_id_in_observation: bool=False, centralized_critic:
         Literal[false, true, "state"]=False
+    ) -> C: ...
+    def external(
+        self: C, *, listen: str | None=None, token_file: str | None=None, episode_timeout_s: float=300.0,
+        max_clients: int=1024
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

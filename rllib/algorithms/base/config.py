@@ -329,6 +329,23 @@ class AlgorithmConfig(ConfigObject):
         """Policies of environments with several agents: which there are, who acts by which, and which learn."""
 
     @section
+    def external(
+        self,
+        *,
+        listen: Annotated[
+            str | None, '"HOST:PORT" where clients ask for actions; port 0: a free one; None: there are none'
+        ] = None,
+        token_file: Annotated[
+            str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
+        ] = None,
+        episode_timeout_s: Annotated[
+            float, "an episode whose client is silent for so long is given up (seconds)", above(0)
+        ] = 300.0,
+        max_clients: Annotated[int, "most clients of one server", at_least(1)] = 1024,
+    ) -> Self:
+        """Clients in other processes, which step their own environments and ask for actions (rllib.client)."""
+
+    @section
     def exploration(
         self,
         *,
@@ -474,6 +491,20 @@ class AlgorithmConfig(ConfigObject):
                 'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1"), or give both '
                 "observation_space and action_space to act and learn without one."
             )
+
+    @relation("listen", "env")
+    def _check_listen(self):
+        if self.listen is None:
+            return None
+        if self.env is not None:
+            return (
+                f"listen={self.listen!r} is for clients that step the environment, but env={shortened(self.env)} is "
+                "given as well. Leave env out, and give observation_space and action_space."
+            )
+        host, separator, port = self.listen.rpartition(":")
+        if not (host and separator and port.isdecimal() and int(port) < 65536):
+            return f'listen={self.listen!r} must be "HOST:PORT". Use .external(listen="127.0.0.1:9900").'
+        return None
 
     @relation("env_wrappers", "gym_env_vectorize_mode")
     def _check_env_wrappers(self):

@@ -8,7 +8,7 @@ from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.masks import METHOD
 from rllib.env.factories.registry import EnvContext
-from rllib.video import VideoFile
+from rllib.runs.video import VideoFile
 
 DEFAULT_FPS = 30.0
 # Of an evaluation's video: a longer one would fill the disk, and what shows it.

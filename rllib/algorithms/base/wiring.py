@@ -51,6 +51,10 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     Wrappers of env_wrappers, or DeepMind's preprocessing of Atari games, are innermost; the adapters of observations
     are around them.
     """
+    if config.listen is not None:
+        from rllib.env.external.served import served_environment
+
+        return served_environment(config)
     if config.env is None:
         return None
     factory = _preprocessed(config)

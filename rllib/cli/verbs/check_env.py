@@ -14,7 +14,7 @@ from rllib.cli.user_code import typed
 from rllib.cli.values import parse_assignments, parse_value
 from rllib.env.checkup.check_env import check_env
 from rllib.env.checkup.report import EnvReport
-from rllib.video import draw_without_display
+from rllib.runs.video import draw_without_display
 
 EXIT_CHECK_FAILED = 3
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}

@@ -17,7 +17,7 @@ from rllib.cli.policy_table import policy_table
 from rllib.cli.seats import SeatedAlgorithms, Seating, seat_options
 from rllib.cli.user_code import load_user_code_option
 from rllib.env.episodes import Episode
-from rllib.video import VideoFile, draw_without_display, has_display
+from rllib.runs.video import VideoFile, draw_without_display, has_display
 
 
 def _options(command: Callable) -> Callable:

@@ -8,9 +8,9 @@ import click
 
 from rllib.cli.failures import Mistake, reported
 from rllib.cli.user_code import load_user_code_option
-from rllib.serving.sockets import is_loopback, listen
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
+from rllib.web.sockets import is_loopback, listen
 
 TOKEN_VARIABLE = "RLLIB_SERVE_TOKEN"
 _COUNT = click.IntRange(min=1)

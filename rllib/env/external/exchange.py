@@ -77,11 +77,15 @@ class Turn:
 
 
 class Exchange:
-    """Turns of all episodes of one external environment, from any number of threads to one worker."""
+    """Turns of all episodes of one external environment, from any number of threads to one worker.
+
+    Attributes:
+        error: of every turn, once there is nobody who answers; before, None.
+    """
 
     def __init__(self):
         self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
 
     def hand_over(self, turn: Turn) -> None:
         """Hands a turn over to the worker.
@@ -90,7 +94,7 @@ class Exchange:
             RunEnded: if there will be no answer.
         """
         self._turns.put(turn)
-        if self._error is not None:
+        if self.error is not None:
             self._fail_all()
 
     def take(self, timeout_s: float) -> list[Turn]:
@@ -117,9 +121,9 @@ class Exchange:
 
     def end(self, error: BaseException) -> None:
         """Answers all turns that wait, and those to come, with this error."""
-        self._error = error
+        self.error = error
         self._fail_all()
 
     def _fail_all(self) -> None:
         for turn in self.take(0.0):
-            turn.fail(self._error)
+            turn.fail(self.error)

@@ -39,16 +39,19 @@ class _Episode:
         self.truncateds: dict[AgentID, bool] = {}
         self.num_turns = 0
 
-    def turn(self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None) -> Turn:
-        """The next turn; `end` is (terminated, truncated) if it is the last."""
+    def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:
+        """The step that ends with these observations; `end` is (terminated, truncated) if it is the last."""
         terminated, truncated = end or (False, False)
         terminateds = {**self.terminateds, ALL: terminated}
         truncateds = {**self.truncateds, ALL: truncated}
         has_ends = end is not None or any(self.terminateds.values()) or any(self.truncateds.values())
-        step = AgentStep(observations, self.rewards, terminateds, truncateds, self.infos, end is not None, has_ends)
-        self.rewards, self.infos = {}, {}
+        rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
+        return AgentStep(observations, rewards, terminateds, truncateds, infos, end is not None, has_ends)
+
+    def turn(self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None) -> Turn:
+        """The next turn; `end` as for `step`."""
         self.num_turns += 1
-        return Turn(self.id, step, logged, self.trains, is_first=self.num_turns == 1)
+        return Turn(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_turns == 1)
 
 
 class ExternalEnv(threading.Thread):
@@ -234,18 +237,26 @@ class ExternalEnv(threading.Thread):
 
     def _add_rewards(self, episode: _Episode, rewards: Mapping[AgentID, SupportsFloat], infos: Mapping) -> None:
         for agent, reward in rewards.items():
-            try:
-                number = float(reward)
-            except (TypeError, ValueError):
-                number = math.nan
-            if not math.isfinite(number):
-                of = "" if agent == AGENT else f" of agent {agent!r}"
-                raise ValueError(
-                    f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite "
-                    f"number, but is {reward!r:.80}"
-                )
-            episode.rewards[agent] = episode.rewards.get(agent, 0.0) + number
+            episode.rewards[agent] = episode.rewards.get(agent, 0.0) + self._finite(episode, agent, reward)
         episode.infos.update(infos)
+
+    @staticmethod
+    def _finite(episode: _Episode, agent: AgentID, reward: SupportsFloat) -> float:
+        """A reward as a number; raises ValueError for any other value."""
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
+        of = "" if agent == AGENT else f" of agent {agent!r}"
+        raise ValueError(
+            f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite number, but is "
+            f"{reward!r:.80}"
+        )
+
+    def open(self) -> None:
+        """Called when a worker begins with this environment, before its loop is started."""
 
     def describe_silence(self) -> str:
         """Possible reason why nobody has asked for an action for long, for a message."""

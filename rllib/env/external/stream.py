@@ -36,7 +36,7 @@ class ExternalStream:
     """One external environment, whose running episodes stand in places.
 
     Args:
-        env: the environment; its loop starts with the first `take`.
+        env: the environment; its loop starts here.
         num_places: most episodes at once.
         worker: owner, for messages.
     """
@@ -47,7 +47,9 @@ class ExternalStream:
         self._orders: dict[int, AgentOrder] = {}
         self._num_ended = self._num_turns = 0
         self._failure: BaseException | None = None
-        self._loop: threading.Thread | None = None
+        env.open()
+        self._loop = threading.Thread(target=self._run, name=env.name, daemon=True)
+        self._loop.start()
 
     @property
     def environments(self) -> list[ExternalEnv]:
@@ -83,9 +85,6 @@ class ExternalStream:
             the exception of `run`; RuntimeError if it has returned.
             SampleTimeoutError: if there is none in time.
         """
-        if self._loop is None:
-            self._loop = threading.Thread(target=self._run, name=self._env.name, daemon=True)
-            self._loop.start()
         turns = self._env.exchange.take(timeout_s)
         if not turns:
             if self._failure is not None:

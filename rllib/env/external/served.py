@@ -1,0 +1,42 @@
+"""The environment of a run whose clients are in other processes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import Space
+
+from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents, ServerSettings
+from rllib.env.factories.registry import EnvContext, EnvFactory
+
+
+@dataclass(frozen=True)
+class ServedFactory(EnvFactory):
+    """Makes the policy server of a worker.
+
+    Attributes:
+        action_space, observation_space: of the policy, or dicts by agent.
+        settings: of the server.
+        has_several: whether episodes have several agents.
+    """
+
+    action_space: Space | Mapping[str, Space]
+    observation_space: Space | Mapping[str, Space]
+    settings: ServerSettings
+    has_several: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"the policy server on {self.settings.host}:{self.settings.port}"
+
+    def make(self, context: EnvContext) -> PolicyServer:
+        kind = PolicyServerOfAgents if self.has_several else PolicyServer
+        return kind(self.action_space, self.observation_space, self.settings, context.worker_index)
+
+
+def served_environment(config: Mapping[str, Any]) -> ServedFactory:
+    """The factory of a config with the setting `listen`."""
+    names = "token_file", "episode_timeout_s", "max_clients"
+    settings = ServerSettings.of_address(config["listen"], **{name: config[name] for name in names})
+    spaces = config["action_space"], config["observation_space"]
+    return ServedFactory(*spaces, settings, has_several=config["policies"] is not None)

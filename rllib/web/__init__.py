@@ -1,0 +1,1 @@
+"""HTTP: checks of requests, bodies in JSON and MessagePack, listening sockets. For all servers of the library."""

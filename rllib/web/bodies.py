@@ -1,0 +1,104 @@
+"""Bodies of requests and answers, as JSON, MessagePack or raw arrays, and their errors."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class BadRequest(Exception):
+    """Error for a request that cannot be answered as it asks.
+
+    Args:
+        status: status of HTTP.
+        message: the rule; joined to one line, since it may contain text of the client.
+    """
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status, self.message = status, " ".join(message.split())
+
+
+class ClientHasGone(Exception):
+    """The client of a request has hung up."""
+
+
+async def read_body(scope: dict[str, Any], receive: Receive, limit: int) -> bytes:
+    """Reads the body of a request of at most `limit` bytes.
+
+    Raises:
+        BadRequest: for a longer one.
+        ClientHasGone: if its client has hung up.
+    """
+    length = header(scope, b"content-length")
+    if length is not None and int(length) > limit:
+        raise BadRequest(413, f"a body may have {limit} bytes, but this one has {int(length)}")
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientHasGone
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise BadRequest(413, f"a body may have {limit} bytes")
+        if not message.get("more_body"):
+            return body
+
+
+def header(scope, name: bytes) -> bytes | None:
+    """The value of a header of a request; None without it."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return value
+    return None
+
+
+def content_kind(content_type: bytes) -> str:
+    """Reads JSON, MSGPACK or RAW from the header Content-Type.
+
+    Raises:
+        BadRequest: for other types, which include all types that a page may send without a preflight request (CORS).
+    """
+    kind = _KINDS.get(content_type.partition(b";")[0].strip().lower())
+    if kind is None:
+        known = f"{JSON} (curl --json does that), {MSGPACK} or {RAW}"
+        raise BadRequest(415, f"a body needs the header Content-Type: {known}")
+    return kind
+
+
+_KINDS = {kind.encode(): kind for kind in (JSON, MSGPACK, RAW)} | {b"application/x-msgpack": MSGPACK}
+
+
+def plain(value):
+    """Converts arrays, and tuples and dicts of them, to lists and numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value
+
+
+NO_ARRAY = (TypeError, ValueError, OverflowError, RecursionError)
+_NAMES = ["bool", "float16", "float32", "float64"]
+_NAMES += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+# By name, "<f4" and "f4". numpy's own parser accepts a whole language, so it is not used on a client's words.
+_DTYPES = {word: dtype for dtype in map(np.dtype, _NAMES) for word in (dtype.name, dtype.str, dtype.str[1:])}
+
+
+def with_arrays(value):
+    """Replaces each {"$array": [dtype, shape, bytes]} in a value by an array."""
+    if isinstance(value, dict):
+        if value.keys() == {"$array"}:
+            dtype, shape, data = value["$array"]
+            if dtype not in _DTYPES:
+                raise ValueError(f"the dtype {dtype!r:.40} is none of {', '.join(_NAMES)}")
+            return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
+        return {key: with_arrays(part) for key, part in value.items()}
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        return [with_arrays(part) for part in value]
+    return value

@@ -1,0 +1,314 @@
+"""Clients in other processes: what they are answered, and what happens when they, or the server, go away."""
+
+import http.client
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import gymnasium
+import msgspec
+import numpy as np
+import pytest
+
+import rllib.client
+from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.ppo import PPOConfig
+from rllib.client import EpisodeLost, PolicyClient, RunEnded
+from rllib.env.external import exchange, policy_server
+from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents, ServerSettings
+from rllib.env.external.stream import ExternalStream
+
+CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))
+
+
+class Served:
+    """A server whose turns are noted, and answered by a function of the turn."""
+
+    def __init__(self, kind=PolicyServer, spaces=(CHOICE, BOX), answer=None, port=0, **settings):
+        self.env = kind(*spaces, ServerSettings("127.0.0.1", port, **settings))
+        self.turns, self.answer = [], answer or (lambda turn: turn.answer(dict.fromkeys(turn.step.observations, 1)))
+        self.stream = ExternalStream(self.env, 1, "rollout worker 0")
+        self.port = int(self.env.url.rpartition(":")[2])
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        for _ in range(200):
+            try:
+                self.ask("GET", "/health")
+                break
+            except OSError:
+                time.sleep(0.02)
+
+    def _serve(self):
+        while not self._ends.is_set():
+            for turn in self.env.exchange.take(0.05):
+                self.turns.append(turn)
+                self.answer(turn)
+
+    def ask(self, method, path, body=None, headers=None, kind="application/json"):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, data, {"Content-Type": kind, **(headers or {})})
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        return response.status, json.loads(content) if content[:1] in b"{[" else content
+
+    def close(self):
+        self._ends.set()
+        self.stream.close()
+        self._thread.join(10)
+        self.stream._loop.join(10)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@pytest.fixture(scope="module")
+def served():
+    with Served() as server:
+        yield server
+
+
+def item(**more):
+    return {"items": [{"episode_id": "e", "observation": [0.5, 0.5], **more}]}
+
+
+def test_an_episode_of_any_client(served):
+    status, answer = served.ask("POST", "/v1/episodes", {"episode_id": "any"})
+    assert (status, answer) == (200, {"episode_id": "any"})
+    act = {"items": [{"episode_id": "any", "observation": [0, 1], "reward": 0.5, "info": {"lives": 3}}]}
+    assert served.ask("POST", "/v1/act", act) == (200, {"actions": [1]})
+    log = {"items": [{"episode_id": "any", "observation": [0, 1], "reward": 2, "action": 2}]}
+    assert served.ask("POST", "/v1/log", log) == (200, {})
+    end = {"items": [{"episode_id": "any", "observation": [1, 1], "reward": 1, "truncated": True}]}
+    assert served.ask("POST", "/v1/end", end) == (200, {})
+    first, logged, last = served.turns[-3:]
+    assert first.is_first and first.step.rewards == {"agent0": 0.5} and first.step.infos == {"agent0": {"lives": 3}}
+    assert logged.logged == {"agent0": 2} and logged.step.rewards == {"agent0": 2.0}
+    assert last.step.is_over and last.step.truncateds["__all__"] and not last.step.terminateds["__all__"]
+    assert served.ask("POST", "/v1/act", act)[0] == 410
+
+
+def test_messagepack_with_arrays(served):
+    served.ask("POST", "/v1/episodes", {"episode_id": "m"})
+    seen = {"$array": ["<f4", [2], np.array([0.25, 0.75], np.float32).tobytes()]}
+    body = msgspec.msgpack.encode({"items": [{"episode_id": "m", "observation": seen}]})
+    status, answer = served.ask("POST", "/v1/act", body, kind="application/msgpack")
+    assert status == 200 and msgspec.msgpack.decode(answer) == {"actions": [1]}
+    np.testing.assert_array_equal(served.turns[-1].step.observations["agent0"], [0.25, 0.75])
+
+
+@pytest.mark.parametrize(
+    "path, body, status, message",
+    [
+        ("/v1/act", {"items": []}, 422, "at least one item"),
+        ("/v1/act", {"items": [{"episode_id": "e"}]}, 422, "missing required field `observation`"),
+        ("/v1/act", {"item": []}, 422, "unknown field `item`"),
+        ("/v1/act", item(episode_id="no"), 404, "Episode no not found."),
+        ("/v1/act", item(observation=[1, 2, 3]), 400, "needs shape (2,)"),
+        ("/v1/act", item(observation="left"), 400, "needs numbers"),
+        ("/v1/act", item(reward="much"), 400, "must be a finite number"),
+        ("/v1/act", b'{"items": [{"episode_id": "e", "observation": [0, 0], "reward": 1e999}]}', 422, "out of range"),
+        ("/v1/log", item(), 422, "needs the action"),
+        ("/v1/log", item(action=3), 400, "action = 3 lies above"),
+        ("/v1/act", {"items": 2 * item()["items"]}, 422, "one item of a request"),
+        ("/v1/act", pickle.dumps({"items": []}), 400, "the body is not JSON"),
+        ("/v1/act", b"[" * 100_000, 422, "Expected `object`"),
+        ("/v1/nothing", {}, 404, "there is no /v1/nothing"),
+        ("/v1/spec", {}, 405, "is for GET"),
+        ("/v1/episodes", {"episode_id": "e"}, 409, "Episode e is already started"),
+    ],
+)
+def test_a_refused_request_says_why_and_changes_nothing(served, path, body, status, message):
+    served.ask("POST", "/v1/episodes", {"episode_id": "e"})
+    count = len(served.turns)
+    answer = served.ask("POST", path, body)
+    assert answer[0] == status and message in answer[1]["error"] and len(served.turns) == count
+
+
+def test_other_bodies_and_pages_are_refused(served):
+    assert served.ask("POST", "/v1/act", b"x", kind="text/plain")[0] == 415
+    assert served.ask("GET", "/v1/spec", headers={"Origin": "http://elsewhere.example"})[0] == 403
+    assert served.ask("GET", "/v1/spec", headers={"Host": "rebound.example"})[0] == 421
+
+
+def test_a_repeated_request_is_taken_in_once(served):
+    served.ask("POST", "/v1/episodes", {"episode_id": "again"})
+    body = {"items": [{"episode_id": "again", "observation": [0, 0], "reward": 1}], "client": "c", "seq": 7}
+    count = len(served.turns)
+    assert [served.ask("POST", "/v1/act", body) for _ in range(3)] == [(200, {"actions": [1]})] * 3
+    assert len(served.turns) == count + 1
+    assert served.ask("POST", "/v1/act", {**body, "seq": 6})[0] == 409
+
+
+def test_a_request_that_waits_is_held_and_asked_again(monkeypatch):
+    monkeypatch.setattr(policy_server, "HOLD_S", 0.1)
+    held = []
+    with Served(answer=held.append) as server, PolicyClient(server.env.url) as client:
+        threading.Timer(0.6, lambda: held[0].answer({"agent0": 2})).start()
+        episode = client.start_episode()
+        assert client.get_action(episode, np.zeros(2)) == 2
+        assert len(held) == 1
+
+
+def test_a_silent_episode_is_given_up_at_its_last_observation():
+    with Served(episode_timeout_s=0.3) as server, PolicyClient(server.env.url) as client:
+        episode = client.start_episode()
+        client.get_action(episode, np.array([0.5, 0.25]))
+        for _ in range(200):
+            if len(server.turns) == 2:
+                break
+            time.sleep(0.05)
+        last = server.turns[1].step
+        assert last.is_over and last.truncateds["__all__"]
+        np.testing.assert_array_equal(last.observations["agent0"], [0.5, 0.25])
+        with pytest.raises(EpisodeLost, match="already completed"):
+            client.get_action(episode, np.zeros(2))
+
+
+def test_a_token_is_needed(tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    with Served(token_file=str(tmp_path / "token")) as server:
+        assert server.ask("GET", "/v1/spec")[0] == 401 and server.ask("GET", "/health")[0] == 200
+        with pytest.raises(ValueError, match="needs its token"):
+            PolicyClient(server.env.url).start_episode()
+        with PolicyClient(server.env.url, token="secret") as client:
+            assert client.get_action(client.start_episode(), np.zeros(2)) == 1
+
+
+def test_wrong_addresses_and_ports(monkeypatch):
+    monkeypatch.delenv("RLLIB_TOKEN", raising=False)
+    with pytest.raises(ValueError, match="without a token"):
+        PolicyServer(CHOICE, BOX, ServerSettings("0.0.0.0", 0))
+    with Served() as server, pytest.raises(OSError, match=r'cannot listen on 127.0.0.1:\d+ .*listen="127.0.0.1:0"'):
+        Served(port=server.port)
+    for address in ("nowhere", "http://nowhere", "ftp://host:1"):
+        with pytest.raises(ValueError, match="http://HOST:PORT"):
+            PolicyClient(address)
+    with pytest.raises(ValueError, match="inference_mode='local' is not available"):
+        PolicyClient("localhost:9900", "local")
+
+
+def test_several_agents_and_arrays_of_actions():
+    spaces = {"a": gymnasium.spaces.Box(-1, 1, (1,)), "b": CHOICE}, {"a": BOX, "b": BOX}
+    given = {"a": np.array([0.5], np.float32), "b": 2}
+    server = Served(PolicyServerOfAgents, spaces, lambda turn: turn.answer(given))
+    with server, PolicyClient(server.env.url) as client:
+        episode = client.start_episode()
+        actions = client.get_action(episode, {"a": np.zeros(2), "b": np.zeros(2)})
+        assert actions["a"].dtype == np.float32 and actions["a"].tolist() == [0.5] and actions["b"] == 2
+        client.log_returns(episode, {"a": 1.0}, None, {"b": True})
+        client.log_returns(episode, {"a": 1.0, "b": 3.0})
+        client.end_episode(episode, {"a": np.zeros(2)})
+        step = server.turns[-1].step
+        assert step.rewards == {"a": 2.0, "b": 3.0} and step.terminateds == {"b": True, "__all__": True}
+
+
+def test_episodes_of_one_request():
+    with Served() as server, PolicyClient(server.env.url) as client:
+        ids = [client.start_episode() for _ in range(3)]
+        client.log_returns(ids[1], 2.0)
+        actions = client.get_action(ids, {each: np.zeros(2) for each in ids})
+        assert actions == dict.fromkeys(ids, 1)
+        assert [turn.step.rewards for turn in server.turns] == [{}, {"agent0": 2.0}, {}]
+
+
+def test_a_client_waits_for_a_server_that_comes_back():
+    server = Served()
+    with PolicyClient(server.env.url, retry_s=20, timeout_s=5) as client:
+        client.start_episode()
+        server.close()
+        started = threading.Event()
+
+        def come_back():
+            time.sleep(0.5)
+            again.append(Served(port=server.port))
+            started.set()
+
+        again = []
+        threading.Thread(target=come_back, daemon=True).start()
+        episode = client.start_episode()
+        assert started.wait(10) and client.get_action(episode, np.zeros(2)) == 1
+        again[0].close()
+
+
+def test_a_client_gives_up_in_the_end():
+    with Served() as server:
+        url = server.env.url
+    with pytest.raises(ConnectionError, match=r"could not be reached for 0 s"):
+        PolicyClient(url, retry_s=0.3).start_episode()
+
+
+@pytest.mark.parametrize(
+    "error, raised", [(exchange.EpisodeLost("gone"), EpisodeLost), (exchange.RunEnded("gone"), RunEnded)]
+)
+def test_lost_episodes_and_ended_runs(error, raised):
+    server = Served(answer=lambda turn: turn.fail(error))
+    with server, PolicyClient(server.env.url) as client, pytest.raises(raised, match="gone"):
+        client.get_action(client.start_episode(), np.zeros(2))
+
+
+def test_the_client_is_one_file_that_needs_numpy_alone(tmp_path):
+    shutil.copy(rllib.client.__file__, tmp_path / "policy_client_copy.py")
+    code = (
+        "import sys, policy_client_copy as c; "
+        "names = {name.partition('.')[0] for name in sys.modules}; "
+        "print(sorted(names & {'rllib', 'gymnasium', 'msgspec', 'torch', 'runtime'}))"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path, timeout=60)
+    assert printed.strip() == "[]"
+
+
+CLIENT = """
+import sys
+import gymnasium
+from rllib.client import PolicyClient, RunEnded
+env = gymnasium.make("CartPole-v1")
+with PolicyClient(sys.argv[1]) as client:
+    try:
+        for seed in range(10**6):
+            episode, (observation, _), over = client.start_episode(), env.reset(seed=seed), False
+            while not over:
+                action = client.get_action(episode, observation)
+                observation, reward, terminated, truncated, _ = env.step(action)
+                client.log_returns(episode, reward)
+                over = terminated or truncated
+            client.end_episode(episode, observation, truncated=truncated)
+    except RunEnded:
+        print("ended")
+"""
+
+
+@pytest.mark.parametrize("config", [PPOConfig, DQNConfig])
+def test_algorithms_learn_from_clients_in_other_processes(config):
+    env = gymnasium.make("CartPole-v1")
+    config = config().environment(observation_space=env.observation_space, action_space=env.action_space)
+    config.external(listen="127.0.0.1:0").rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=128).reporting(min_sample_timesteps_per_iteration=200, min_time_s_per_iteration=0)
+    with config.build() as algorithm:
+        url = algorithm.workers.local_worker().stream.environments[0].url
+        clients = [
+            subprocess.Popen([sys.executable, "-c", CLIENT, url], stdout=subprocess.PIPE, text=True) for _ in range(2)
+        ]
+        result = algorithm.train()
+        assert result["timesteps_total"] >= 200 and result["episodes_total"] >= 2
+        assert all(episode.episode_return == episode.length for episode in algorithm.metrics.episodes)
+    for client in clients:
+        printed, _ = client.communicate(timeout=30)
+        assert printed.strip() == "ended" and client.returncode == 0
+
+
+def test_listen_goes_without_an_environment():
+    with pytest.raises(ValueError, match="Leave env out"):
+        PPOConfig().environment("CartPole-v1").external(listen="127.0.0.1:0").build()
+    config = PPOConfig().environment(observation_space=BOX, action_space=CHOICE)
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        config.external(listen="9900").build()

@@ -498,7 +498,7 @@ class HandWrittenSlots:
     def go_on(self, slots: list[int], rewards: list[float], observations: list) -> None:
         """Notes the newest observations of slots that have acted and act again in the next step."""
         self._seen_slots += slots
-        self._seen += observations
+        self._seen += map(own_observation, observations)
 
     def receive(self) -> None:
         """Makes the observations that were noted those that are acted upon next."""

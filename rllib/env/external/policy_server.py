@@ -155,9 +155,11 @@ class PolicyServer(ExternalEnv):
 
     Attributes:
         url: where it listens, once it was opened.
+        num_requests: so far.
     """
 
     url: str | None = None
+    num_requests = 0
 
     def __init__(self, action_space, observation_space, settings: ServerSettings, index: int = 0):
         super().__init__(action_space, observation_space)
@@ -246,6 +248,7 @@ class PolicyServer(ExternalEnv):
 
     async def _app(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict], Awaitable[None]]) -> None:
         """The application of ASGI."""
+        self.num_requests += 1
         kind = JSON
         try:
             status, answer, kind = await self._answered(scope, receive)

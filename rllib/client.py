@@ -25,6 +25,10 @@ import numpy as np
 
 PROTOCOL = 1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+# Between two requests that are answered with 503 (seconds).
+_LEAST_PAUSE_S = 0.5
+# The server holds a request for 15 s.
+_LEAST_TIMEOUT_S = 20.0
 
 
 class EpisodeLost(Exception):
@@ -69,6 +73,8 @@ class PolicyClient:
                 f"inference_mode={inference_mode!r} is not available: the server computes the actions, "
                 "inference_mode='remote'"
             )
+        if timeout_s < _LEAST_TIMEOUT_S:
+            raise ValueError(f"timeout_s must be at least {_LEAST_TIMEOUT_S:g}: the server holds a request for 15 s")
         parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None:
             raise ValueError(f"an address is http://HOST:PORT, but got {address!r}")
@@ -128,12 +134,14 @@ class PolicyClient:
         ids = episode_id if isinstance(episode_id, list) else [episode_id]
         seen = observation if isinstance(episode_id, list) else {episode_id: observation}
         answer = self._post("/v1/act", {"items": [self._item(each, seen[each]) for each in ids]})
+        self._given.update((each, {}) for each in ids)
         actions = {each: self._action(action) for each, action in zip(ids, answer["actions"])}
         return actions if isinstance(episode_id, list) else actions[episode_id]
 
     def log_action(self, episode_id, observation, action):
         """Reports an action that somebody else has chosen; errors as for `get_action`."""
         self._post("/v1/log", {"items": [dict(self._item(episode_id, observation), action=action)]})
+        self._given[episode_id] = {}
 
     def log_returns(self, episode_id, reward, info=None, multiagent_done_dict=None, *, truncated_dict=None):
         """Adds to the reward of the last action; it is sent with the next call.
@@ -165,9 +173,8 @@ class PolicyClient:
             observation: the final one.
             truncated: whether a limit outside of the task has ended it, so that its value goes on.
         """
-        item = dict(self._item(episode_id, observation), truncated=truncated)
-        self._given.pop(episode_id, None)
-        self._post("/v1/end", {"items": [item]})
+        self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
+        del self._given[episode_id]
 
     def update_policy_weights(self):
         """Does nothing: the server always acts by its newest weights."""
@@ -184,8 +191,7 @@ class PolicyClient:
         return self._given[episode_id]
 
     def _item(self, episode_id, observation):
-        given, self._given[episode_id] = self._of(episode_id), {}
-        return dict(given, episode_id=episode_id, observation=observation)
+        return dict(self._of(episode_id), episode_id=episode_id, observation=observation)
 
     def _action(self, action):
         if self._several:
@@ -213,12 +219,17 @@ class PolicyClient:
 
     def _post(self, path, body):
         body = dict(body, client=self._name, seq=next(self._numbers))
-        return self._request("POST", path, json.dumps(body, default=_plain).encode())
+        try:
+            data = json.dumps(body, default=_plain, allow_nan=False)
+        except ValueError:
+            raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
+        return self._request("POST", path, data.encode())
 
     def _request(self, method, path, body):
         """The answer to a request, which is repeated while the server cannot be reached or asks to."""
         began, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
+            asked = time.monotonic()
             try:
                 status, answer = self._once(method, path, body)
             except (OSError, http.client.HTTPException) as error:
@@ -239,6 +250,9 @@ class PolicyClient:
                 raise EpisodeLost(message)
             if status != 503:
                 raise ValueError(message)
+            # The server lives, and has held the request as long as it may; a proxy may answer at once.
+            time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
+            began, pause = time.monotonic(), _FIRST_PAUSE_S
 
     def _once(self, method, path, body):
         if self._connection.sock is None:

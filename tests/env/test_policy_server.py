@@ -112,11 +112,13 @@ def test_messagepack_with_arrays(served):
         ("/v1/act", {"items": []}, 422, "at least one item"),
         ("/v1/act", {"items": [{"episode_id": "e"}]}, 422, "missing required field `observation`"),
         ("/v1/act", {"item": []}, 422, "unknown field `item`"),
-        ("/v1/act", item(episode_id="no"), 404, "Episode no not found."),
+        ("/v1/act", item(episode_id="no"), 410, "Episode no not found."),
         ("/v1/act", item(observation=[1, 2, 3]), 400, "needs shape (2,)"),
         ("/v1/act", item(observation="left"), 400, "needs numbers"),
         ("/v1/act", item(reward="much"), 400, "must be a finite number"),
         ("/v1/act", b'{"items": [{"episode_id": "e", "observation": [0, 0], "reward": 1e999}]}', 422, "out of range"),
+        ("/v1/act", item(reward=1e300), 400, "in float32 as well"),
+        ("/v1/act", {**item(), "client": "c"}, 422, "needs seq"),
         ("/v1/log", item(), 422, "needs the action"),
         ("/v1/log", item(action=3), 400, "action = 3 lies above"),
         ("/v1/act", {"items": 2 * item()["items"]}, 422, "one item of a request"),
@@ -168,10 +170,41 @@ def test_a_silent_episode_is_given_up_at_its_last_observation():
                 break
             time.sleep(0.05)
         last = server.turns[1].step
-        assert last.is_over and last.truncateds["__all__"]
+        assert last.is_over and last.truncateds["__all__"] and server.turns[1].is_void
         np.testing.assert_array_equal(last.observations["agent0"], [0.5, 0.25])
         with pytest.raises(EpisodeLost, match="already completed"):
             client.get_action(episode, np.zeros(2))
+
+
+def test_an_episode_that_waits_for_the_algorithm_is_not_silent():
+    held = []
+    with Served(answer=held.append, episode_timeout_s=0.2) as server, PolicyClient(server.env.url) as client:
+        threading.Timer(1.2, lambda: held[0].answer({"agent0": 2})).start()
+        assert client.get_action(client.start_episode(), np.zeros(2)) == 2
+        assert len(held) == 1
+
+
+def test_a_refused_request_costs_no_reward():
+    with Served() as server, PolicyClient(server.env.url) as client:
+        episode = client.start_episode()
+        client.log_returns(episode, 2.0)
+        for wrong in (np.zeros(3), [float("nan"), 0.0]):
+            with pytest.raises(ValueError):
+                client.get_action(episode, wrong)
+        client.end_episode(episode, np.zeros(2))
+        assert server.turns[-1].step.rewards == {"agent0": 2.0}
+
+
+def test_an_answer_is_not_held_back_by_the_network():
+    """Head and body of an answer are two packets: with Nagle's algorithm the second waits 40 ms for the first."""
+    with Served() as server, PolicyClient(server.env.url) as client:
+        episode = client.start_episode()
+        took = []
+        for _ in range(30):
+            began = time.perf_counter()
+            client.get_action(episode, np.zeros(2))
+            took.append(time.perf_counter() - began)
+        assert min(took) < 0.03
 
 
 def test_a_token_is_needed(tmp_path):
@@ -223,7 +256,7 @@ def test_episodes_of_one_request():
 
 def test_a_client_waits_for_a_server_that_comes_back():
     server = Served()
-    with PolicyClient(server.env.url, retry_s=20, timeout_s=5) as client:
+    with PolicyClient(server.env.url, retry_s=20) as client:
         client.start_episode()
         server.close()
         started = threading.Event()

@@ -18,7 +18,7 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.pqn import PQNConfig
 from rllib.algorithms.r2d2 import R2D2Config
 from rllib.algorithms.sac import SACConfig
-from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv, external_env
 from rllib.env.external.exchange import EpisodeLost, RunEnded
 from rllib.errors import SampleTimeoutError
 
@@ -151,6 +151,75 @@ def test_logged_actions_are_dropped_on_policy(caplog):
         # The chain of advantages ends before the row that is left out.
         assert batch[sb.TRUNCATEDS][batch[sb.OBS][:, 1] % 5 == 0].all()
     assert caplog.text.count("log_action: steps with actions that the policy has not chosen") == 1
+
+
+class TakenOver(ExternalEnv):
+    """Somebody else acts from step 5 to step 9 of each episode."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+
+    def run(self):
+        while True:
+            episode = self.start_episode()
+            for step in range(20):
+                seen = np.array([0, step], np.float32)
+                if 5 <= step < 10:
+                    self.log_action(episode, seen, 1)
+                else:
+                    self.get_action(episode, seen)
+                self.log_returns(episode, 1.0)
+            self.end_episode(episode, np.array([0, 20], np.float32))
+
+
+def test_the_chain_ends_where_somebody_takes_over():
+    config = small(A2CConfig(), 30).environment(TakenOver).rollouts(num_rollout_workers=0, rollout_fragment_length=30)
+    with config.debugging(seed=1).build() as algorithm:
+        batch = algorithm.sample(30)
+        row = int(np.flatnonzero(batch[sb.OBS][:, 1] == 4)[0])
+        value, after = algorithm.policy.values(np.array([[0, 4], [0, 5]], np.float32))
+        assert batch[sb.TRUNCATEDS][row]
+        assert batch[sb.ADVANTAGES][row] == pytest.approx(1 + algorithm.config.gamma * after - value, abs=1e-4)
+
+
+class Impatient(Counting):
+    """Asks again when an answer takes too long."""
+
+    def get_action(self, episode, observation):
+        while True:
+            try:
+                return super().get_action(episode, observation)
+            except TimeoutError:
+                self.config["timeouts"] = self.config.get("timeouts", 0) + 1
+
+
+def test_a_loop_that_asks_again_has_each_step_once(monkeypatch):
+    monkeypatch.setattr(external_env, "ACTION_TIMEOUT_S", 0.05)
+    config = small(PPOConfig(), 12).environment(Impatient).rollouts(num_rollout_workers=0, rollout_fragment_length=12)
+    with config.debugging(seed=1).build() as algorithm:
+        seen = []
+        for _ in range(4):
+            batch = algorithm.sample(12)
+            seen += [(tuple(row), reward) for row, reward in zip(batch[sb.OBS].tolist(), batch[sb.REWARDS].tolist())]
+            threading.Event().wait(0.3)
+        assert environment(algorithm).config["timeouts"] >= 4
+        assert seen == [((at // 25, at % 25), at % 25) for at in range(48)]
+
+
+def test_a_loop_that_waits_is_told_when_sampling_fails():
+    def fails(self, report):
+        raise KeyError("sampling")
+
+    with build(length=10, fragment=20, loops=2) as algorithm:
+        worker = algorithm.workers.local_worker()
+        algorithm.sample(20)
+        act = worker._seating.act
+        worker._seating.act = lambda step: act(step) if len(worker._place_of) < 1 else fails(worker, step)
+        with pytest.raises(KeyError, match="sampling"):
+            algorithm.sample(20)
+        del worker._seating.act
+        algorithm.sample(20)
+        assert any(isinstance(error, EpisodeLost) for error in environment(algorithm).errors)
 
 
 def test_untrained_episodes_are_reported_apart():

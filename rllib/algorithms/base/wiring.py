@@ -51,7 +51,7 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     Wrappers of env_wrappers, or DeepMind's preprocessing of Atari games, are innermost; the adapters of observations
     are around them.
     """
-    if config.listen is not None:
+    if config.listen is not None and config.env is None:
         from rllib.env.external.served import served_environment
 
         return served_environment(config)
@@ -138,7 +138,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     to stay; None where they are arrays.
     """
     adapters = adapters_of(config)
-    unchecked = factory is None or config.disable_env_checking
+    unchecked = factory is None or (config.disable_env_checking and config.listen is None)
     if unchecked and config.observation_space is not None and config.action_space is not None and not config.policies:
         observation_space = adapted_space(config.observation_space, config.action_space, adapters)
         return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))

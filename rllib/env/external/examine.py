@@ -1,7 +1,5 @@
 """Examination of an environment that drives its own loop, in the driver, before any worker starts."""
 
-from collections.abc import Mapping
-
 from gymnasium import Space
 
 from rllib.env.external.external_env import AGENT, ExternalEnv, ExternalMultiAgentEnv
@@ -36,9 +34,9 @@ def examine_external(
         check_spaces(*spaces, name)
         return *spaces, None
     observed, acted = spaces
-    if isinstance(observed, Mapping) != isinstance(acted, Mapping):
+    if isinstance(observed, dict) != isinstance(acted, dict):
         raise ValueError(f"{name}: give both spaces by agent, or both for all agents")
-    by_agent = {each: (observed[each], acted[each]) for each in observed} if isinstance(observed, Mapping) else {}
+    by_agent = {each: (observed[each], acted[each]) for each in observed} if isinstance(observed, dict) else {}
     for pair in by_agent.values() or [spaces]:
         check_spaces(*pair, name)
     return None, None, ExaminedAgents(name, tuple(by_agent), bool(by_agent), by_agent or {AGENT: spaces})

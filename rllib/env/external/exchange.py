@@ -30,12 +30,27 @@ class Turn:
         logged: actions that somebody else has chosen, by agent; None: the policy is asked.
         trains: whether its steps become rows.
         is_first: whether it is the episode's first turn.
+        is_void: whether nobody knows what has followed the last actions: the episode is given up.
 
     Attributes:
         actions: agent -> action, once the turn was answered.
+        is_answered: whether it was answered, or has failed.
+        is_withdrawn: whether its loop waits no longer, so that it has not happened.
     """
 
-    __slots__ = ("_done", "_error", "actions", "episode_id", "is_first", "logged", "step", "trains")
+    __slots__ = (
+        "_done",
+        "_error",
+        "actions",
+        "episode_id",
+        "is_answered",
+        "is_first",
+        "is_void",
+        "is_withdrawn",
+        "logged",
+        "step",
+        "trains",
+    )
 
     def __init__(
         self,
@@ -44,9 +59,11 @@ class Turn:
         logged: Mapping[AgentID, Any] | None = None,
         trains: bool = True,
         is_first: bool = False,
+        is_void: bool = False,
     ):
         self.episode_id, self.step, self.logged = episode_id, step, logged
-        self.trains, self.is_first = trains, is_first
+        self.trains, self.is_first, self.is_void = trains, is_first, is_void
+        self.is_answered = self.is_withdrawn = False
         self.actions: Mapping[AgentID, Any] | None = None
         self._error: BaseException | None = None
         # Held until the turn was answered: a lock is the cheapest thing that a thread can wait for with a limit.
@@ -55,12 +72,12 @@ class Turn:
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
         """Gives the actions to the loop that waits."""
-        self.actions = actions
+        self.actions, self.is_answered = actions, True
         self._done.release()
 
     def fail(self, error: BaseException) -> None:
         """Raises this error in the loop that waits."""
-        self._error = error
+        self._error, self.is_answered = error, True
         self._done.release()
 
     def wait(self, timeout_s: float) -> bool:
@@ -107,9 +124,8 @@ class Exchange:
         try:
             while True:
                 turn = self._turns.get(timeout=timeout) if timeout else self._turns.get_nowait()
-                if turn is None:
-                    break
-                turns.append(turn)
+                if turn is not None:
+                    turns.append(turn)
                 timeout = 0.0
         except queue.Empty:
             pass

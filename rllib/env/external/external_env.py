@@ -15,9 +15,10 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from rllib.env.external.exchange import Exchange, Turn
-from rllib.env.multi_agent.agent_spaces import ALL, AgentID
+from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
-from rllib.env.spaces.supported import mismatch
+from rllib.env.spaces.supported import mismatch, not_finite
+from rllib.env.streams.rewards import FLOAT32_MAX
 
 # The agent of an environment that has one.
 AGENT = "agent0"
@@ -54,6 +55,14 @@ class _Episode:
         return Turn(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_turns == 1)
 
 
+    def take_back(self, turn: Turn) -> None:
+        """Makes a turn that nobody waits for any longer one that has not happened."""
+        turn.is_withdrawn = True
+        self.num_turns -= 1
+        for agent, reward in turn.step.rewards.items():
+            self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
+
+
 class ExternalEnv(threading.Thread):
     """An environment that drives its own loop. Subclass it, and write the loop as `run`:
 
@@ -86,7 +95,7 @@ class ExternalEnv(threading.Thread):
     ):
         super().__init__(daemon=True, name=f"rllib-{type(self).__name__}")
         for name, space in (("action_space", action_space), ("observation_space", observation_space)):
-            if not isinstance(space, gymnasium.Space | Mapping):
+            if not isinstance(space, gymnasium.Space | dict):
                 raise TypeError(
                     f"{type(self).__name__}: {name} must be a gymnasium space, but is {space!r:.80}. The order is "
                     "(action_space, observation_space)."
@@ -187,9 +196,14 @@ class ExternalEnv(threading.Thread):
     def _check(self, kind: str, value: Any, agent: AgentID = AGENT) -> None:
         """Raises ValueError for an observation or action that does not lie in its space."""
         space = getattr(self, f"{kind}_space")
-        if agent != AGENT and isinstance(space, Mapping) and agent in space:
+        if isinstance(space, dict):  # by agent; a space of gymnasium is none
+            if agent not in space:
+                known = ", ".join(map(repr, space))
+                raise ValueError(f"there is no agent {agent!r:.80}; there are {kind} spaces of {known}")
             space = space[agent]
-        if problem := mismatch(space, value, kind, bounded=kind == "action"):
+        if agent in RESERVED:
+            raise ValueError(f"{agent!r} stands for no agent, and has no {kind}")
+        if problem := mismatch(space, value, kind, bounded=kind == "action") or not_finite(space, value, kind):
             raise ValueError(problem if agent == AGENT else f"{problem} (agent {agent!r})")
 
     def _found(self, episode_id: str) -> _Episode:
@@ -223,6 +237,7 @@ class ExternalEnv(threading.Thread):
         except BaseException:
             self._forget(episode.id)
             raise
+        episode.take_back(turn)
         raise TimeoutError(
             f"the algorithm has not sampled for {timeout_s:.0f} s, so that episode {episode.id} waits: is train() "
             "running?"
@@ -245,14 +260,14 @@ class ExternalEnv(threading.Thread):
         """A reward as a number; raises ValueError for any other value."""
         try:
             number = float(reward)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if math.isfinite(number):
+        if abs(episode.rewards.get(agent, 0.0) + number) <= FLOAT32_MAX:
             return number
         of = "" if agent == AGENT else f" of agent {agent!r}"
         raise ValueError(
-            f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite number, but is "
-            f"{reward!r:.80}"
+            f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite number, in "
+            f"float32 as well, but is {reward!r:.80}"
         )
 
     def open(self) -> None:

@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ import msgspec
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import AGENT, ExternalEnv, ExternalMultiAgentEnv
-from rllib.env.spaces.supported import mismatch
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import (
     JSON,
@@ -128,9 +128,11 @@ class _AwaitedTurn(Turn):
         self._loop, self._future = loop, loop.create_future()
 
     def answer(self, actions: Mapping) -> None:
+        self.is_answered = True
         self._tell(self._future.set_result, actions)
 
     def fail(self, error: BaseException) -> None:
+        self.is_answered = True
         self._tell(self._future.set_exception, error)
 
     def _tell(self, function: Callable, value) -> None:
@@ -141,8 +143,10 @@ class _AwaitedTurn(Turn):
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
             self._loop.call_soon_threadsafe(set_unless_done)
 
-    def __await__(self):
-        return self._future.__await__()
+    @property
+    def answered(self) -> asyncio.Future:
+        """The actions, once they are there."""
+        return self._future
 
 
 class PolicyServer(ExternalEnv):
@@ -173,9 +177,11 @@ class PolicyServer(ExternalEnv):
                 f"a server that listens on {settings.host} without a token lets anyone on the network steer this run. "
                 f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
             )
+        self._has_ended = threading.Event()
         self._clients: dict[str, tuple[int, asyncio.Task]] = {}
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
+        self._asked: set[str] = set()  # episodes with a turn that is not answered
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -211,6 +217,8 @@ class PolicyServer(ExternalEnv):
             await self._server.serve(sockets=[self._socket])
         finally:
             watch.cancel()
+            self._socket.close()
+            self._has_ended.set()
 
     def close(self) -> None:
         """Ends the server; its port is free afterwards. Clients that ask soon are told that the run has ended."""
@@ -219,7 +227,8 @@ class PolicyServer(ExternalEnv):
             time.sleep(0.01)
         if self._server is not None:
             self._server.should_exit = True
-        if self._socket is not None:
+            self._has_ended.wait(LAST_WORDS_S)
+        elif self._socket is not None:
             self._socket.close()
 
     def describe_silence(self) -> str:
@@ -230,14 +239,17 @@ class PolicyServer(ExternalEnv):
         while True:
             await asyncio.sleep(min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4))
             limit = time.monotonic() - self._settings.episode_timeout_s
-            for episode_id in [each for each, heard in self._heard.items() if heard < limit]:
+            silent = [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]
+            for episode_id in silent:
                 episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
                 self._drop(episode_id)
                 if episode is not None and newest is not None:
                     logger.warning(
                         "episode %s was given up after %g s of silence", episode_id, self._settings.episode_timeout_s
                     )
-                    self.exchange.hand_over(self._awaited(episode, newest, None, (False, True)))
+                    turn = self._awaited(episode, newest, None, (False, True))
+                    turn.is_void = True
+                    self.exchange.hand_over(turn)
 
     def _drop(self, episode_id: str) -> None:
         self._heard.pop(episode_id, None)
@@ -317,7 +329,11 @@ class PolicyServer(ExternalEnv):
         """
         if not request.client:
             return await answer(request)
-        seq, task = self._clients.get(request.client, (-1, None))
+        if request.seq < 1:
+            raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
+        seq, task = self._clients.pop(request.client, (0, None))
+        if task is not None:
+            self._clients[request.client] = seq, task  # behind those that were heard of earlier
         if request.seq < seq:
             raise BadRequest(409, f"client {request.client:.40} has sent number {seq} already, and now {request.seq}")
         if task is None and len(self._clients) >= self._settings.max_clients:
@@ -379,15 +395,20 @@ class PolicyServer(ExternalEnv):
         """Hands over a turn for each item, and waits for all answers."""
         if not request.items:
             raise BadRequest(422, "items must hold at least one item")
-        if len({item.episode_id for item in request.items}) < len(request.items):
+        ids = {item.episode_id for item in request.items}
+        if len(ids) < len(request.items):
             raise BadRequest(422, "an episode may stand in one item of a request")
+        if waiting := sorted(ids & self._asked):
+            raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
         # All items are looked at before any is taken in.
         given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in request.items]
+        if self._has_several and any(not isinstance(item.info, dict | None) for item in request.items):
+            raise BadRequest(422, "with several agents, infos are a dict by agent")
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
         actions = [logged(item) for item, *_ in given]
         turns = []
         for (item, episode, seen), reward, action in zip(given, rewards, actions):
-            infos = {AGENT: item.info} if item.info and not self._has_several else item.info or {}
+            infos = item.info or {} if self._has_several else {AGENT: item.info} if item.info else {}
             self._add_rewards(episode, reward, infos)
             episode.terminateds.update(item.dones)
             episode.truncateds.update(item.truncateds)
@@ -398,15 +419,18 @@ class PolicyServer(ExternalEnv):
                 self._heard[episode.id], self._newest[episode.id] = time.monotonic(), seen
             self.exchange.hand_over(turn)
             turns.append(turn)
-        answers = []
-        for (_, episode, _), turn in zip(given, turns):
-            try:
-                answers.append(await turn)
-            except EpisodeLost:
+        self._asked |= ids
+        try:
+            answers = await asyncio.gather(*(turn.answered for turn in turns), return_exceptions=True)
+        finally:
+            self._asked -= ids
+        for (_, episode, _), answer in zip(given, answers):
+            if isinstance(answer, EpisodeLost):
                 self._drop(episode.id)
-                raise
-            if not end:
+            elif not end:
                 self._heard[episode.id] = time.monotonic()
+        if errors := [answer for answer in answers if isinstance(answer, BaseException)]:
+            raise errors[0]
         return answers
 
     def _awaited(self, episode, seen, action, end) -> _AwaitedTurn:
@@ -417,8 +441,8 @@ class PolicyServer(ExternalEnv):
     def _episode(self, item: _Item):
         try:
             return self._found(item.episode_id)
-        except ValueError as error:
-            raise BadRequest(410 if "completed" in str(error) else 404, str(error)) from None
+        except ValueError as error:  # it has ended, was given up, or is of a server before this one
+            raise BadRequest(410, str(error)) from None
 
     def _rewards(self, item: _Item, episode) -> Mapping:
         rewards = item.reward if self._has_several else {AGENT: item.reward}
@@ -441,12 +465,10 @@ class PolicyServer(ExternalEnv):
         except NO_ARRAY as error:
             raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
         for agent, each in values.items():
-            space = getattr(self, f"{kind}_space")
-            space = space.get(agent) if isinstance(space, dict) else space
-            if space is None:
-                raise BadRequest(400, f"there is no agent {agent!r:.40}")
-            if problem := mismatch(space, each, kind, bounded=kind == "action"):
-                raise BadRequest(400, problem)
+            try:
+                self._check(kind, each, agent)
+            except ValueError as error:
+                raise BadRequest(400, str(error)) from None
         return values
 
 

@@ -29,7 +29,7 @@ class ExternalSpaces:
 
 
 def _of_agent(space, agent: AgentID):
-    return space.get(agent) if isinstance(space, Mapping) else space
+    return space[agent] if isinstance(space, dict) and agent in space else space
 
 
 class ExternalStream:
@@ -85,10 +85,13 @@ class ExternalStream:
             the exception of `run`; RuntimeError if it has returned.
             SampleTimeoutError: if there is none in time.
         """
-        turns = self._env.exchange.take(timeout_s)
+        turns = self._env.exchange.take(0.0 if self._failure is not None else timeout_s)
+        if self._failure is not None:
+            self._env.exchange.end(RunEnded(f"the loop of {type(self._env).__name__} has ended: {self._failure}"))
+            for turn in turns:
+                turn.fail(self._env.exchange.error)
+            raise self._failure
         if not turns:
-            if self._failure is not None:
-                raise self._failure
             raise SampleTimeoutError(
                 f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
                 f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."

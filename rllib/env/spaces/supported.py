@@ -72,6 +72,17 @@ def _number_mismatch(space, array: np.ndarray, path: str, bounded: bool) -> str 
     return None
 
 
+def not_finite(space, value, path: str) -> str | None:
+    """Names a number of a value of the space that is infinite as its dtype stores it; None if there is none."""
+    if (inner := parts(space)) is not None:
+        return next(filter(None, (not_finite(part, value[key], f"{path}[{key!r}]") for key, part in inner)), None)
+    if space.dtype is None or space.dtype.kind != "f":
+        return None
+    with np.errstate(over="ignore"):
+        position = _first(~np.isfinite(np.asarray(value).astype(space.dtype)))
+    return None if position is None else f"{path}{_index(position)} is not a finite number in {space.dtype}"
+
+
 # From here on, float32 numbers are 1/8 or more apart.
 _COARSE = 2.0**20
 

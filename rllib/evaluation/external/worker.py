@@ -6,6 +6,7 @@ answered together, with one pass through each network.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from rllib.env.external.stream import ExternalStream
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.agent_spaces import AgentID
+from rllib.errors import SampleTimeoutError
 from rllib.evaluation import seeding
 from rllib.evaluation.external.seats import ExternalSeats
 from rllib.evaluation.multi_agent.lanes import RecordingSlots
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 # Places at first; they double between two fragments when more episodes are under way.
 FIRST_PLACES = 2
+# A fragment ends after so many passes for each that it was made for, and not before so many.
+_MOST_PASSES, _LEAST_PASSES = 4, 256
 # Places of a worker have numbers of their own in the run, which key their random streams.
 _PLACES_OF_A_WORKER = 1 << 20
 
@@ -82,19 +86,29 @@ class ExternalWorker(MultiAgentWorker):
         self._free = list(reversed(range(len(self._seats))))
         # First turns of episodes that have to wait for the next fragment.
         self._waiting: list[Turn] = []
+        # Turns of episodes that act already in this pass.
+        self._later: list[Turn] = []
+        self._taken: list[Turn] = []
 
     def start_over(self, incarnation: int | None = None) -> None:
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
-        for turn in self._waiting:
-            turn.fail(_lost(turn))
+        for turn in (*self._waiting, *self._later, *self._taken):
+            if not turn.is_answered:
+                turn.fail(_lost(turn))
         self._forget_episodes()
 
     # ------------------------------------------------------------------ sampling
 
     def _step_through(self, report: SampleReport) -> None:
         self._collect(report)
-        while not self._num_closed:  # it has ended for want of places alone
+        limit = time.monotonic() + self.settings.sample_timeout_s
+        while not self._num_closed:  # it has ended for want of places, or nothing is learned from
+            if time.monotonic() > limit:
+                raise SampleTimeoutError(
+                    f"for {self.settings.sample_timeout_s:g} s {self.kind} {self.worker_index} has got steps that are "
+                    "not learned from alone: of episodes with training_enabled=False, or with actions of others"
+                )
             for lane in self._recording.values():
                 lane.end(self._open_slots(lane))
             self._collect(report)
@@ -105,6 +119,7 @@ class ExternalWorker(MultiAgentWorker):
         self._make_places()
         wanted, is_complete = settings.fragment_length * settings.num_envs, settings.complete_episodes
         steps_at_once = -(-wanted // max(len(self._place_of), 1))
+        most = max(_MOST_PASSES * steps_at_once, _LEAST_PASSES)
         for lane in self._recording.values():
             lane.begin(steps_at_once)
         for each in self._seats:
@@ -116,8 +131,10 @@ class ExternalWorker(MultiAgentWorker):
             if is_full and not (is_complete and self._place_of):
                 break
             begun = clock()
+            turns, self._later = turns + self._later, []
             if not turns:
                 turns = self.stream.take(settings.sample_timeout_s)
+            self._taken = turns
             taken = clock()
             report.env_time_s += taken - begun
             step = made % steps_at_once
@@ -128,6 +145,8 @@ class ExternalWorker(MultiAgentWorker):
             turns = []
             if self._waiting and not self._free and not is_complete:
                 break  # the next fragment has more places
+            if made >= most and not is_complete:
+                break  # few of the slots have acted in each pass: the next fragment needs no more memory than this
         self._advance(made)
         self._waiting += turns
         report.env_steps = report.rows = self._num_closed
@@ -158,15 +177,25 @@ class ExternalWorker(MultiAgentWorker):
             whether the policies have acted.
         """
         acting: list[tuple[Turn, ExternalSeats]] = []
+        held = {turn.episode_id for turn in self._waiting}
         for turn in turns:
+            if turn.is_withdrawn:
+                continue
+            if turn.episode_id in held:  # its turn before is not over yet
+                (self._waiting if turn.episode_id not in self._place_of else self._later).append(turn)
+                continue
+            held.add(turn.episode_id)
             place = self._place_of.get(turn.episode_id)
             if place is None:
                 place = self._begin(turn, begins)
                 if place is None:
                     continue
-            elif self._seats[place].follow(turn.step):
-                self._end(turn, place, report)
-                continue
+            else:
+                if turn.is_void:
+                    self._seats[place].drops_next = True
+                if self._seats[place].follow(turn.step):
+                    self._end(turn, place, report)
+                    continue
             acting.append((turn, self._seats[place]))
         self._seating.receive()
         if not acting:
@@ -204,7 +233,10 @@ class ExternalWorker(MultiAgentWorker):
         result = seats.result
         if self._is_lone:
             result = replace(result, agent_returns={}, agent_lengths={})
-        (report.episodes if seats.trains else report.untrained_episodes).append(result)
+        if turn.is_void:
+            report.num_faulty_episodes += 1
+        else:
+            (report.episodes if seats.trains else report.untrained_episodes).append(result)
         self.stream.episode_ended()
         del self._place_of[turn.episode_id]
         self._free.append(place)

@@ -367,7 +367,8 @@ class RecordingSlots(ActingSlots):
             fragment, row = self.fragment, int(self._opened[slot])
             self._store_closed()
             before = int(np.flatnonzero(self._is_closed[:, slot])[-1])
-            if not fragment[sb.TERMINATEDS][before, slot]:
+            # It may be cut already, behind another row that was dropped.
+            if not (fragment[sb.TERMINATEDS][before, slot] or fragment[sb.TRUNCATEDS][before, slot]):
                 fragment[sb.TRUNCATEDS][before, slot] = True
                 fragment.cuts.add((before, slot))
                 state = fragment[sb.STATE_IN][row, slot] if self.lane.remembers else self.states[slot]

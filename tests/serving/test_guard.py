@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from rllib.serving import guard
+from rllib.web import guard
 from rllib.web.guard import Guard, server_config
 
 RIGHT = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -152,7 +152,6 @@ class Algorithm(SeveralAgents, Saving, ABC):
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
-        wiring.tell_crowds(self.config)
         self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self._trained_ids()}
         self._learner_rngs: dict[str, np.random.Generator] = {}
         self._rollout_settings = wiring.rollout_settings(
@@ -194,6 +193,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
                 type(self).__name__,
             )
         self.setup()
+        wiring.tell_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
 

@@ -39,6 +39,7 @@ class Turn:
     """
 
     __slots__ = (
+        "_claimed",
         "_done",
         "_error",
         "actions",
@@ -69,6 +70,11 @@ class Turn:
         # Held until the turn was answered: a lock is the cheapest thing that a thread can wait for with a limit.
         self._done = threading.Lock()
         self._done.acquire()
+        self._claimed = threading.Lock()
+
+    def claim(self) -> bool:
+        """Takes the turn for good: the worker, to answer it, or its loop, to withdraw it. The second gets False."""
+        return self._claimed.acquire(blocking=False)
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
         """Gives the actions to the loop that waits."""

@@ -54,13 +54,13 @@ class _Episode:
         self.num_turns += 1
         return Turn(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_turns == 1)
 
-
     def take_back(self, turn: Turn) -> None:
         """Makes a turn that nobody waits for any longer one that has not happened."""
         turn.is_withdrawn = True
         self.num_turns -= 1
         for agent, reward in turn.step.rewards.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
+        self.infos = {**turn.step.infos, **self.infos}
 
 
 class ExternalEnv(threading.Thread):
@@ -234,10 +234,15 @@ class ExternalEnv(threading.Thread):
         try:
             if turn.wait(timeout_s):
                 return
+            # An end stands, and is taken in when sampling goes on.
+            is_withdrawn = not turn.step.is_over and turn.claim()
+            if not (is_withdrawn or turn.step.is_over) and turn.wait(timeout_s):
+                return  # the worker was about to answer
         except BaseException:
             self._forget(episode.id)
             raise
-        episode.take_back(turn)
+        if is_withdrawn:
+            episode.take_back(turn)
         raise TimeoutError(
             f"the algorithm has not sampled for {timeout_s:.0f} s, so that episode {episode.id} waits: is train() "
             "running?"

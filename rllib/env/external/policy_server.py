@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import uvicorn
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import AGENT, ExternalEnv, ExternalMultiAgentEnv
@@ -205,8 +206,6 @@ class PolicyServer(ExternalEnv):
 
     def run(self) -> None:
         """Serves until the run ends."""
-        import uvicorn
-
         self._server = uvicorn.Server(server_config(self._app, interface="asgi3"))
         asyncio.run(self._serve())
 
@@ -221,7 +220,7 @@ class PolicyServer(ExternalEnv):
             self._has_ended.set()
 
     def close(self) -> None:
-        """Ends the server; its port is free afterwards. Clients that ask soon are told that the run has ended."""
+        """Ends the server; its port is free afterwards. Clients that ask meanwhile learn that the run has ended."""
         deadline = time.monotonic() + LAST_WORDS_S
         while self._clients and self.exchange.error is not None and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 # Places at first; they double between two fragments when more episodes are under way.
 FIRST_PLACES = 2
-# A fragment ends after so many passes for each that it was made for, and not before so many.
+# A fragment ends after this multiple of the passes that it was made for, and after at least this number.
 _MOST_PASSES, _LEAST_PASSES = 4, 256
 # Places of a worker have numbers of their own in the run, which key their random streams.
 _PLACES_OF_A_WORKER = 1 << 20
@@ -148,7 +148,6 @@ class ExternalWorker(MultiAgentWorker):
             if made >= most and not is_complete:
                 break  # few of the slots have acted in each pass: the next fragment needs no more memory than this
         self._advance(made)
-        self._waiting += turns
         report.env_steps = report.rows = self._num_closed
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
@@ -190,6 +189,8 @@ class ExternalWorker(MultiAgentWorker):
                 place = self._begin(turn, begins)
                 if place is None:
                     continue
+            elif not turn.claim():
+                continue
             else:
                 if turn.is_void:
                     self._seats[place].drops_next = True
@@ -219,7 +220,7 @@ class ExternalWorker(MultiAgentWorker):
             turn.answer({})
         elif not begins or not self._free:
             self._waiting.append(turn)
-        else:
+        elif turn.claim():
             place = self._free.pop()
             self._place_of[turn.episode_id] = place
             self.stream.place(place, turn)

@@ -29,7 +29,7 @@ import msgspec
 import uvicorn
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
-from rllib.env.external.external_env import AGENT, ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import (
     JSON,
@@ -327,7 +327,11 @@ class PolicyServer(ExternalEnv):
             BadRequest: 503 after HOLD_S, when the algorithm does not sample; the client asks again.
         """
         if not request.client:
-            return await answer(request)
+            task = self._loop.create_task(answer(request))
+            await asyncio.wait({task}, timeout=ACTION_TIMEOUT_S)
+            if not task.done():
+                raise BadRequest(503, f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?")
+            return task.result()
         if request.seq < 1:
             raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
         seq, task = self._clients.pop(request.client, (0, None))

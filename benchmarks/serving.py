@@ -94,8 +94,8 @@ def bare(port: int) -> None:
 
     import uvicorn
 
-    from rllib.serving.sockets import listen
     from rllib.serving.worker import http_config
+    from rllib.web.sockets import listen
 
     body = b'{"action":1,"policy_version":3}'
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rllib.moved import MOVED
+
 ROOT = Path(__file__).parents[1]
 
 # Lowest first. A module may import its own floor and those below.
@@ -221,6 +223,27 @@ def test_no_two_test_files_have_one_name():
     """The tests are no packages: pytest would import the first under the name of both, and refuse the second."""
     count = collections.Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert not [name for name, files in count.items() if files > 1]
+
+
+def test_scripts_import_modules_that_exist():
+    """A benchmark that names a module by its earlier path fails only when somebody runs it."""
+    missing = []
+    for folder in ("benchmarks", "examples", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in _imported(path):
+                file = ROOT / Path(*name.split("."))
+                known = name in MOVED or file.is_dir() or file.with_suffix(".py").exists()
+                if name.partition(".")[0] in ("rllib", "runtime") and not known:
+                    missing.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not missing, "\n".join(missing)
+
+
+def _imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
 def test_runtime_knows_no_reinforcement_learning():

@@ -29,7 +29,7 @@ FLOORS = [
     ],
     ["rllib.storage", "rllib.config", "rllib.web"],
     ["rllib.models", "rllib.losses"],
-    ["rllib.hand_written", "rllib.policies", "rllib.policy", "rllib.replay", "rllib.env"],
+    ["rllib.hand_written", "rllib.policies", "rllib.policy", "rllib.replay", "rllib.env", "rllib.offline"],
     [
         "rllib.acting",
         "rllib.evaluation",

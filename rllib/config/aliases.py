@@ -56,6 +56,7 @@ RAY_2_6 = {
     "max_sample_requests_in_flight_per_worker": "max_requests_in_flight_per_sampler_worker",
     # Limits and modes of environments that gymnasium has taken over since.
     "horizon": "env_wrappers",
+    "input": "input_",
     "remote_worker_envs": "gym_env_vectorize_mode",
 }
 
@@ -262,8 +263,6 @@ class Unavailable(NamedTuple):
 
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
-    "input": Unavailable(("sampler",), _OFFLINE),
-    "input_": Unavailable(("sampler",), _OFFLINE),
     "output": Unavailable((None,), _OFFLINE),
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
@@ -280,7 +279,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "off_policy_estimation_methods": Unavailable(({}, None), _OFFLINE),
     **dict.fromkeys(("input_config", "output_config"), Unavailable(({}, None), _OFFLINE)),
     **dict.fromkeys(("offline_sampling", "postprocess_inputs"), Unavailable((False,), _OFFLINE)),
-    "actions_in_input_normalized": Unavailable((False,), _OFFLINE),
     "shuffle_buffer_size": Unavailable((0,), _OFFLINE),
     "output_compress_columns": Unavailable((["obs", "new_obs"],), _OFFLINE),
     "ope_split_batch_by_episode": Unavailable((True,), _OFFLINE),
@@ -500,7 +498,6 @@ GUESTS: Mapping[str, frozenset[str]] = {
 
 # Sections of RLlib that are not there, and why.
 UNAVAILABLE_SECTIONS: Mapping[str, str] = {
-    "offline_data": _OFFLINE,
     "python_environment": "workers run the Python of this process; install what they need there",
 }
 

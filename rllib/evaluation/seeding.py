@@ -31,6 +31,8 @@ EPISODES = 20
 EPISODE_ACTIONS = 21
 NOISE_TABLE = 22
 REPLAY = 23
+# Orders in which recorded rows are handed over, by epoch.
+RECORDED_ROWS = 24
 
 
 def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0, *more: int) -> np.random.SeedSequence:

@@ -27,6 +27,7 @@ from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
 from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.several_agents import SeveralAgents
@@ -38,6 +39,7 @@ from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.offline.source import RecordedRows
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
 from rllib.exploration.explorers import Exploration
@@ -83,6 +85,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
     Attributes:
         directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
+        recorded: data that it learns from; None where all samples are the environment's.
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
 
     Raises:
@@ -121,6 +124,11 @@ class Algorithm(SeveralAgents, Saving, ABC):
         observation_space, action_space, self.rollout_device, examined, self._is_external = wiring.checked_spaces(
             factory, self.config
         )
+        self.recorded: RecordedData | None = None
+        if self.config.has_data:
+            limit = wiring.time_limit_of(factory)
+            self.recorded = recorded_data(self.config, observation_space, action_space, limit)
+            observation_space, action_space = self.recorded.spaces
         self.observation_space, self.action_space = observation_space, action_space
         self.agents = wiring.agents_of(self, examined)
         counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
@@ -323,6 +331,10 @@ class Algorithm(SeveralAgents, Saving, ABC):
             more: further arguments of WorkerSet.
         """
         return make_source(self, self._rollout_settings, **more)
+
+    def recorded_rows(self) -> RecordedRows | None:
+        """Recorded steps as it learns from them; None if its replay holds them."""
+        return None
 
     def extra_results(self) -> dict[str, Any]:
         """Entries of an iteration's `info` beside the counters and the statistics of its last update.
@@ -634,11 +646,11 @@ class Algorithm(SeveralAgents, Saving, ABC):
         return self
 
     def _iteration_is_full(self) -> bool:
-        config, metrics = self.config, self.metrics
+        metrics, (seconds, sampled, trained) = self.metrics, self.config.iteration_minima()
         return (
-            metrics.elapsed_s() >= (config.min_time_s_per_iteration or 0)
-            and metrics.sampled_this_iteration() >= (config.min_sample_timesteps_per_iteration or 0)
-            and metrics.trained_this_iteration() >= (config.min_train_timesteps_per_iteration or 0)
+            metrics.elapsed_s() >= seconds
+            and metrics.sampled_this_iteration() >= sampled
+            and metrics.trained_this_iteration() >= trained
         )
 
     def _add_surroundings(self, result: Result) -> None:

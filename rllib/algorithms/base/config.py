@@ -17,9 +17,10 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 import numpy as np
 
 from rllib.algorithms.base.exploration_config import exploration_problem
+from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.config import aliases
-from rllib.config.config_object import ConfigObject, relation
+from rllib.config.config_object import relation
 from rllib.config.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.config.setting_types import shortened
 from rllib.env.factories.wrapped import resolve_wrappers
@@ -40,7 +41,7 @@ _SAMPLING = {"type": "StochasticSampling"}
 _BATCH_TOLERANCE = 0.1
 
 
-class AlgorithmConfig(ConfigObject):
+class AlgorithmConfig(OfflineDataConfig):
     """Settings of an algorithm: set them by section, then `build()`.
 
     Settings are read as attributes (`config.lr`) or items (`config["lr"]`), under their names of any era.
@@ -486,7 +487,7 @@ class AlgorithmConfig(ConfigObject):
 
     @relation("env", "observation_space", "action_space")
     def _check_env(self):
-        if self.env is None and (self.observation_space is None or self.action_space is None):
+        if self.env is None and not self.is_offline and None in (self.observation_space, self.action_space):
             return (
                 'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1"), or give both '
                 "observation_space and action_space to act and learn without one."

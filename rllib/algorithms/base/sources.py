@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
@@ -150,6 +151,9 @@ class Sampler(Protocol):
     learners: dict[str, Learner]
     rollout_device: str | None
     workers_learn: bool
+    seed: int
+
+    def recorded_rows(self) -> RecordedRows | None: ...
 
 
 def _workers(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
@@ -196,6 +200,10 @@ def _external(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSe
     return _workers(algorithm, settings, **{"worker_class": ExternalWorker, **more})
 
 
+def _recorded(algorithm: Sampler, settings: RolloutSettings, **more) -> RecordedSource:
+    return RecordedSource(algorithm.seed, algorithm.recorded_rows(), algorithm.config.train_batch_size)
+
+
 def _nothing(algorithm: Sampler, settings: RolloutSettings, **more) -> NoWorkers:
     return NoWorkers()
 
@@ -206,12 +214,15 @@ SOURCES: Mapping[str, Callable[..., Source]] = {
     "tensors": _tensors,
     "agents": _agents,
     "external": _external,
+    "recorded": _recorded,
     "nothing": _nothing,
 }
 
 
 def source_kind(algorithm: Sampler, settings: RolloutSettings) -> str:
     """The kind of source, as named in SOURCES, that the settings of an algorithm ask for."""
+    if algorithm.config.is_offline:
+        return "recorded"
     if settings.env is None:
         return "nothing"
     if settings.is_external:

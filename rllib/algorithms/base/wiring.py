@@ -88,6 +88,11 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
     return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
 
 
+def time_limit_of(factory: EnvFactory | None) -> int | None:
+    """Steps after which an environment of gymnasium's registry truncates an episode; None if none is known."""
+    return getattr(getattr(factory, "spec", None), "max_episode_steps", None)
+
+
 def acting_settings(config: AlgorithmConfig) -> ActingSettings:
     """The conversions between the environment's observations and actions and those of the policy."""
     return ActingSettings(
@@ -137,6 +142,8 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     Without an environment, or if it is not to be checked, those of the config. The device is that on which rollouts are
     to stay; None where they are arrays.
     """
+    if factory is None and config.is_offline:
+        return Examined(config.observation_space, config.action_space)
     adapters = adapters_of(config)
     unchecked = factory is None or (config.disable_env_checking and config.listen is None)
     if unchecked and config.observation_space is not None and config.action_space is not None and not config.policies:

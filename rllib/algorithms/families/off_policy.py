@@ -17,17 +17,21 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, file_of, rows_of_steps
+from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, above, at_least, between, section
 from rllib.env.spaces.goals import Goals
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation import seeding
+from rllib.evaluation.offline.rows import transitions
 from rllib.evaluation.postprocess.hindsight import FUTURE, STRATEGIES, HindsightTransitions
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
+from rllib.offline.dataset import Dataset
 from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.gpu import GPU
+from rllib.replay.mixed_replay import MixedReplay
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import DEFAULT_POLICY, Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import Schedule, schedule_problem, values_of
@@ -70,6 +74,7 @@ class OffPolicyConfig(SamplingAheadConfig):
     """Settings of replay, updates and target networks."""
 
     needs_probabilities: ClassVar[bool] = False
+    learns_from_data: ClassVar[bool] = True
     # Keys of replay_buffer_config, and their defaults.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     # Rows that cannot lie on the learner's GPU, for the message; empty: they can.
@@ -330,7 +335,29 @@ class OffPolicy(SamplingAhead):
                 "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
                 ".training(replay_buffer_config={'storage': 'memory'})."
             )
-        return self.ring(settings["capacity"], policy_id)()
+        if self.recorded is None:
+            return self.ring(settings["capacity"], policy_id)()
+        return self._recorded_replay(policy_id, settings["capacity"])
+
+    def _recorded_replay(self, policy_id: str, capacity: int) -> ReplayBuffer | MixedReplay:
+        """The replay of a run from recorded data, or from a mixture of it with sampled steps."""
+        parts = []
+        for dataset, share in self.recorded.datasets:
+            columns = self.recorded_columns(dataset, policy_id)
+            buffer = self.ring(max(len(columns[sb.REWARDS]), 1), policy_id)()
+            buffer.add(columns)
+            parts.append((buffer, share))
+        if self.recorded.sampled:
+            parts.append((self.ring(capacity, policy_id)(), self.recorded.sampled))
+        elif len(parts) == 1:
+            return parts[0][0]
+        return MixedReplay(parts, takes_new_rows=self.recorded.sampled > 0)
+
+    def recorded_columns(self, dataset: Dataset, policy_id: str) -> dict[str, np.ndarray]:
+        """Rows of recorded steps with the columns of a policy's replay."""
+        config = self.config_of(policy_id)
+        rewards = learned_rewards(dataset, config)
+        return transitions(dataset, self.policies[policy_id], config, rewards, config.gamma, config.n_step)
 
     def ring(self, capacity: int, policy_id: str = DEFAULT_POLICY) -> functools.partial:
         """A factory, which can be pickled, of a buffer of `capacity` rows of a policy."""
@@ -352,10 +379,13 @@ class OffPolicy(SamplingAhead):
     def store(self, batch: SampleBatch | MultiAgentBatch) -> None:
         """Adds the rows in which each policy has acted to its replay."""
         for policy_id, rows in self.by_policy(batch).items():
-            self.replays[policy_id].add(rows)
+            if len(rows):  # of recorded steps the replay has all already
+                self.replays[policy_id].add(rows)
 
     def learning_has_started(self, policy_id: str = DEFAULT_POLICY) -> bool:
         """Whether enough steps have been sampled, and there are rows in the policy's replay."""
+        if self.config.is_offline:
+            return True
         sampled = self.timesteps - self._empty_at[policy_id]
         enough = sampled >= max(self.config_of(policy_id).num_steps_sampled_before_learning_starts, 1)
         return enough and len(self.replays[policy_id]) > 0
@@ -421,16 +451,22 @@ class OffPolicy(SamplingAhead):
         self._updates_owed |= state["updates_owed"]
         self._empty_at |= state.get("replay_empty_at", {})
 
+    def _own_replays(self) -> dict[str, ReplayBuffer]:
+        """Policy id -> the part of its replay with rows of the run's own: recorded ones are not saved again."""
+        if self.recorded is None:
+            return self.replays
+        return {policy_id: replay.newest for policy_id, replay in self.replays.items() if self.recorded.sampled}
+
     def get_state(self) -> dict[str, Any]:
         state = super().get_state()
         if self.config.store_buffer_in_checkpoints:
-            for policy_id, replay in self.replays.items():
+            for policy_id, replay in self._own_replays().items():
                 state[file_of(policy_id, REPLAY_FILE)] = replay.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        for policy_id, replay in self.replays.items():
+        for policy_id, replay in self._own_replays().items():
             if (rows := state.get(file_of(policy_id, REPLAY_FILE))) is not None:
                 config = self.config_of(policy_id)
                 capacity = config.replay_settings()["capacity"]

@@ -1,0 +1,113 @@
+"""MARWIL: monotonic advantage re-weighted imitation learning (Wang et al., NeurIPS 2018).
+
+The policy imitates recorded actions, the more an action's return exceeds the value of its observation; the value is
+learned beside it. With beta=0 all actions count alike, and there is no value: behaviour cloning (bc.py). The loss, and
+how it departs from RLlib's, is in losses/imitation.py.
+
+Returns to go are those of the recorded episodes; where an episode was truncated, the present value of what followed is
+added (use_gae=True, RLlib's name), or nothing (False).
+
+`moving_average_sqd_adv_norm_start` is large against most advantages, and follows them slowly: advantages of -150 make
+weights of e^-15 then, so that nothing is imitated until the value fits. The rate is the first thing to raise, to 1e-2.
+"""
+
+import dataclasses
+from typing import Annotated, Any, ClassVar, Self
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.recorded.data import learned_rewards
+from rllib.config.sections import above, at_least, between, section
+from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
+from rllib.losses.imitation import BehaviorCloning, ExponentiallyWeighted
+from rllib.models.distributions.standard import DiagGaussian
+from rllib.models.policy_spec import PolicySpec
+from rllib.sample_batch import DEFAULT_POLICY
+
+# Values of tens or hundreds would move shared layers, and the policy with them.
+_MODEL = {"vf_share_layers": False}
+
+
+class MARWILConfig(AlgorithmConfig):
+    """Settings of MARWIL; the defaults are RLlib's, except those in departures.py."""
+
+    learns_from_data: ClassVar[bool] = True
+    needs_data: ClassVar[bool] = True
+
+    @section
+    def training(
+        self,
+        *,
+        lr=1e-4,
+        train_batch_size=2000,
+        model=_MODEL,
+        beta: Annotated[float, "weight of the advantage in the exponent; 0: behaviour cloning", between(0, 1)] = 1.0,
+        bc_logstd_coeff: Annotated[
+            float, "weight of the mean logarithm of a Gaussian's standard deviations beside log pi", at_least(0)
+        ] = 0.0,
+        moving_average_sqd_adv_norm_update_rate: Annotated[
+            float, "rate at which the norm follows the mean of the squared advantages", between(0, 1)
+        ] = 1e-8,
+        moving_average_sqd_adv_norm_start: Annotated[
+            float, "mean of the squared advantages that is assumed at first", above(0, finite=True)
+        ] = 100.0,
+        max_weight_exponent: Annotated[float, "largest exponent of a weight", above(0, finite=True)] = 20.0,
+        use_gae: Annotated[bool, "add the value of what followed a truncated episode to its returns"] = True,
+        vf_coeff: Annotated[float, "weight of the value loss", at_least(0)] = 1.0,
+    ) -> Self: ...
+
+
+class MARWIL(Algorithm):
+    """Imitation of recorded actions, weighted by their advantages."""
+
+    config_class = MARWILConfig
+    reported_stats = ("total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr")
+
+    def setup(self) -> None:
+        # Policy id -> c, the norm of the advantages.
+        self._norms = {DEFAULT_POLICY: self.config.moving_average_sqd_adv_norm_start}
+
+    @property
+    def _learns_values(self) -> bool:
+        return self.config.beta > 0
+
+    def make_policy_spec(self, observation_space, action_space, config: MARWILConfig) -> PolicySpec:
+        spec = super().make_policy_spec(observation_space, action_space, config)
+        return spec if self._learns_values else dataclasses.replace(spec, critic=False, vf_share_layers=True)
+
+    def make_loss(self, policy_id: str) -> BehaviorCloning | ExponentiallyWeighted:
+        config, distribution = self.config_of(policy_id), self.policies[policy_id].distribution
+        std_weight = config.bc_logstd_coeff / distribution.size if isinstance(distribution, DiagGaussian) else 0.0
+        if not self._learns_values:
+            return BehaviorCloning(std_weight)
+        rate, limit = config.moving_average_sqd_adv_norm_update_rate, config.max_weight_exponent
+        return ExponentiallyWeighted(config.beta, rate, limit, std_weight)
+
+    def recorded_rows(self) -> ImitatedRows:
+        dataset, config, returns = self.recorded.only, self.config, None
+        if self._learns_values:
+            bootstrap = self.policy if config.use_gae and not self.policy.state_size else None
+            returns = ReturnsToGo(dataset, learned_rewards(dataset, config), config.gamma, bootstrap)
+        given = dataset, self.policy, config, config.train_batch_size, returns
+        if self.policy.state_size:
+            return ImitatedSequences(*given, length=config.model.get("max_seq_len", 20))
+        return ImitatedRows(*given)
+
+    def training_step(self) -> dict[str, Any]:
+        settings = self.scheduled("lr")
+        if self._learns_values:
+            settings |= {"norm": self._norms[DEFAULT_POLICY], "vf_coeff": self.config.vf_coeff}
+        batch = self.train_batches()[DEFAULT_POLICY]
+        stats = self.learn_on_batch(batch, shuffle=False, **settings)
+        if self._learns_values:
+            self._norms[DEFAULT_POLICY] = stats["moving_average_sqd_adv_norm"]
+        return stats
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def algorithm_state(self) -> dict[str, Any]:
+        return {**super().algorithm_state(), "advantage_norms": dict(self._norms)}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        super().set_algorithm_state(state)
+        self._norms |= state.get("advantage_norms", {})

@@ -1,0 +1,117 @@
+"""Recorded steps as imitation learns from them: single rows, or whole sequences for policies with a memory."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.evaluation.offline import rows
+from rllib.offline.dataset import Dataset
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+
+
+class ImitatedRows:
+    """Rows with observation and action.
+
+    Args:
+        dataset: recorded steps.
+        policy: that imitates them.
+        conversions: of actions; see rows.Conversions.
+        rows_at_once: of a batch.
+        returns: adds the column of returns to go to the rows of a batch; None: it is not read.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        policy: Policy,
+        conversions: rows.Conversions,
+        rows_at_once: int,
+        returns: Callable[[SampleBatch, np.ndarray], None] | None = None,
+    ):
+        self._columns = {
+            sb.OBS: rows.observations(dataset, policy),
+            sb.ACTIONS: rows.actions(dataset, policy, conversions),
+        }
+        self.units_at_once, self._returns = rows_at_once, returns
+
+    def __len__(self) -> int:
+        return len(self._columns[sb.ACTIONS])
+
+    def batch(self, units: np.ndarray) -> SampleBatch:
+        """The rows with these numbers."""
+        batch = SampleBatch({name: column[units] for name, column in self._columns.items()})
+        if self._returns is not None:
+            self._returns(batch, units)
+        return batch
+
+
+class ImitatedSequences(ImitatedRows):
+    """Parts of episodes, of `length` rows at most, for policies with a memory.
+
+    A memory begins empty at the beginning of an episode, and of each further part of it, since what it held there
+    depends on the weights: the longest episodes should fit into a few parts.
+
+    Args:
+        dataset, policy, conversions, rows_at_once, returns: as for ImitatedRows.
+        length: most rows of a sequence.
+    """
+
+    def __init__(self, dataset: Dataset, policy: Policy, conversions, rows_at_once: int, returns=None, *, length: int):
+        super().__init__(dataset, policy, conversions, rows_at_once, returns)
+        parts = [np.arange(start, stop, length) for start, stop in zip(dataset.starts[:-1], dataset.starts[1:])]
+        self._starts = np.concatenate(parts)
+        self._stops = np.append(self._starts[1:], len(dataset))
+        self._state_size = policy.state_size
+        mean_length = len(dataset) / len(self._starts)
+        self.units_at_once = max(1, round(rows_at_once / mean_length))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def batch(self, units: np.ndarray) -> SampleBatch:
+        """The rows of these sequences, one after the other, with their lengths and empty states."""
+        starts, lengths = self._starts[units], self._stops[units] - self._starts[units]
+        places = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
+        batch = super().batch(places)
+        batch[sb.SEQ_LENS] = lengths.astype(np.int64)
+        batch[sb.STATE_IN] = np.zeros((len(units), self._state_size), np.float32)
+        return batch
+
+
+class ReturnsToGo:
+    """The column value_targets of recorded rows: G_t, with the present value of what followed a truncated episode.
+
+    Args:
+        dataset: recorded steps.
+        rewards: float32 [rows] that are learned from.
+        gamma: discount per step.
+        policy: whose values are taken; None: nothing is added for what followed.
+    """
+
+    def __init__(self, dataset: Dataset, rewards: np.ndarray, gamma: float, policy: Policy | None):
+        self._dataset, self._policy = dataset, policy
+        self._sums = rows.returns_to_go(dataset, rewards, gamma, np.zeros(dataset.num_episodes))
+        self._episodes = np.repeat(np.arange(dataset.num_episodes), dataset.lengths)
+        left = dataset.starts[1:][self._episodes] - np.arange(len(dataset))
+        self._discounts = (gamma ** left.astype(np.float64)).astype(np.float32)
+        last = dataset.starts[1:] - 1
+        self._goes_on = dataset.has_next[last] & ~dataset.columns[sb.TERMINATEDS][last]
+
+    def __call__(self, batch: SampleBatch, places: np.ndarray) -> None:
+        """Adds the column for rows with these numbers in the dataset."""
+        targets = self._sums[places].copy()
+        episodes = self._episodes[places]
+        if self._policy is not None and self._goes_on[episodes].any():
+            values = self._values(np.unique(episodes[self._goes_on[episodes]]))
+            targets += self._discounts[places] * values[episodes]
+        batch[sb.VALUE_TARGETS] = targets
+
+    def _values(self, episodes: np.ndarray) -> np.ndarray:
+        """Values after the last steps of these episodes, float32 [all episodes]; 0 for others."""
+        values = np.zeros(self._dataset.num_episodes, np.float32)
+        following = self._dataset.columns[sb.NEXT_OBS][self._dataset.starts[1:][episodes] - 1]
+        stored = self._policy.filter(following) if self._policy.filters_observations else following
+        values[episodes] = self._policy.values(stored)
+        return values

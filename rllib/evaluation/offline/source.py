@@ -1,0 +1,112 @@
+"""The source of a run that learns from recorded data: rows in a random order, each once in an epoch."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from rllib.evaluation import seeding
+from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.settings import RolloutSettings
+from rllib.policy import Snapshots
+from rllib.sample_batch import SampleBatch
+
+
+class RecordedRows(Protocol):
+    """Recorded steps as an algorithm learns from them, in units that are drawn together: rows, or sequences."""
+
+    def __len__(self) -> int:
+        """Number of units."""
+
+    @property
+    def units_at_once(self) -> int:
+        """Units of one batch."""
+
+    def batch(self, units: np.ndarray) -> SampleBatch:
+        """The rows of these units; what depends on weights is computed by the present ones."""
+
+
+class RecordedSource:
+    """Hands over recorded rows; a Source (algorithms/base/sources.py).
+
+    Args:
+        seed: of the run; it decides the order of the rows.
+        rows: what is handed over; None: the algorithm's replay has the rows already, and a round only moves the clock.
+        rows_at_once: steps by which a round moves the clock, where there are no `rows`.
+    """
+
+    num_healthy_workers = num_restarts = num_in_flight = 0
+
+    def __init__(self, seed: int, rows: RecordedRows | None, rows_at_once: int):
+        self._seed, self._rows, self._rows_at_once = seed, rows, rows_at_once
+        self._epoch, self._place = 0, 0
+        # Units in the order of the present epoch; None: it was not drawn yet.
+        self._order: np.ndarray | None = None
+
+    @property
+    def num_epochs(self) -> float:
+        """Epochs so far: how often each row was handed over."""
+        return self._epoch + (self._place / len(self._rows) if self._rows else 0.0)
+
+    def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
+        """The next rows; the last batch of an epoch is completed with the first rows of the next."""
+        if self._rows is None:
+            return [(SampleBatch({}), SampleReport(env_steps=self._rows_at_once, rows=self._rows_at_once))]
+        units = np.concatenate(list(self._next_units()))
+        batch = self._rows.batch(units)
+        batch.policy_version = min(snapshot.version for snapshot in snapshots.values())
+        count = len(batch)
+        return [(batch, SampleReport(env_steps=count, rows=count))]
+
+    def _next_units(self) -> Iterator[np.ndarray]:
+        wanted = self._rows.units_at_once
+        while wanted > 0:
+            if self._place == len(self._rows):
+                self._epoch, self._place, self._order = self._epoch + 1, 0, None
+            if self._order is None:
+                rng = seeding.generator(self._seed, seeding.RECORDED_ROWS, self._epoch)
+                self._order = rng.permutation(len(self._rows))
+            some = self._order[self._place : self._place + wanted]
+            self._place += len(some)
+            wanted -= len(some)
+            yield some
+
+    def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
+        """A function that returns the next rows."""
+        return lambda: self.sample(snapshots)
+
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """Nothing, for no worker."""
+        return []
+
+    def sync_weights(self, *args, **kwargs) -> None:
+        """Has no effect, as there is no worker."""
+
+    def local_worker(self) -> None:
+        """None, as there is no worker."""
+
+    def remote_workers(self) -> list:
+        """No handle, as there is no worker."""
+        return []
+
+    def pop_replaced(self) -> list[int]:
+        """No index, as there is no worker."""
+        return []
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        """Does nothing: rows are recorded already."""
+
+    def get_state(self) -> list[Mapping[str, Any]]:
+        """The place in the order of the rows."""
+        return [{"epoch": self._epoch, "place": self._place}]
+
+    def set_state(self, state: list, restores: int) -> None:
+        """Goes on behind the rows that were handed over; at the beginning, if the state is of another source."""
+        self._epoch = self._place = 0
+        self._order = None
+        if self._rows is None or not (len(state) == 1 and isinstance(state[0], Mapping) and "place" in state[0]):
+            return
+        self._epoch, self._place = int(state[0]["epoch"]), min(int(state[0]["place"]), len(self._rows))
+
+    def stop(self) -> None:
+        """Does nothing: no process was started."""

@@ -1,0 +1,1 @@
+"""Recorded steps: files, what they hold as episodes, and their way into replays and batches."""

@@ -1,0 +1,264 @@
+"""From records to episodes: where each begins, how it ended, and what followed each step.
+
+Files differ in what they say. Some number the episodes, some flag only their ends, some flag nothing. Some have one
+flag for an end of the task and for a time limit. Next observations may be missing, or be those after a reset. The rules
+here hold for every format, and everything that they repair is counted in `Records.notices`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.offline.options import ReadOptions
+from rllib.offline.records import DONES, Records, T
+
+# Two observations are the same if no number differs by more.
+_SAME = 1e-5
+# Data is refused if more than this share of its steps do not follow from the ones before.
+_BREAKS_ALLOWED = 0.01
+# A length counts as a time limit if it is that of more than half of the episodes, of so many at least, and so long.
+_LEAST_EPISODES, _LEAST_LIMIT = 5, 50
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Records in order, as episodes.
+
+    Attributes:
+        records: with the columns terminateds and truncateds, and one flag at the end of each episode; with new_obs.
+        starts: int64 [episodes + 1], first row of each episode, and the number of rows.
+        has_next: bool [rows], whether new_obs holds what followed; True after a termination, where nothing is read.
+    """
+
+    records: Records
+    starts: np.ndarray
+    has_next: np.ndarray
+
+
+def assembled(records: Records, options: ReadOptions, max_episode_steps: int | None = None) -> Episodes:
+    """Finds the episodes of records.
+
+    Args:
+        records: at least the columns obs and actions.
+        options: of reading.
+        max_episode_steps: time limit of the environment, if it is known.
+
+    Raises:
+        ValueError: if steps do not follow from one another, or an episode goes on after its end.
+    """
+    records = _without_copies(records)
+    records, starts = _in_order(records, options)
+    columns = dict(records.columns)
+    terminateds, truncateds = _ends(records, starts, options, max_episode_steps)
+    last = starts[1:] - 1
+    inside = np.ones(len(records), bool)
+    inside[last] = False
+    if (wrong := np.flatnonzero((terminateds | truncateds) & inside)).size:
+        raise ValueError(
+            f"{records.where(int(wrong[0]))}: the episode has ended, but its next row goes on with the same number. "
+            "The episode ids, or the flags of ends, are wrong."
+        )
+    both = terminateds & truncateds
+    if both.any():
+        records.notices.append(f"{both.sum():,} rows are both terminated and truncated: they count as terminated")
+        truncateds &= ~both
+    unmarked = ~(terminateds | truncateds)[last]
+    if unmarked.any():
+        records.notices.append(f"{unmarked.sum():,} of {len(last):,} episodes end without a flag: truncated there")
+        truncateds[last[unmarked]] = True
+    columns |= {sb.TERMINATEDS: terminateds, sb.TRUNCATEDS: truncateds}
+    columns.pop(DONES, None)
+    columns[sb.NEXT_OBS], has_next = _following(records, starts, terminateds, options)
+    done = Records(columns, records.source, records.parts, records.metadata, records.notices)
+    return Episodes(done, starts, has_next)
+
+
+# ---------------------------------------------------------------------- where episodes begin
+
+
+def _without_copies(records: Records) -> Records:
+    """The records without rows that stand there twice: the same episode, step, observation and action.
+
+    RLlib's newest writer repeats all earlier rows in each file.
+    """
+    columns = records.columns
+    if sb.EPS_ID not in columns or T not in columns:
+        return records
+    keys = np.stack([columns[sb.EPS_ID].astype(np.int64), columns[T].astype(np.int64)], 1)
+    _, first, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(records):
+        return records
+    original = first[index.reshape(-1)]
+    copies = original != np.arange(len(records))
+    for name in (sb.OBS, sb.ACTIONS, sb.REWARDS):
+        if name in columns:
+            rows = np.flatnonzero(copies)
+            same = _equal(columns[name][rows], columns[name][original[rows]])
+            copies[rows[~same]] = False
+    if not copies.any():
+        return records
+    kept = records.taking(np.flatnonzero(~copies))
+    kept.notices.append(f"{copies.sum():,} rows stand there twice, with the same episode and step: each is taken once")
+    return kept
+
+
+def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarray]:
+    """The records with each episode's rows one after the other, and where the episodes begin."""
+    columns = records.columns
+    if sb.EPS_ID not in columns:
+        return records, _starts_without_ids(records)
+    ids = columns[sb.EPS_ID]
+    changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+    blocks = ids[np.append(0, changes)] if len(ids) else ids
+    if len(np.unique(blocks)) < len(blocks):  # an id comes again after another one: environments sampled in turns
+        _, first, group = np.unique(ids, return_index=True, return_inverse=True)
+        order = np.argsort(first[group.reshape(-1)], kind="stable")
+        grouped = records.taking(order)
+        starts = _starts_of_ids(grouped)
+        if _is_chain(grouped, starts):
+            grouped.notices.append("episodes are interleaved: their rows were put together by eps_id")
+            return grouped, starts
+    return records, _starts_of_ids(records)
+
+
+def _starts_of_ids(records: Records) -> np.ndarray:
+    """Starts where the number of the episode changes, or its steps are counted from the beginning again."""
+    ids = records.columns[sb.EPS_ID]
+    begins = ids[1:] != ids[:-1]
+    if T in records.columns:
+        begins |= records.columns[T][1:] <= records.columns[T][:-1]
+    return _starts(begins, len(records))
+
+
+def _is_chain(records: Records, starts: np.ndarray) -> bool:
+    """Whether each step seems to follow from the one before it in its episode."""
+    if T in records.columns:
+        return len(np.unique(records.columns[sb.EPS_ID])) == len(starts) - 1
+    breaks, compared = _breaks(records, starts)
+    return compared > 0 and len(breaks) <= _BREAKS_ALLOWED * compared
+
+
+def _starts_without_ids(records: Records) -> np.ndarray:
+    columns, rows = records.columns, len(records)
+    if T in columns:
+        return _starts(columns[T][1:] <= columns[T][:-1], rows)
+    flags = [columns[name].astype(bool) for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES) if name in columns]
+    begins = np.zeros(max(rows - 1, 0), bool)
+    if any(flag.any() for flag in flags):
+        for flag in flags:
+            begins |= flag[:-1]
+    else:  # each line or file is one episode
+        begins[[first - 1 for first, _ in records.parts if first]] = True
+    return _starts(begins, rows)
+
+
+def _starts(begins: np.ndarray, rows: int) -> np.ndarray:
+    """Starts from flags [rows - 1] of the rows after the first."""
+    if not rows:
+        return np.zeros(1, np.int64)
+    return np.concatenate([[0], np.flatnonzero(begins) + 1, [rows]]).astype(np.int64)
+
+
+# ---------------------------------------------------------------------- how they ended
+
+
+def _ends(
+    records: Records, starts: np.ndarray, options: ReadOptions, max_episode_steps: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The columns terminateds and truncateds, bool [rows]."""
+    columns, rows = records.columns, len(records)
+    given = [columns[name].astype(bool) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
+    terminateds, truncateds = (np.zeros(rows, bool) if flags is None else flags for flags in given)
+    if given[0] is not None or DONES not in columns:
+        return terminateds, truncateds
+    dones = columns[DONES].astype(bool) & ~truncateds
+    if options.dones != "auto":
+        is_limit = np.full(rows, options.dones == "truncated")
+    else:
+        is_limit = _at_time_limit(records, starts, dones, max_episode_steps)
+    return dones & ~is_limit, truncateds | (dones & is_limit)
+
+
+def _at_time_limit(
+    records: Records, starts: np.ndarray, dones: np.ndarray, max_episode_steps: int | None
+) -> np.ndarray:
+    """Rows at which an episode is as long as its environment allows, bool [rows]."""
+    lengths = np.diff(starts)
+    limit, why = max_episode_steps or records.metadata.get("max_episode_steps"), "the environment's limit"
+    # Data may have been recorded with another limit than the environment has by now.
+    is_reached = limit is not None and (lengths == limit).any()
+    longest = lengths.max()
+    is_common = len(lengths) >= _LEAST_EPISODES and longest >= _LEAST_LIMIT and (lengths == longest).mean() > 0.5
+    if is_common and not is_reached:
+        limit, why = int(longest), "the length of most episodes"
+    at_limit = np.zeros(len(dones), bool)
+    if limit is not None:
+        at_limit[starts[1:][lengths == limit] - 1] = True
+    if count := int((at_limit & dones).sum()):
+        records.notices.append(
+            f"{count:,} episodes are done after {limit} steps, {why}: they count as truncated, not terminated. "
+            "dones='terminated' in input_config says otherwise."
+        )
+    return at_limit
+
+
+# ---------------------------------------------------------------------- what followed
+
+
+def _following(
+    records: Records, starts: np.ndarray, terminateds: np.ndarray, options: ReadOptions
+) -> tuple[np.ndarray, np.ndarray]:
+    """The column new_obs, and the rows in which it is known."""
+    obs, last = records.columns[sb.OBS], starts[1:] - 1
+    if sb.NEXT_OBS not in records.columns:
+        following = np.zeros_like(obs)
+        following[:-1] = obs[1:]
+        following[last] = 0
+        known = np.ones(len(obs), bool)
+        known[last] = terminateds[last]
+    else:
+        following, known = records.columns[sb.NEXT_OBS], np.ones(len(obs), bool)
+        breaks, compared = _breaks(records, starts)
+        if options.check and len(breaks) > _BREAKS_ALLOWED * compared:
+            raise ValueError(
+                f"{records.where(int(breaks[0]))}: new_obs is not the obs of the next row, nor in {len(breaks):,} of "
+                f"{compared:,} rows. The rows are shuffled, or the episode ids are wrong. input_config={{'check': "
+                "False}} takes them as they are."
+            )
+        known[last[:-1]] = terminateds[last[:-1]] | ~_equal(following[last[:-1]], obs[last[:-1] + 1])
+        if (resets := int((~known).sum())) > 0:
+            records.notices.append(
+                f"new_obs of {resets:,} episodes' last rows is the first observation of the next episode"
+            )
+    if (lost := int((~known).sum())) > 0:
+        records.notices.append(
+            f"the observation after {lost:,} truncated episodes is not known: what bootstraps leaves these rows out"
+        )
+    return following, known
+
+
+def _breaks(records: Records, starts: np.ndarray) -> tuple[np.ndarray, int]:
+    """Rows inside of episodes whose new_obs is not the next row's obs, and the number of rows that were compared."""
+    if sb.NEXT_OBS not in records.columns or len(records) < 2:
+        return np.empty(0, np.int64), 0
+    inside = np.ones(len(records) - 1, bool)
+    inside[starts[1:-1] - 1] = False
+    rows = np.flatnonzero(inside)
+    obs, following = records.columns[sb.OBS], records.columns[sb.NEXT_OBS]
+    step = max(1, (64 << 20) // max(obs[:1].nbytes, 1))  # images: not all differences in memory at once
+    differs = [
+        ~_same(following[some], obs[some + 1]) for some in (rows[i : i + step] for i in range(0, len(rows), step))
+    ]
+    return rows[np.concatenate(differs)] if differs else rows, len(rows)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows [N] in which two observations are the same but for rounding."""
+    close = np.abs(a.astype(np.float64) - b) <= _SAME * np.maximum(1, np.abs(b)) if a.dtype.kind == "f" else a == b
+    return close.all(tuple(range(1, close.ndim)))
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rows [N] in which two observations are equal to the bit."""
+    return (a == b).all(tuple(range(1, a.ndim)))

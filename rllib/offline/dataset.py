@@ -1,0 +1,282 @@
+"""A table of recorded steps, in the order of their episodes: what all formats are read into and written from."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from gymnasium import Space
+
+from rllib import sample_batch as sb
+from rllib.offline import values
+from rllib.offline.assembly import assembled
+from rllib.offline.files import read_records
+from rllib.offline.options import ReadOptions, read_options
+from rllib.offline.records import Records, our_names
+from rllib.storage.encoding import space_from_json, space_to_json
+
+
+@dataclasses.dataclass
+class Dataset:
+    """Recorded steps, episode after episode.
+
+    Attributes:
+        columns: name -> array [rows, ...]. Always there are
+
+            - obs, new_obs [rows, *observation]: as env/spaces/observations.py stores observations of the space;
+            - actions [rows, ...]: in units of the environment; of Dict and Tuple spaces one row of numbers an action;
+            - terminateds, truncateds [rows] bool: one of them is set at the last row of each episode.
+
+            rewards [rows] float32 may be missing; further columns of the source are kept as they are.
+        starts: int64 [episodes + 1], first row of each episode, and the number of rows.
+        has_next: bool [rows], False where the observation after the step is not known; new_obs is not to be read there.
+        observation_space, action_space: of the steps.
+        metadata: facts about the data, as JSON has it: "env", "max_episode_steps", and what its writer has added.
+        notices: what was repaired while reading, one sentence each.
+        source: name of the data, for messages.
+    """
+
+    columns: dict[str, np.ndarray]
+    starts: np.ndarray
+    has_next: np.ndarray
+    observation_space: Space
+    action_space: Space
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    notices: list[str] = dataclasses.field(default_factory=list)
+    source: str = "the data"
+
+    # ------------------------------------------------------------------ making one
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Records,
+        options: ReadOptions | None = None,
+        *,
+        observation_space: Space | None = None,
+        action_space: Space | None = None,
+    ) -> Self:
+        """Makes a dataset of what a reader has found.
+
+        Args:
+            records: in the order of their source.
+            options: of reading.
+            observation_space, action_space: of the steps; by default what the records say, or seem to hold.
+
+        Raises:
+            ValueError: if there are no rows, a column is missing, or a value cannot be right; the message says where.
+        """
+        options = options or ReadOptions()
+        records = _renamed(records, options)
+        for name in (sb.OBS, sb.ACTIONS):
+            if name not in records.columns:
+                raise ValueError(
+                    f"{records.source} has no {name}; it has {', '.join(sorted(records.columns))}. input_read_schema="
+                    f"{{{name!r}: COLUMN}} says which column it is."
+                )
+        if not len(records):
+            raise ValueError(f"{records.source} has no rows")
+        said = records.metadata
+        observation_space = observation_space or _said_space(said, "observation_space")
+        action_space = action_space or _said_space(said, "action_space")
+        observation_space = observation_space or values.observation_space_of(records)
+        action_space = action_space or values.action_space_of(records)
+        episodes = assembled(records, options, options.max_episode_steps)
+        records = episodes.records
+        columns = dict(records.columns)
+        columns[sb.OBS] = values.checked_observations(records, sb.OBS, observation_space, None)
+        columns[sb.NEXT_OBS] = values.checked_observations(records, sb.NEXT_OBS, observation_space, episodes.has_next)
+        columns[sb.ACTIONS] = values.checked_actions(records, action_space, options)
+        if sb.REWARDS in columns:
+            columns[sb.REWARDS] = values.checked_rewards(records)
+        metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
+        spaces = observation_space, action_space
+        return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any], *, source: str = "the columns", **more) -> Self:
+        """Makes a dataset of arrays by our names, D4RL's (observations, terminals, timeouts, ...) or Minari's.
+
+        Args:
+            columns: name -> array [rows, ...].
+            source: their name, for messages.
+            more: observation_space, action_space; and fields of ReadOptions.
+
+        Raises:
+            ValueError: as for `from_records`.
+        """
+        arrays = {name: np.asarray(column) for name, column in columns.items()}
+        given = {name: more.pop(name) for name in ("observation_space", "action_space") if name in more}
+        return cls.from_records(Records(arrays, source), ReadOptions(**more), **given)
+
+    @classmethod
+    def from_path(cls, paths, *, observation_space: Space | None = None, action_space: Space | None = None, **options):
+        """Reads files.
+
+        Args:
+            paths: a file, a directory, a pattern such as "data/*.json", or a list of them.
+            observation_space, action_space: as for `from_records`.
+            options: fields of ReadOptions.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ValueError: as for `from_records`, and for files that are damaged or of no known format.
+        """
+        chosen = read_options(options)
+        records = read_records(paths, chosen)
+        return cls.from_records(records, chosen, observation_space=observation_space, action_space=action_space)
+
+    @classmethod
+    def concat(cls, datasets: Sequence[Self]) -> Self:
+        """One dataset after the other; columns that some lack are left out.
+
+        Raises:
+            ValueError: if there is none, or the spaces differ.
+        """
+        if not datasets:
+            raise ValueError("there is no dataset to concatenate")
+        first = datasets[0]
+        for each in datasets[1:]:
+            for name in ("observation_space", "action_space"):
+                if getattr(each, name) != getattr(first, name):
+                    raise ValueError(
+                        f"{first.source} has the {name} {getattr(first, name)}, {each.source} {getattr(each, name)}"
+                    )
+        names = [name for name in first.columns if all(name in each.columns for each in datasets)]
+        offsets = np.cumsum([0] + [len(each) for each in datasets])
+        starts = [each.starts[:-1] + offset for each, offset in zip(datasets, offsets)]
+        return dataclasses.replace(
+            first,
+            columns={name: np.concatenate([each.columns[name] for each in datasets]) for name in names},
+            starts=np.concatenate([*starts, offsets[-1:]]),
+            has_next=np.concatenate([each.has_next for each in datasets]),
+            metadata={
+                name: value
+                for name, value in first.metadata.items()
+                if all(each.metadata.get(name) == value for each in datasets)
+            },
+            notices=[notice for each in datasets for notice in each.notices],
+            source=", ".join(each.source for each in datasets),
+        )
+
+    # ------------------------------------------------------------------ what is in it
+
+    def __len__(self) -> int:
+        """Number of steps."""
+        return int(self.starts[-1])
+
+    @property
+    def num_episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of each episode, int64 [episodes]."""
+        return np.diff(self.starts)
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Sum of the rewards of each episode, float64 [episodes].
+
+        Raises:
+            ValueError: if there are no rewards.
+        """
+        if sb.REWARDS not in self.columns:
+            raise ValueError(f"{self.source} has no rewards, so that its episodes have no returns")
+        return np.add.reduceat(self.columns[sb.REWARDS].astype(np.float64), self.starts[:-1])
+
+    def episodes(self) -> Iterator[dict[str, np.ndarray]]:
+        """The columns of each episode, views of this dataset's."""
+        for start, stop in zip(self.starts[:-1], self.starts[1:]):
+            yield {name: column[start:stop] for name, column in self.columns.items()}
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the data: sizes, ends, returns, spaces, columns; see `rllib dataset info`."""
+        last = self.starts[1:] - 1
+        facts = {
+            "source": self.source,
+            "rows": len(self),
+            "episodes": self.num_episodes,
+            "terminated": int(self.columns[sb.TERMINATEDS][last].sum()),
+            "truncated": int(self.columns[sb.TRUNCATEDS][last].sum()),
+            "without_next": int((~self.has_next).sum()),
+            "lengths": _spread(self.lengths),
+            "observation_space": space_to_json(self.observation_space),
+            "action_space": space_to_json(self.action_space),
+            "metadata": self.metadata,
+            "notices": self.notices,
+            "columns": {name: _described(column) for name, column in self.columns.items()},
+        }
+        if sb.REWARDS in self.columns:
+            facts["returns"] = {**_spread(self.returns), "deciles": np.quantile(self.returns, _DECILES).tolist()}
+        return facts
+
+    # ------------------------------------------------------------------ parts of it
+
+    def taking(self, episodes: Sequence[int] | np.ndarray) -> Self:
+        """The dataset of these episodes, in this order."""
+        episodes = np.asarray(episodes, np.int64)
+        lengths = self.lengths[episodes]
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        rows = np.repeat(self.starts[episodes] - starts[:-1], lengths) + np.arange(starts[-1])
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return dataclasses.replace(self, columns=columns, starts=starts, has_next=self.has_next[rows])
+
+    def filter_top(self, fraction: float) -> Self:
+        """The episodes with the highest returns, in their order here: the fraction of them, at least one.
+
+        Raises:
+            ValueError: if it is not above 0 and at most 1, or there are no rewards.
+        """
+        _check_fraction(fraction, "fraction")
+        count = max(1, round(fraction * self.num_episodes))
+        best = np.argsort(-self.returns, kind="stable")[:count]
+        return self.taking(np.sort(best))
+
+    def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
+        """Two datasets of whole episodes, drawn at random: the fraction of them, and the others; at least one each.
+
+        Raises:
+            ValueError: if the fraction is not between 0 and 1, or there is one episode alone.
+        """
+        _check_fraction(fraction, "fraction")
+        if self.num_episodes < 2:
+            raise ValueError(f"{self.source} has one episode, which cannot be split")
+        count = min(max(1, round(fraction * self.num_episodes)), self.num_episodes - 1)
+        order = np.random.default_rng(seed).permutation(self.num_episodes)
+        return self.taking(np.sort(order[:count])), self.taking(np.sort(order[count:]))
+
+
+_DECILES = np.linspace(0, 1, 11)
+# Metadata about how the records were stored, which is over once they are a dataset.
+_NOT_KEPT = ("observation_space", "action_space", "actions")
+
+
+def _renamed(records: Records, options: ReadOptions) -> Records:
+    names = our_names(list(records.columns), options.schema)
+    columns = {names[name]: column for name, column in records.columns.items()}
+    return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
+
+
+def _said_space(metadata: Mapping[str, Any], name: str) -> Space | None:
+    return None if metadata.get(name) is None else space_from_json(metadata[name])
+
+
+def _check_fraction(fraction: float, name: str) -> None:
+    if isinstance(fraction, bool) or not 0 < fraction <= 1:
+        raise ValueError(f"{name}={fraction!r} must be above 0 and at most 1")
+
+
+def _spread(numbers: np.ndarray) -> dict[str, float]:
+    return {"mean": float(numbers.mean()), "min": float(numbers.min()), "max": float(numbers.max())}
+
+
+def _described(column: np.ndarray) -> dict[str, Any]:
+    described = {"shape": list(column.shape[1:]), "dtype": str(column.dtype)}
+    if column.size and column.dtype.kind in "fiub":
+        least, most = column.min(), column.max()
+        described |= {"min": float(least), "max": float(most)}
+        if column.dtype.kind == "f":
+            described["not_finite"] = int((~np.isfinite(column)).sum()) if not np.isfinite(least + most) else 0
+    return described

@@ -1,0 +1,66 @@
+"""Options of reading recorded steps: the keys of `input_config` that all formats share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rllib.did_you_mean import did_you_mean
+
+_CHOICES = {
+    "dones": ("auto", "terminated", "truncated"),
+    "actions": ("auto", "environment", "normalized"),
+    "on_error": ("raise", "skip"),
+}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The choices that a reader leaves to its user.
+
+    Attributes:
+        schema: our column name -> the file's, where they differ.
+        dones: meaning of the flag `dones`, which old files have: "terminated"; "truncated"; or "auto": truncated where
+            an episode is as long as the environment allows, or as most of the longest ones are, else terminated.
+        actions: units of actions of a Box: those of the "environment"; "normalized", where [-1, 1] spans the bounds; or
+            "auto", as the file's metadata, its bounds and its columns tell.
+        check: refuse data in which one step does not follow from the one before.
+        on_error: "raise", or "skip" lines and files that cannot be read.
+        policy: id of the policy whose rows are taken from files with several.
+        max_episode_steps: time limit of the environment, where the data does not say it.
+
+    Raises:
+        ValueError: for a choice that there is not.
+    """
+
+    schema: Mapping[str, str] | None = None
+    dones: str = "auto"
+    actions: str = "auto"
+    check: bool = True
+    on_error: str = "raise"
+    policy: str | None = None
+    max_episode_steps: int | None = None
+
+    def __post_init__(self):
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be one of {', '.join(map(repr, choices))}")
+
+    @property
+    def skips_errors(self) -> bool:
+        """Whether lines and files that cannot be read are left out."""
+        return self.on_error == "skip"
+
+
+def read_options(given: Mapping[str, Any]) -> ReadOptions:
+    """The options of a dict.
+
+    Raises:
+        ValueError: for a key that is none of them.
+    """
+    known = [field.name for field in fields(ReadOptions)]
+    for name in given:
+        if name not in known:
+            raise ValueError(
+                f"{name!r} is no option of reading data.{did_you_mean(name, known)} There are {', '.join(known)}."
+            )
+    return ReadOptions(**given)

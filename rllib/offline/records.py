@@ -1,0 +1,159 @@
+"""Steps as a source holds them, before they are understood as episodes: what every reader returns.
+
+A reader gives the columns of its source by our names (`sample_batch.py`), with the values that it has found. What they
+mean, and whether they can be right, is decided for all formats in one place (`assembly.py`).
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rllib import sample_batch as sb
+
+# Flags of files that do not say whether an episode ended by itself or was cut: RLlib before 2.3, Gym before 0.26.
+DONES = "dones"
+# Number of the step in its episode.
+T = "t"
+# Names of a column in files of other programs -> ours. A name stands for the first column that has it.
+FOREIGN_NAMES = {
+    "observations": sb.OBS,
+    "observation": sb.OBS,
+    "observation.state": sb.OBS,
+    "next_observations": sb.NEXT_OBS,
+    "next_observation": sb.NEXT_OBS,
+    "next_obs": sb.NEXT_OBS,
+    "action": sb.ACTIONS,
+    "reward": sb.REWARDS,
+    "next.reward": sb.REWARDS,
+    "terminals": sb.TERMINATEDS,
+    "terminations": sb.TERMINATEDS,
+    "terminated": sb.TERMINATEDS,
+    "timeouts": sb.TRUNCATEDS,
+    "truncations": sb.TRUNCATEDS,
+    "truncated": sb.TRUNCATEDS,
+    "done": DONES,
+    "next.done": DONES,
+    "episode_id": sb.EPS_ID,
+    "episode_index": sb.EPS_ID,
+    "trajectory_id": sb.EPS_ID,
+    "timestep": T,
+    "frame_index": T,
+    "infos/action_log_probs": sb.ACTION_LOGP,
+}
+
+
+def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Column of a file -> its name here; columns that have no name here keep theirs.
+
+    Args:
+        names: of the file's columns.
+        schema: our name -> the file's, where the user says so (`input_read_schema`).
+
+    Raises:
+        ValueError: if the schema names a column that the file does not have.
+    """
+    schema = dict(schema or {})
+    if missing := sorted(set(schema.values()) - set(names)):
+        raise ValueError(
+            f"input_read_schema names the columns {', '.join(map(repr, missing))}, but there are "
+            f"{', '.join(map(repr, sorted(names)))}"
+        )
+    chosen = {column: name for name, column in schema.items()}
+    taken = {*chosen.values(), *(name for name in names if name not in chosen)}
+    for name in names:
+        ours = FOREIGN_NAMES.get(name)
+        if name not in chosen and ours is not None and ours not in taken:
+            chosen[name] = ours
+            taken.add(ours)
+    return {name: chosen.get(name, name) for name in names}
+
+
+@dataclass
+class Records:
+    """Steps of one source, in its order.
+
+    Attributes:
+        columns: our name -> array [rows, ...]; equal lengths.
+        source: its name, for messages: a file, "a dict of arrays".
+        parts: (first row, name) of the lines or files that the rows come from, in ascending order.
+        metadata: what the source says about its data, as JSON has it: "observation_space" and "action_space" (as
+            storage/encoding.py writes them), "env", "max_episode_steps", "actions" ("environment" or "normalized").
+        notices: what was left out or changed so far, one sentence each.
+    """
+
+    columns: dict[str, np.ndarray]
+    source: str
+    parts: list[tuple[int, str]] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            name, least = min(lengths.items(), key=lambda item: item[1])
+            longest, most = max(lengths.items(), key=lambda item: item[1])
+            raise ValueError(f"{self.source}: {longest} has {most} rows, {name} {least}; all columns need as many")
+        if not self.parts:
+            self.parts = [(0, self.source)]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def where(self, row: int) -> str:
+        """A row for a message: its line or file, and its number there."""
+        first, name = self.parts[bisect_right(self.parts, row, key=lambda part: part[0]) - 1]
+        return f"{name}, row {row - first}"
+
+    def taking(self, rows: np.ndarray) -> "Records":
+        """The records of these rows, in their order; parts are kept where the order is."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        parts = [(0, self.source)]
+        if len(rows) and (np.diff(rows) > 0).all():
+            parts = [(int(np.searchsorted(rows, first)), name) for first, name in self.parts]
+        return Records(columns, self.source, parts, self.metadata, list(self.notices))
+
+
+def joined(all_records: Sequence[Records], source: str) -> Records:
+    """Records of several files, one after the other.
+
+    Columns that some of them lack are left out. Metadata is kept where all agree.
+
+    Args:
+        all_records: in the order of their rows; at least one.
+        source: name of the whole.
+
+    Raises:
+        ValueError: if a column has rows of different shapes.
+    """
+    if len(all_records) == 1:
+        return all_records[0]
+    names = [name for name in all_records[0].columns if all(name in each.columns for each in all_records)]
+    left_out = sorted({name for each in all_records for name in each.columns} - set(names))
+    columns = {name: _concatenated(name, all_records) for name in names}
+    notices = [notice for each in all_records for notice in each.notices]
+    if left_out:
+        notices.append(f"not all files of {source} have {', '.join(left_out)}: these columns are left out")
+    parts, first = [], 0
+    for each in all_records:
+        parts += [(first + row, name) for row, name in each.parts]
+        first += len(each)
+    metadata = {
+        key: value
+        for key, value in all_records[0].metadata.items()
+        if all(each.metadata.get(key) == value for each in all_records)
+    }
+    return Records(columns, source, parts, metadata, notices)
+
+
+def _concatenated(name: str, all_records: Sequence[Records]) -> np.ndarray:
+    columns = [each.columns[name] for each in all_records]
+    for each, column in zip(all_records, columns):
+        if column.shape[1:] != columns[0].shape[1:]:
+            raise ValueError(
+                f"{each.source}: rows of {name} have the shape {column.shape[1:]}, but in {all_records[0].source} "
+                f"{columns[0].shape[1:]}"
+            )
+    return np.concatenate(columns)

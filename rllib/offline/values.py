@@ -1,0 +1,211 @@
+"""Values of recorded steps: whether they can be right, and their units."""
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib import sample_batch as sb
+from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.observations import observation_column
+from rllib.models.distributions.choose import distribution_for
+from rllib.models.observations.flat_spaces import parts
+from rllib.offline.options import ReadOptions
+from rllib.offline.records import Records
+
+# A number is at a bound if it is beyond it by no more: float32 rounds.
+_ROUNDING = 1e-6
+# Columns that RLlib writes beside actions of its policies, whose units are normalised.
+_WRITTEN_BY_POLICIES = (sb.ACTION_DIST_INPUTS, "unroll_id")
+
+
+# ---------------------------------------------------------------------- spaces
+
+
+def observation_space_of(records: Records) -> spaces.Space:
+    """The space that observations seem to be of: bytes of images, whole numbers, else any numbers."""
+    obs = records.columns[sb.OBS]
+    if obs.dtype == np.uint8 and obs.ndim == 4:
+        return spaces.Box(0, 255, obs.shape[1:], np.uint8)
+    if obs.dtype.kind in "iu" and obs.ndim == 1:
+        return spaces.Discrete(int(obs.max()) + 1)
+    return spaces.Box(-np.inf, np.inf, obs.shape[1:], np.float32)
+
+
+def action_space_of(records: Records) -> spaces.Space:
+    """The space that actions seem to be of; a choice that was never taken cannot be seen, which is noted.
+
+    Raises:
+        ValueError: for whole numbers below 0.
+    """
+    actions = records.columns[sb.ACTIONS]
+    if actions.dtype.kind in "iub":
+        if len(actions) and actions.min() < 0:
+            raise ValueError(f"{records.source}: actions are whole numbers below 0. Give the action_space.")
+        most = actions.max(0) + 1
+        space = spaces.Discrete(int(most)) if actions.ndim == 1 else spaces.MultiDiscrete(most)
+        records.notices.append(f"the action space was not given; the largest recorded actions make it {space}")
+        return space
+    if (np.abs(actions) <= 1 + _ROUNDING).all():
+        return spaces.Box(-1, 1, actions.shape[1:], np.float32)
+    return spaces.Box(-np.inf, np.inf, actions.shape[1:], np.float32)
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def checked_observations(records: Records, name: str, space: spaces.Space, known: np.ndarray | None) -> np.ndarray:
+    """A column of observations as the replay stores them.
+
+    Args:
+        records: of any source.
+        name: of the column.
+        space: of the observations.
+        known: bool [rows], the rows that are read; None: all.
+
+    Returns:
+        [rows, *stored shape] (env/spaces/observations.py).
+
+    Raises:
+        ValueError: for another shape, and for numbers that are not finite or no bytes.
+    """
+    column, stored = records.columns[name], observation_column(space)
+    if isinstance(space, spaces.Discrete) and column.shape[1:] == (space.n,):  # one-hot, as RLlib stores them
+        column = column.argmax(1) + space.start
+    if column.shape[1:] != stored.shape:
+        if column[:1].size != int(np.prod(stored.shape, dtype=int)):
+            raise ValueError(
+                f"{records.where(0)}: {name} has the shape {column.shape[1:]}, but those of {space} are stored as "
+                f"{stored.shape}"
+            )
+        column = column.reshape(len(column), *stored.shape)
+    if column.dtype.kind not in "fiub":
+        raise ValueError(f"{records.where(0)}: {name} holds no numbers, but {column.dtype}")
+    _refuse_infinite(records, name, column, known)
+    if stored.dtype.kind in "iu" and column.dtype != stored.dtype:
+        whole = column.astype(stored.dtype)
+        if (wrong := np.flatnonzero(_any(whole != column))).size:
+            raise ValueError(f"{records.where(int(wrong[0]))}: {name} is no {stored.dtype}, as {space} wants")
+        column = whole
+    return column.astype(stored.dtype, copy=False)
+
+
+def checked_rewards(records: Records) -> np.ndarray:
+    """The rewards, float32 [rows].
+
+    Raises:
+        ValueError: for a reward that is no finite number.
+    """
+    rewards = records.columns[sb.REWARDS]
+    if rewards.dtype.kind not in "fiub" or rewards.ndim > 2 or (rewards.ndim == 2 and rewards.shape[1] != 1):
+        raise ValueError(
+            f"{records.where(0)}: rewards must be a number a row, but are {rewards.dtype} {rewards.shape[1:]}"
+        )
+    rewards = rewards.reshape(len(rewards)).astype(np.float32)
+    _refuse_infinite(records, sb.REWARDS, rewards, None)
+    return rewards
+
+
+def checked_actions(records: Records, space: spaces.Space, options: ReadOptions) -> np.ndarray:
+    """The actions in units of the environment.
+
+    Args:
+        records: of any source.
+        space: of the actions.
+        options: of reading.
+
+    Returns:
+        [rows, ...] in the dtype of the space; of Dict and Tuple spaces the numbers of the parts, one row an action.
+
+    Raises:
+        ValueError: for an action that the space cannot have.
+    """
+    actions = records.columns[sb.ACTIONS]
+    _refuse_infinite(records, sb.ACTIONS, actions, None)
+    if parts(space) is not None:
+        return actions
+    if isinstance(space, spaces.Box):
+        return _of_box(records, space, options)
+    return _choices(records, space)
+
+
+def _choices(records: Records, space: spaces.Space) -> np.ndarray:
+    actions = records.columns[sb.ACTIONS]
+    if actions.shape[1:] != space.shape:
+        if isinstance(space, spaces.Discrete) and actions.shape[1:] == (space.n,) and space.n > 1:
+            raise ValueError(
+                f"{records.where(0)}: actions are one-hot {actions.shape[1:]}, but {space} wants a number. Convert "
+                "them: actions.argmax(1)."
+            )
+        if actions[:1].size != int(np.prod(space.shape, dtype=int)):
+            raise ValueError(
+                f"{records.where(0)}: an action has the shape {actions.shape[1:]}, but {space} has {space.shape}"
+            )
+        actions = actions.reshape(len(actions), *space.shape)
+    whole = actions.astype(np.int64)
+    if (wrong := np.flatnonzero(_any(whole != actions))).size:
+        row = int(wrong[0])
+        raise ValueError(f"{records.where(row)}: the action {actions[row]} is no whole number, as {space} wants")
+    least = np.asarray(getattr(space, "start", 0))
+    count = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", 2)
+    outside = (whole < least) | (whole >= least + count)
+    if (wrong := np.flatnonzero(_any(outside))).size:
+        row = int(wrong[0])
+        raise ValueError(f"{records.where(row)}: the action {actions[row]} is not in {space}")
+    return whole
+
+
+def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.ndarray:
+    actions = records.columns[sb.ACTIONS]
+    if actions.shape[1:] != space.shape:
+        if actions[:1].size != int(np.prod(space.shape, dtype=int)):
+            raise ValueError(
+                f"{records.where(0)}: an action has the shape {actions.shape[1:]}, but {space} has {space.shape}"
+            )
+        actions = actions.reshape(len(actions), *space.shape)
+    if _are_normalized(records, actions, space, options):
+        mapper = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True)
+        return mapper.to_env(actions.astype(np.float32))
+    low, high = space.low.astype(np.float64) - _ROUNDING, space.high.astype(np.float64) + _ROUNDING
+    outside = _any((actions < low) | (actions > high))
+    if count := int(outside.sum()):
+        records.notices.append(
+            f"{count:,} of {len(actions):,} actions lie outside of {space} and were clipped; the largest number is "
+            f"{np.abs(actions).max():,.4g}. Are they in other units? See actions_in_input_normalized."
+        )
+    return np.clip(actions, space.low, space.high).astype(space.dtype, copy=False)
+
+
+def _are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, options: ReadOptions) -> bool:
+    """Whether [-1, 1] of the actions spans the bounds of the space."""
+    if options.actions != "auto":
+        return options.actions == "normalized"
+    if (said := records.metadata.get("actions")) is not None:
+        return said == "normalized"
+    is_wider = (space.low < -1) & (space.high > 1)
+    if not is_wider.all() or not space.is_bounded() or (np.abs(actions) > 1 + _ROUNDING).any():
+        return False
+    normalized = any(name in records.columns for name in _WRITTEN_BY_POLICIES)
+    why = "columns of an RLlib policy stand beside them" if normalized else "nothing says that they are normalized"
+    records.notices.append(
+        f"all actions are within [-1, 1], but {space} is wider: they are taken "
+        f"{'as normalized' if normalized else 'as they are'}, since {why}. Set actions_in_input_normalized to say so."
+    )
+    return normalized
+
+
+def _refuse_infinite(records: Records, name: str, column: np.ndarray, known: np.ndarray | None) -> None:
+    if column.dtype.kind != "f":
+        return
+    if column.size and np.isfinite(column.sum(dtype=np.float64)):  # one pass; what is not finite stays in a sum
+        return
+    wrong = _any(~np.isfinite(column))
+    if known is not None:
+        wrong &= known
+    if (rows := np.flatnonzero(wrong)).size:
+        raise ValueError(
+            f"{records.where(int(rows[0]))}: {name} is not finite, in {len(rows):,} of {len(column):,} rows"
+        )
+
+
+def _any(flags: np.ndarray) -> np.ndarray:
+    """Rows in which a flag [rows, ...] is set."""
+    return flags.any(tuple(range(1, flags.ndim)))

@@ -1,0 +1,85 @@
+"""A replay of several parts, from each of which a batch has its share: recorded steps, and new ones."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.replay.replay_buffer import ReplayBuffer
+from rllib.sample_batch import SampleBatch
+
+
+class MixedReplay:
+    """Buffers with the same columns, of which each batch has fixed shares (RLPD, arXiv:2302.02948: half and half).
+
+    A share of a batch that is no whole number of rows is carried over to the next batch. Until a part has rows, the
+    others give its share.
+
+    Args:
+        parts: (buffer, share), with shares that sum up to 1.
+        takes_new_rows: whether the last part gets the rows of `add`; the others were filled before.
+    """
+
+    def __init__(self, parts: Sequence[tuple[ReplayBuffer, float]], takes_new_rows: bool):
+        self._buffers = [buffer for buffer, _ in parts]
+        self._shares = np.array([share for _, share in parts])
+        self._takes_new_rows = takes_new_rows
+        self._owed = np.zeros(len(parts))
+        # Rows of each buffer have numbers from here on: number of the row times the buffers, and the buffer's own.
+        self._stride = len(parts)
+
+    @property
+    def newest(self) -> ReplayBuffer:
+        """The part that gets new rows."""
+        return self._buffers[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all parts."""
+        return sum(buffer.size_bytes for buffer in self._buffers)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buffers))
+
+    def add(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None = None) -> range:
+        """Adds new rows; see ReplayBuffer.
+
+        Raises:
+            ValueError: if all parts were filled before.
+        """
+        if not self._takes_new_rows:
+            raise ValueError("all rows of this replay are recorded ones: it takes no new ones")
+        added = self.newest.add(batch, td_errors)
+        last = len(self._buffers) - 1
+        return range(added.start * self._stride + last, added.stop * self._stride + last, self._stride)
+
+    def sample(self, batch_size: int, rng: np.random.Generator, beta: float = 0.0) -> SampleBatch:
+        """Draws each part's share, in the order of the parts; see ReplayBuffer."""
+        counts = self._counts(batch_size)
+        drawn = []
+        for index, (buffer, count) in enumerate(zip(self._buffers, counts)):
+            if count:
+                part = buffer.sample(int(count), rng, beta)
+                part[sb.INDICES] = part[sb.INDICES] * self._stride + index
+                drawn.append(part)
+        return SampleBatch({name: np.concatenate([part[name] for part in drawn]) for name in drawn[0]})
+
+    def _counts(self, batch_size: int) -> np.ndarray:
+        """Rows of each part in a batch, int64 [parts]."""
+        has_rows = np.array([len(buffer) > 0 for buffer in self._buffers])
+        if not has_rows.any():
+            raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
+        shares = self._shares * has_rows
+        owed = self._owed * has_rows + batch_size * shares / shares.sum()
+        counts = np.floor(owed + 1e-9).astype(np.int64)
+        for index in np.argsort(counts - owed, kind="stable")[: batch_size - counts.sum()]:
+            counts[index] += 1
+        self._owed = owed - counts
+        return counts
+
+    def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
+        """Sets new TD errors of rows; see ReplayBuffer."""
+        indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
+        for index, buffer in enumerate(self._buffers):
+            own = indexes % self._stride == index
+            buffer.update_priorities(indexes[own] // self._stride, td_errors[own])

@@ -1,0 +1,246 @@
+"""Recorded steps as a dataset: episodes, ends, next observations, units, and data that cannot be right."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+from rllib.offline.dataset import Dataset
+
+DATA = Path(__file__).parents[1] / "data" / "offline"
+PENDULUM = {
+    "observation_space": Box(-np.array([1, 1, 8], np.float32), np.array([1, 1, 8], np.float32)),
+    "action_space": Box(-2, 2, (1,), np.float32),
+}
+
+
+def chain(lengths, **ends):
+    """Columns of episodes of numbers that count on: an observation is its own number, and new_obs the next."""
+    total = sum(lengths)
+    obs = np.arange(total, dtype=np.float32)[:, None] + np.repeat(np.arange(len(lengths)), lengths)[:, None]
+    last = np.cumsum(lengths) - 1
+    columns = {"obs": obs, "new_obs": obs + 1, "actions": np.zeros(total, int), "rewards": np.ones(total)}
+    for name, values in ends.items():
+        flags = np.zeros(total, bool)
+        flags[last] = values
+        columns[name] = flags
+    columns["eps_id"] = np.repeat(np.arange(len(lengths)), lengths)
+    return columns
+
+
+# ---------------------------------------------------------------------- files of RLlib
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "episodes", "mean_return"),
+    [
+        ("cartpole_small.json", 102, 3, 34.0),
+        ("cartpole-v1.jsonl", 102, 3, 34.0),
+        ("cartpole_large.json.gz", 4137, 21, 197.0),
+        ("pendulum_small.json", 40, 1, -306.0),
+        ("pendulum_medium_sac_50eps.zip", 10_000, 50, -524.3),
+        ("pendulum_expert_sac_50eps.zip", 10_000, 50, -174.7),
+        ("enormous.zip", 16_231, 82, -143.0),
+    ],
+)
+def test_files_have_the_steps_that_were_counted_in_them(name, rows, episodes, mean_return):
+    if name.startswith(("pendulum", "enormous")):
+        pytest.importorskip("lz4")
+    dataset = Dataset.from_path(DATA / name)
+    assert (len(dataset), dataset.num_episodes) == (rows, episodes)
+    assert dataset.returns.mean() == pytest.approx(mean_return, abs=1)
+
+
+def test_a_batch_a_line_and_a_step_a_line_are_the_same():
+    batches, steps = (Dataset.from_path(DATA / name) for name in ("cartpole_small.json", "cartpole-v1.jsonl"))
+    for name in ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds"):
+        np.testing.assert_allclose(batches.columns[name], steps.columns[name], rtol=1e-6)
+    assert batches.observation_space == steps.observation_space
+
+
+def pendulum_after(obs, actions):
+    """Observations after these actions, by the equations of Pendulum-v1."""
+    angle, speed = np.arctan2(obs[:, 1], obs[:, 0]), obs[:, 2]
+    speed = np.clip(speed + (15 * np.sin(angle) + 3 * actions[:, 0]) * 0.05, -8, 8)
+    angle = angle + speed * 0.05
+    return np.stack([np.cos(angle), np.sin(angle), speed], 1)
+
+
+@pytest.mark.parametrize("units", ["auto", "normalized", "environment"])
+def test_actions_are_in_the_units_in_which_the_pendulum_moved(units):
+    pytest.importorskip("lz4")
+    dataset = Dataset.from_path(DATA / "pendulum_expert_sac_50eps.zip", actions=units, **PENDULUM)
+    after = pendulum_after(dataset.columns["obs"], dataset.columns["actions"])
+    error = np.abs(after - dataset.columns["new_obs"]).max(1)[:-1]
+    is_right = np.median(error) < 1e-3
+    assert is_right == (units != "environment")
+
+
+def test_flags_at_a_time_limit_are_truncations():
+    dataset = Dataset.from_path(DATA / "cartpole_large.json.gz")
+    last = dataset.starts[1:] - 1
+    at_limit = dataset.lengths == 200
+    np.testing.assert_array_equal(dataset.columns["truncateds"][last], at_limit)
+    assert any("truncated" in notice for notice in dataset.notices)
+    told = Dataset.from_path(DATA / "cartpole_large.json.gz", dones="terminated")
+    assert told.columns["terminateds"].sum() == 21 - (~told.columns["terminateds"][last]).sum() and at_limit.sum() > 10
+
+
+# ---------------------------------------------------------------------- episodes
+
+
+def test_ends_of_numbered_episodes_without_flags_are_truncations():
+    dataset = Dataset.from_columns(chain([3, 2]))
+    assert dataset.starts.tolist() == [0, 3, 5]
+    assert np.flatnonzero(dataset.columns["truncateds"]).tolist() == [2, 4]
+    assert dataset.has_next.all()
+
+
+def test_interleaved_episodes_are_put_together():
+    columns = chain([3, 3], terminateds=True)
+    order = np.array([0, 3, 1, 4, 2, 5])
+    mixed = Dataset.from_columns({name: column[order] for name, column in columns.items()})
+    plain = Dataset.from_columns(columns)
+    assert mixed.starts.tolist() == plain.starts.tolist()
+    np.testing.assert_array_equal(mixed.columns["obs"], plain.columns["obs"])
+    assert "interleaved" in " ".join(mixed.notices)
+
+
+def test_a_number_that_comes_again_with_other_steps_is_another_episode():
+    columns = chain([2, 2, 2], terminateds=True)
+    columns["eps_id"] = np.array([7, 7, 8, 8, 7, 7])
+    columns["t"] = np.array([0, 1, 0, 1, 0, 1])
+    dataset = Dataset.from_columns(columns)
+    assert dataset.starts.tolist() == [0, 2, 4, 6]
+    np.testing.assert_array_equal(dataset.columns["obs"], columns["obs"])
+
+
+def test_rows_that_stand_there_twice_count_once():
+    columns = chain([3], terminateds=True) | {"t": np.arange(3)}
+    twice = {name: np.concatenate([column, column]) for name, column in columns.items()}
+    dataset = Dataset.from_columns(twice)
+    assert len(dataset) == 3
+    assert "twice" in " ".join(dataset.notices)
+
+
+def test_next_observations_follow_from_the_next_rows():
+    columns = chain([3, 2], terminateds=[True, False])
+    del columns["new_obs"]
+    dataset = Dataset.from_columns(columns)
+    assert dataset.has_next.tolist() == [True, True, True, True, False]
+    assert dataset.columns["new_obs"][[0, 1, 3], 0].tolist() == dataset.columns["obs"][[1, 2, 4], 0].tolist()
+
+
+def test_the_first_observation_of_the_next_episode_is_no_final_one():
+    columns = chain([3, 2, 2], truncateds=[True, True, True])
+    columns["new_obs"][2] = columns["obs"][3]  # of an environment that has reset itself
+    dataset = Dataset.from_columns(columns)
+    assert dataset.has_next.tolist() == [True, True, False, True, True, True, True]
+
+
+def test_a_step_both_terminated_and_truncated_is_terminated():
+    dataset = Dataset.from_columns(chain([2], terminateds=True, truncateds=True))
+    assert dataset.columns["terminateds"][1] and not dataset.columns["truncateds"][1]
+
+
+def test_names_of_other_libraries_are_known():
+    columns = chain([3, 2], terminateds=[True, False], truncateds=[False, True])
+    other = {
+        "observations": columns["obs"],
+        "actions": columns["actions"],
+        "rewards": columns["rewards"],
+        "terminals": columns["terminateds"],
+        "timeouts": columns["truncateds"],
+    }
+    dataset = Dataset.from_columns(other)
+    assert dataset.starts.tolist() == [0, 3, 5]
+    assert not dataset.has_next[4]
+
+
+# ---------------------------------------------------------------------- parts of it
+
+
+def test_the_best_episodes_and_the_others():
+    columns = chain([1, 2, 3, 4])
+    dataset = Dataset.from_columns(columns)
+    assert dataset.filter_top(0.5).lengths.tolist() == [3, 4]
+    first, second = dataset.split(0.5)
+    assert sorted([*first.lengths, *second.lengths]) == [1, 2, 3, 4]
+    whole = Dataset.concat([first, second])
+    assert len(whole) == 10 and whole.returns.sum() == dataset.returns.sum()
+
+
+def test_spaces_are_taken_from_the_data_where_nothing_says_them():
+    columns = chain([3])
+    assert Dataset.from_columns(columns).action_space == Discrete(1)
+    assert Dataset.from_columns(columns | {"actions": np.zeros((3, 2))}).action_space == Box(-1, 1, (2,), np.float32)
+    assert Dataset.from_columns(columns | {"actions": np.array([[0, 4], [1, 0], [2, 2]])}).action_space == (
+        MultiDiscrete([3, 5])
+    )
+    images = np.zeros((3, 8, 8, 3), np.uint8)
+    dataset = Dataset.from_columns({"obs": images, "actions": np.zeros(3, int)})
+    assert dataset.observation_space == Box(0, 255, (8, 8, 3), np.uint8)
+
+
+def test_rows_of_a_dict_space_are_those_that_workers_store():
+    space = Dict({"near": Box(-1, 1, (2,)), "which": Discrete(3)})
+    dataset = Dataset.from_columns(
+        {"obs": np.zeros((4, 5)), "actions": np.zeros(4, int)}, observation_space=space, action_space=Discrete(2)
+    )
+    assert dataset.columns["obs"].shape == (4, 5)
+
+
+# ---------------------------------------------------------------------- data that cannot be right
+
+FAULTS = {
+    "no actions": ({"actions": None}, {}, "has no actions"),
+    "columns of unequal length": ({"rewards": np.ones(4)}, {}, "has 5 rows, rewards 4"),
+    "a reward that is not finite": ({"rewards": np.array([1, np.nan, 1, 1, 1])}, {}, "row 1: rewards is not finite"),
+    "an observation that is not finite": (
+        {"obs": np.array([[0], [1], [2], [np.inf], [5]])},
+        {},
+        "row 3: obs is not finite",
+    ),
+    "another shape": ({}, {"observation_space": Box(-1, 1, (4,))}, r"obs has the shape \(1,\)"),
+    "an action that is no whole number": (
+        {"actions": np.array([0, 0.5, 0, 0, 0])},
+        {"action_space": Discrete(2)},
+        "row 1: the action 0.5 is no whole number",
+    ),
+    "an action that there is not": (
+        {"actions": np.array([0, 1, 2, 0, 0])},
+        {"action_space": Discrete(2)},
+        "row 2: the action 2 is not in",
+    ),
+    "one-hot actions": ({"actions": np.eye(5)[:, :2]}, {"action_space": Discrete(2)}, "one-hot"),
+    "shuffled rows": (
+        {"new_obs": np.array([[9], [1], [2], [7], [3]], float)},
+        {},
+        "new_obs is not the obs of the next row",
+    ),
+    "an episode that goes on": ({"terminateds": np.array([0, 1, 0, 0, 1])}, {}, "row 1: the episode has ended"),
+    "no rows": ({name: np.empty((0, 1)) for name in ("obs", "new_obs", "actions", "rewards", "eps_id")}, {}, "no rows"),
+}
+
+
+@pytest.mark.parametrize(("changed", "spaces", "message"), FAULTS.values(), ids=FAULTS)
+def test_data_that_cannot_be_right_is_refused(changed, spaces, message):
+    columns = {**chain([3, 2]), **changed}
+    columns = {name: column for name, column in columns.items() if column is not None}
+    with pytest.raises(ValueError, match=message):
+        Dataset.from_columns(columns, **spaces)
+
+
+def test_actions_outside_of_the_bounds_are_clipped_and_counted():
+    columns = chain([3, 2]) | {"actions": np.array([[0.0], [5], [-9], [1], [2]])}
+    dataset = Dataset.from_columns(columns, action_space=Box(-2, 2, (1,)))
+    assert dataset.columns["actions"].tolist() == [[0], [2], [-2], [1], [2]]
+    assert "2 of 5 actions lie outside" in " ".join(dataset.notices)
+
+
+def test_options_that_there_are_not_are_refused():
+    with pytest.raises(ValueError, match="must be one of"):
+        Dataset.from_path(DATA / "cartpole_small.json", dones="sometimes")
+    with pytest.raises(ValueError, match="Did you mean dones"):
+        Dataset.from_path(DATA / "cartpole_small.json", done="auto")

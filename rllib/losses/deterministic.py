@@ -17,6 +17,8 @@ from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 
 # A column of noise [B, action size] for the target actions, clipped already.
 TARGET_NOISE = "target_noise"
+# Of the mean of the absolute values that TD3+BC divides by.
+_LEAST_VALUE = 1e-8
 
 
 def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOverModules:
@@ -57,6 +59,41 @@ def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOve
     of_error = half_square if huber is None else functools.partial(_huber, threshold=huber)
     columns = READ_BY_CRITICS + ((TARGET_NOISE,) if smooths_target else ())
     return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), compute_in_numpy)
+
+
+def cloning_actor_loss(l2: float) -> LossOverModules:
+    """TD3+BC's loss of the actor (Fujimoto and Gu, arXiv:2106.06860, equations 4 and 5).
+
+        J(pi) = -lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2,    lambda = alpha / mean |Q_1(s, pi(s))|
+
+    The second mean is over rows and components; lambda has no gradient. `alpha` is a setting of an update.
+
+    Args:
+        l2: as for `actor_loss`.
+    """
+
+    def compute(distribution, modules, minibatch, *, alpha):
+        actions = modules["policy"](minibatch[OBS])[0].tanh()
+        values = modules["critics"](minibatch[OBS], actions)[0]
+        scale = alpha / values.detach().abs().mean().clamp(min=_LEAST_VALUE)
+        cloning = (actions - minibatch[ACTIONS].reshape(actions.shape)).square().mean()
+        loss = cloning - scale * values.mean() + _penalty(modules["policy"], l2)
+        return loss, (loss, cloning)
+
+    def compute_in_numpy(distribution, modules, minibatch, *, alpha):
+        policy, observations, rows = modules["policy"], minibatch[OBS], len(minibatch[OBS])
+        actions = np.tanh(policy.forward(observations)[0])
+        values = modules["critics"].forward(observations, actions)
+        scale = np.float32(alpha) / max(np.abs(values[0]).mean(), np.float32(_LEAST_VALUE))
+        gradient = np.zeros_like(values)
+        gradient[0] = -scale / rows
+        differences = actions - minibatch[ACTIONS].reshape(actions.shape)
+        d_actions = modules["critics"].input_gradient(gradient, "action") + np.float32(2 / actions.size) * differences
+        policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
+        cloning = (differences * differences).mean()
+        return ((_penalise(policy.gradient, policy.weights, l2) + cloning - scale * values[0].mean(), cloning),)
+
+    return LossOverModules((ACTIONS,), ("actor_loss", "bc_loss"), compute, (), compute_in_numpy)
 
 
 def actor_loss(l2: float) -> LossOverModules:

@@ -138,6 +138,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
         self._policy_configs = policy_configs(self.config, self.policy_overrides())
         self._schedule = functools.cache(lambda policy_id, name: self.config_of(policy_id).get_schedule(name))
         self.policies = make_policies(self.policy_spaces(), self.config_of, self._checked_spec, self.seed)
+        if self.config.normalizes_by_data:
+            for policy in self.policies.values():
+                policy.filter.set_state(self.recorded.moments(policy))
         self._stopped = False
         self._parts = contextlib.ExitStack()
         try:
@@ -366,7 +369,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
             observation_space,
             action_space,
             {**config.acting_model, **model},
-            observation_filter=config.observation_filter,
+            observation_filter="MeanStdFilter" if config.normalizes_by_data else config.observation_filter,
             observation_clip=config.observation_clip,
             initializer=self.initializer,
             action_mask_key=config.action_mask_key,
@@ -459,7 +462,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         with spans.span("take in"):
             self.metrics.add_sample(report)
-            for policy_id, delta in report.filter_deltas.items():
+            # Recorded rows were normalised by the data's statistics, which therefore stay.
+            deltas = {} if self.config.normalizes_by_data else report.filter_deltas
+            for policy_id, delta in deltas.items():
                 self.policies[policy_id].filter.merge(delta)
             for policy_id, delta in report.return_deltas.items():
                 self._return_scales[policy_id].merge(delta)

@@ -30,6 +30,9 @@ ALGORITHMS = {
     "ApexDDPG": "rllib.algorithms.apex",
     "BC": "rllib.algorithms.offline.bc",
     "MARWIL": "rllib.algorithms.offline.marwil",
+    "TD3BC": "rllib.algorithms.offline.td3_bc",
+    "IQL": "rllib.algorithms.offline.iql",
+    "AWAC": "rllib.algorithms.offline.awac",
 }
 # Other names that Ray has for them
 ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}
@@ -40,7 +43,7 @@ _MODEL_BASED = "no algorithm here learns a model of the environment. Use SAC or 
 _BANDITS = "there are no bandits; a bandit is an environment whose episodes have one step, for PPO or DQN"
 # Algorithms of other libraries that are known and not here: why, or what to use instead.
 ABSENT = {
-    **dict.fromkeys(("CQL", "CRR", "DT", "IQL", "AWR"), _OFFLINE),
+    **dict.fromkeys(("CQL", "CRR", "DT", "AWR"), _OFFLINE),
     **dict.fromkeys(("MADDPG", "AlphaStar", "MAPPO"), _MULTI_AGENT),
     **dict.fromkeys(("Dreamer", "DreamerV2", "DreamerV3", "MBMPO"), _MODEL_BASED),
     **dict.fromkeys(("BanditLinUCB", "BanditLinTS"), _BANDITS),

@@ -30,6 +30,8 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY, OBS, SampleBatch
 
 CRITICS = "critics"
+# Names of objectives that are not those of their modules.
+_OBJECTIVES = {POLICY: "actor"}
 # Settings of the critics' network.
 _CRITIC_SETTINGS = ("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm")
 REPLAY_OF_A_MILLION = {**REPLAY_DEFAULTS, "capacity": 1_000_000}
@@ -196,17 +198,30 @@ class OffPolicyActorCritic(OffPolicy):
 
     def critics_of(self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
         """Describes the networks of a policy's critics with these inputs; num_outputs as for FullyConnected."""
-        config = self.config_of(policy_id)
-        settings = check_model(config.network_settings("q_model_config"))
+        return self.judging_module(policy_id, reads, num_outputs, self.config_of(policy_id).num_critics)
+
+    def judging_module(
+        self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int | None
+    ) -> FullyConnected:
+        """Describes a network with the layers of q_model_config; arguments as for FullyConnected."""
+        settings = check_model(self.config_of(policy_id).network_settings("q_model_config"))
         return FullyConnected(
             reads,
             tuple(settings["fcnet_hiddens"]),
             num_outputs,
-            config.num_critics,
+            copies,
             ACTIVATION_NAMES[settings["fcnet_activation"]],
             settings["layer_norm"],
             settings["fcnet_weights_initializer"] or self.initializer,
         )
+
+    def losses(self, policy_id: str) -> dict[str, LossOverModules]:
+        """Module -> its loss, in the order in which an update moves them."""
+        return {CRITICS: self.critic_loss(policy_id), POLICY: self.actor_loss(policy_id)}
+
+    def judges(self, policy_id: str) -> dict[str, FullyConnected]:
+        """The modules beside the actor."""
+        return {CRITICS: self.critic_module(policy_id)}
 
     def make_learner(self, policy_id: str) -> Learner:
         config = self.config_of(policy_id)
@@ -215,10 +230,10 @@ class OffPolicyActorCritic(OffPolicy):
         return super().make_learner(
             policy_id,
             [
-                Objective(self.critic_loss(policy_id), (CRITICS,), CRITICS, optimizer, **clip),
-                Objective(self.actor_loss(policy_id), (POLICY,), "actor", optimizer, **clip),
+                Objective(loss, (module,), _OBJECTIVES.get(module, module), optimizer, **clip)
+                for module, loss in self.losses(policy_id).items()
             ],
-            modules={CRITICS: self.critic_module(policy_id)},
+            modules=self.judges(policy_id),
             targets=[
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
@@ -243,7 +258,8 @@ class OffPolicyActorCritic(OffPolicy):
         self.add_noise(batch, len(batch[OBS]), policy_id)
         actor_settings = self.actor_settings(policy_id) if self.moves_actor(policy_id) else None
         settings = {CRITICS: self.critic_settings(policy_id), "actor": actor_settings}
-        lr = {CRITICS: rates["critic_lr"], "actor": rates["actor_lr"]}
+        lr = {name.removesuffix("_lr"): rate for name, rate in rates.items()}
+        lr[CRITICS] = lr.pop("critic")
         stats = self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False, **settings)
         if self.moves_targets(policy_id):
             every_update = not self.config_of(policy_id).target_network_update_freq

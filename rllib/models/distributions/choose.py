@@ -3,6 +3,7 @@
 import numpy as np
 from gymnasium import spaces
 
+from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
 from rllib.models.distributions.joint_q_values import JointQValues
 from rllib.models.distributions.product import Product
 from rllib.models.distributions.q_values import QValues
@@ -65,5 +66,5 @@ def distribution_from_json(data: dict) -> Distribution:
         return TorchDistribution(data["name"], data["num_inputs"], tuple(data["action_shape"]), data["dtype"])
     if data["kind"] == Product.kind:
         return Product(tuple(distribution_from_json(part) for part in data["parts"]))
-    gaussian = DiagGaussian, SquashedGaussian, BoundedSquashedGaussian
+    gaussian = DiagGaussian, SquashedGaussian, BoundedSquashedGaussian, BoundedMeanGaussian
     return from_json(data, (Categorical, MultiCategorical, *gaussian, Deterministic, QValues, JointQValues))

@@ -9,8 +9,13 @@ import numpy as np
 from gymnasium import Space
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
+from rllib.models.observations.filters import RunningMoments
 from rllib.offline.dataset import Dataset
-from rllib.sample_batch import REWARDS
+from rllib.policy import Policy
+from rllib.sample_batch import OBS, REWARDS
+
+# Observations that are counted at once.
+_ROWS_AT_ONCE = 1 << 14
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +42,16 @@ class RecordedData:
         """Observation space and action space."""
         first = self.datasets[0][0]
         return first.observation_space, first.action_space
+
+    def moments(self, policy: Policy) -> dict[str, np.ndarray]:
+        """State of a policy's filter that has seen all recorded observations."""
+        moments = RunningMoments(int(np.prod(policy.filter.shape, dtype=int)))
+        for dataset, _ in self.datasets:
+            column = dataset.columns[OBS]
+            for first in range(0, len(column), _ROWS_AT_ONCE):
+                some = column[first : first + _ROWS_AT_ONCE]
+                moments.add(some.reshape(len(some), -1).astype(np.float64))
+        return moments.get_state()
 
     def info(self) -> dict[str, Any]:
         """Sizes and returns, for results."""

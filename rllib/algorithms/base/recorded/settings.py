@@ -64,6 +64,11 @@ class OfflineDataConfig(ConfigObject):
         """Whether some samples are recorded ones."""
         return self.input_ != SAMPLER
 
+    @property
+    def normalizes_by_data(self) -> bool:
+        """Whether the policy has a filter of observations with the statistics of the data."""
+        return self.has_data and self.normalize_observations
+
     def iteration_minima(self) -> tuple[float, int, int]:
         """Seconds, steps sampled and steps trained on, after which an iteration of `train` may end.
 

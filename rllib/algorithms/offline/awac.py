@@ -1,0 +1,47 @@
+"""AWAC: advantage-weighted actor-critic (Nair et al., arXiv:2006.09359).
+
+The critics judge the policy's own next actions, as SAC's do without entropy. The actor imitates recorded actions, the
+more the better they are judged than one of its own. It is made to go on in the environment: learn from the data first,
+then from a mixture, input_={"sampler": 0.5, PATH: 0.5}. Losses are in losses/awac.py.
+"""
+
+from typing import Annotated, Self
+
+from rllib.algorithms.offline.weighted_cloning import WeightedCloning, WeightedCloningConfig
+from rllib.config.sections import above, section
+from rllib.losses import awac
+from rllib.losses.loss import LossOverModules
+from rllib.losses.sac import NEXT_NOISE, NOISE
+from rllib.sample_batch import SampleBatch
+
+
+class AWACConfig(WeightedCloningConfig):
+    """Settings of AWAC; the defaults are the paper's."""
+
+    @section
+    def training(
+        self,
+        *,
+        train_batch_size=1024,
+        temperature: Annotated[
+            float, "lambda: advantages are divided by it; small values imitate the best alone", above(0, finite=True)
+        ] = 1.0,
+    ) -> Self: ...
+
+
+class AWAC(WeightedCloning):
+    """Advantage-weighted actor-critic."""
+
+    config_class = AWACConfig
+    reported_stats = (*WeightedCloning.reported_stats, "mean_weight")
+
+    def critic_loss(self, policy_id: str) -> LossOverModules:
+        return awac.DISCRETE_CRITIC_LOSS if self.is_discrete(policy_id) else awac.CRITIC_LOSS
+
+    def actor_loss(self, policy_id: str) -> LossOverModules:
+        make = awac.discrete_actor_loss if self.is_discrete(policy_id) else awac.actor_loss
+        return make(self.config_of(policy_id).temperature)
+
+    def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
+        if not self.is_discrete(policy_id):
+            batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows, policy_id) for _ in range(2))

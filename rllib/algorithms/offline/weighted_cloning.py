@@ -1,0 +1,54 @@
+"""Base of the algorithms whose actor imitates recorded actions, weighted by what critics say of them (IQL, AWAC).
+
+No action of the actor's own is judged where it learns, so that critics are asked for little outside of the data.
+"""
+
+import dataclasses
+from typing import ClassVar, Self
+
+from gymnasium import spaces
+
+from rllib.algorithms.families.off_policy_actor_critic import (
+    REPLAY_OF_A_MILLION,
+    OffPolicyActorCritic,
+    OffPolicyActorCriticConfig,
+)
+from rllib.config.sections import section
+from rllib.models.distributions.bounded_mean import BoundedMeanGaussian
+from rllib.models.modules import FullyConnected
+from rllib.models.policy_spec import PolicySpec
+
+
+class WeightedCloningConfig(OffPolicyActorCriticConfig):
+    """Settings that these algorithms share."""
+
+    needs_data: ClassVar[bool] = True
+
+    @section
+    def training(
+        self,
+        *,
+        num_steps_sampled_before_learning_starts=0,
+        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+    ) -> Self: ...
+
+
+class WeightedCloning(OffPolicyActorCritic):
+    """Actor-critics whose actor imitates recorded actions."""
+
+    def is_discrete(self, policy_id: str) -> bool:
+        """Whether a policy's actions are choices."""
+        return isinstance(self.policies[policy_id].action_space, spaces.Discrete)
+
+    def actor_spec(self, observation_space, action_space, config: WeightedCloningConfig) -> PolicySpec:
+        if isinstance(action_space, spaces.Discrete):
+            return self.plain_spec(observation_space, action_space, config)
+        self.check_bounded(action_space)
+        # One standard deviation a component: recorded actions of one state rarely tell more.
+        spec = self.plain_spec(observation_space, action_space, config, free_log_std=True)
+        return dataclasses.replace(spec, distribution=BoundedMeanGaussian(spec.distribution.action_shape))
+
+    def critic_module(self, policy_id: str) -> FullyConnected:
+        if self.is_discrete(policy_id):
+            return self.critics_of(policy_id, ("observation",), self.policies[policy_id].distribution.num_actions)
+        return super().critic_module(policy_id)

@@ -110,7 +110,7 @@ def limited_exp(exponents: np.ndarray) -> np.ndarray:
 
 
 def weighted_cloning(distribution, policy, minibatch, weights: np.ndarray) -> tuple:
-    """Statistics of -mean(w log pi(a | s)), after its gradient was left in the policy's network; w [B] are constants."""
+    """Statistics of -mean(w log pi(a | s)), w [B] being constants; leaves its gradient in the policy's network."""
     now = distribution.at(policy.forward(minibatch[OBS])[0])
     loss = -(weights * now.log_prob(minibatch[ACTIONS])).mean()
     policy.backward((now.gradient(weights * np.float32(-1 / len(weights))), NO_VALUES))

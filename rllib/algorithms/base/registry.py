@@ -33,17 +33,18 @@ ALGORITHMS = {
     "TD3BC": "rllib.algorithms.offline.td3_bc",
     "IQL": "rllib.algorithms.offline.iql",
     "AWAC": "rllib.algorithms.offline.awac",
+    "CQL": "rllib.algorithms.offline.cql",
 }
 # Other names that Ray has for them
 ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}
 
-_OFFLINE = "offline data is not available yet; algorithms learn from an environment"
 _MULTI_AGENT = "PPO and others train policies of several agents, PPOConfig().multi_agent(policies=...)"
 _MODEL_BASED = "no algorithm here learns a model of the environment. Use SAC or TD3, which need few steps"
 _BANDITS = "there are no bandits; a bandit is an environment whose episodes have one step, for PPO or DQN"
 # Algorithms of other libraries that are known and not here: why, or what to use instead.
 ABSENT = {
-    **dict.fromkeys(("CQL", "CRR", "DT", "AWR"), _OFFLINE),
+    **dict.fromkeys(("CRR", "AWR"), "use AWAC, which weighs recorded actions by their advantages"),
+    "DT": "no algorithm here is conditioned on a return. Use IQL or CQL",
     **dict.fromkeys(("MADDPG", "AlphaStar", "MAPPO"), _MULTI_AGENT),
     **dict.fromkeys(("Dreamer", "DreamerV2", "DreamerV3", "MBMPO"), _MODEL_BASED),
     **dict.fromkeys(("BanditLinUCB", "BanditLinTS"), _BANDITS),

@@ -18,7 +18,10 @@ LOG_STD = (-5.0, 2.0)
 
 @dataclass(frozen=True)
 class BoundedMeanGaussian(DiagGaussian):
-    """Independent normal components with means in [-1, 1]; inputs are means before tanh, and log standard deviations."""
+    """Independent normal components with means in [-1, 1].
+
+    Inputs are the means before tanh, and the logarithms of the standard deviations.
+    """
 
     kind = "bounded_mean_gaussian"
 

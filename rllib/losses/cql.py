@@ -1,0 +1,152 @@
+"""The losses of conservative Q-learning on soft actor-critic, CQL(H) (Kumar et al., arXiv:2006.04779, equation 4).
+
+    y = r + gamma^k (min_i Q'_i(s', a') [- alpha log p(a' | s')]),     a' ~ pi(. | s')
+    c_j = [Q_j(s, u_n) - log 0.5^K,  Q_j(s, a'_n) - log p(a'_n | s'),  Q_j(s, a_n) - log p(a_n | s)],   n = 1 ... N each
+    R_j = w (T mean logsumexp(c_j / T) - mean Q_j(s, a))
+    J(Q) = sum_j mean (Q_j(s, a) - y)^2 + R_j
+
+u are uniform in [-1, 1]^K, a_n and a'_n are drawn from the policy in s and in s', and all are judged in s: together
+they are an importance sample of the integral of exp Q over actions. R lowers values of actions that the data does not
+have. The bracket is left out by default (`deterministic_backup`), as in RLlib. With a multiplier m and a limit d of R,
+m (R_j - d) stands in the place of R_j. The square has no factor 1/2 here, so that w weighs what it does in the
+authors' code.
+
+The actor's loss is SAC's; in its first updates log p of the recorded action stands in the place of the critics' value.
+"""
+
+import numpy as np
+
+from rllib.losses.loss import NO_VALUES, LossOverModules
+from rllib.losses.sac import ACTOR_LOSS, CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
+from rllib.models.distributions.squashed import LOG_STD, SquashedGaussian
+from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+
+# Columns of random numbers [B, N, K]: uniform in [-1, 1], and standard normal for actions in s and in s'.
+UNIFORM, DRAWS, NEXT_DRAWS = "uniform_actions", "draws", "next_draws"
+# Recorded actions at a bound are infinite before tanh; further out their likelihoods would outweigh all others.
+_LARGEST_RECORDED = float(np.arctanh(1 - 1e-3))
+
+
+def critic_loss(temperature: float, weight: float, deterministic_backup: bool) -> LossOverModules:
+    """The critics' loss; settings of an update are alpha, and `multiplier` and `limit` of the penalty.
+
+    Args:
+        temperature: T.
+        weight: w.
+        deterministic_backup: whether targets are without the entropy of the next action.
+    """
+
+    def compute(distribution, modules, minibatch, *, alpha, multiplier, limit):
+        import torch
+
+        observations, following = minibatch[OBS], minibatch[NEXT_OBS]
+        with torch.no_grad():
+            there = modules["policy"](following)[0]
+            actions, log_prob = distribution.torch_draw(there, minibatch[NEXT_NOISE])
+            least = modules["target_critics"](following, actions).amin(0)
+            if not deterministic_backup:
+                least = least - alpha * log_prob
+            targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
+            rows, count, size = minibatch[UNIFORM].shape
+            drawn = [minibatch[UNIFORM]]
+            densities = [minibatch[UNIFORM].new_full((rows, count), -size * np.log(2.0))]
+            for inputs, noise in ((there, NEXT_DRAWS), (modules["policy"](observations)[0], DRAWS)):
+                repeated = inputs.repeat_interleave(count, 0)
+                its_actions, its_log_prob = distribution.torch_draw(repeated, minibatch[noise].reshape(-1, size))
+                drawn.append(its_actions.reshape(rows, count, size))
+                densities.append(its_log_prob.reshape(rows, count))
+            taken = minibatch[ACTIONS].reshape(rows, 1, size).tanh()
+            judged = torch.cat([taken, *drawn], 1)
+            offsets = torch.cat(densities, 1)
+        repeated = observations.repeat_interleave(judged.shape[1], 0)
+        values = modules["critics"](repeated, judged.reshape(-1, size)).reshape(-1, *judged.shape[:2])
+        of_data, of_drawn = values[..., 0], values[..., 1:]
+        errors = of_data - targets
+        spread = temperature * torch.logsumexp((of_drawn - offsets) / temperature, -1)
+        penalties = weight * (spread.mean(-1) - of_data.mean(-1))
+        bellman = (minibatch[WEIGHTS] * errors.square()).mean(-1).sum()
+        loss = bellman + (multiplier * (penalties - limit)).sum()
+        with torch.no_grad():
+            shown = of_data.mean(), of_data.min(), of_data.max(), penalties.mean(), of_drawn.mean()
+        return loss, (loss, *shown), (errors.detach().abs().mean(0),)
+
+    def compute_in_numpy(distribution, modules, minibatch, *, alpha, multiplier, limit):
+        observations, following = minibatch[OBS], minibatch[NEXT_OBS]
+        rows, count, size = minibatch[UNIFORM].shape
+        there = np.array(modules["policy"].forward(following)[0])  # the next call overwrites it
+        drawn = distribution.draw(there, minibatch[NEXT_NOISE])
+        least = modules["target_critics"].forward(following, drawn.actions).min(0)
+        if not deterministic_backup:
+            least = least - np.float32(alpha) * drawn.log_prob
+        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
+        judged = np.empty((rows, 1 + 3 * count, size), np.float32)
+        judged[:, 0] = np.tanh(minibatch[ACTIONS].reshape(rows, size))
+        judged[:, 1 : 1 + count] = minibatch[UNIFORM]
+        offsets = np.full((rows, 3 * count), -size * np.log(2.0), np.float32)
+        here = modules["policy"].forward(observations)[0]
+        for place, (inputs, noise) in enumerate(((there, NEXT_DRAWS), (here, DRAWS)), 1):
+            some = distribution.draw(np.repeat(inputs, count, 0), minibatch[noise].reshape(-1, size))
+            where = slice(place * count, (place + 1) * count)
+            judged[:, 1 + where.start : 1 + where.stop] = some.actions.reshape(rows, count, size)
+            offsets[:, where] = some.log_prob.reshape(rows, count)
+        critics, each = modules["critics"], judged.shape[1]
+        values = critics.forward(np.repeat(observations, each, 0), judged.reshape(-1, size)).reshape(-1, rows, each)
+        of_data, of_drawn = values[..., 0], values[..., 1:]
+        errors = of_data - targets
+        scaled = (of_drawn - offsets) * np.float32(1 / temperature)
+        largest = scaled.max(-1, keepdims=True)
+        shares = np.exp(scaled - largest)
+        total = shares.sum(-1, keepdims=True)
+        spread = np.float32(temperature) * (largest + np.log(total))[..., 0]
+        penalties = weight * (spread.mean(-1) - of_data.mean(-1))
+        weighted = minibatch[WEIGHTS] * errors
+        loss = (weighted * errors).sum() / rows + (multiplier * (penalties - limit)).sum()
+        of_rows = (np.abs(errors).mean(0),)
+        statistics = loss, of_data.mean(), of_data.min(), of_data.max(), penalties.mean(), of_drawn.mean()
+        factor = np.float32(multiplier * weight / rows)
+        gradient = np.empty_like(values)
+        gradient[..., 0] = weighted * np.float32(2 / rows) - factor
+        np.multiply(shares, factor / total, out=gradient[..., 1:])
+        critics.backward(gradient.reshape(len(values), -1))
+        return statistics, of_rows
+
+    columns = (*READ_BY_CRITICS, NEXT_NOISE, UNIFORM, DRAWS, NEXT_DRAWS)
+    stats = (*CRITIC_STATS, "cql_penalty", "mean_q_drawn")
+    return LossOverModules(columns, stats, compute, ("td_error",), compute_in_numpy)
+
+
+def _actor(distribution, modules, minibatch, *, alpha, clones):
+    if not clones:
+        return ACTOR_LOSS.torch(distribution, modules, minibatch, alpha=alpha)
+    import torch
+
+    inputs = modules["policy"](minibatch[OBS])[0]
+    _, log_prob = distribution.torch_draw(inputs, minibatch[NOISE])
+    mean, log_std = inputs.chunk(2, dim=-1)
+    likelihood = SquashedGaussian(distribution.action_shape).torch_at(torch.cat([mean, log_std.clamp(*LOG_STD)], -1))
+    recorded = minibatch[ACTIONS].clamp(-_LARGEST_RECORDED, _LARGEST_RECORDED)
+    loss = (alpha * log_prob - likelihood.log_prob(recorded)).mean()
+    return loss, (loss, -log_prob.mean())
+
+
+def _actor_in_numpy(distribution, modules, minibatch, *, alpha, clones):
+    if not clones:
+        return ACTOR_LOSS.numpy(distribution, modules, minibatch, alpha=alpha)
+    policy, rows = modules["policy"], len(minibatch[OBS])
+    inputs = policy.forward(minibatch[OBS])[0]
+    drawn = distribution.draw(inputs, minibatch[NOISE])
+    size = distribution.size
+    bounded = np.concatenate([inputs[:, :size], np.clip(inputs[:, size:], *LOG_STD)], 1)
+    likelihood = SquashedGaussian(distribution.action_shape).at(bounded)
+    recorded = np.clip(minibatch[ACTIONS], -_LARGEST_RECORDED, _LARGEST_RECORDED)
+    of_recorded = likelihood.log_prob(recorded).mean()
+    gradient = likelihood.gradient(np.full(rows, -1 / rows, np.float32))
+    gradient[:, size:] *= bounded[:, size:] == inputs[:, size:]
+    gradient = gradient + drawn.gradient(np.zeros_like(drawn.actions), alpha / rows)
+    policy.backward((gradient, NO_VALUES))
+    entropy = -drawn.log_prob.mean()
+    return ((-alpha * entropy - of_recorded, entropy),)
+
+
+# Settings of an update are alpha, and whether it `clones` recorded actions instead of asking the critics.
+CONSERVATIVE_ACTOR_LOSS = LossOverModules((ACTIONS, NOISE), ACTOR_LOSS.stats, _actor, (), _actor_in_numpy)

@@ -6,10 +6,13 @@ import torch
 
 from rllib import sample_batch as sb
 from rllib.losses import awac, cql, iql
+from rllib.losses.conservative import Conservative
 from rllib.losses.deterministic import TARGET_NOISE, cloning_actor_loss
 from rllib.losses.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.losses.sac import NEXT_NOISE, NOISE
+from rllib.losses.td import TDLoss
 from rllib.models.distributions.bounded_mean import LOG_STD, BoundedMeanGaussian
+from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
 from rllib.models.distributions.standard import Categorical, DiagGaussian
 
@@ -332,6 +335,18 @@ def test_values_outside_of_the_data_are_lowered(temperature, weight, multiplier,
             [0.4035265148, 0.1484491088, 0.5484493963, 0.2723519101, 0.9042401856, 0.2229828844],
         ]
         np.testing.assert_allclose(found[0][:, 1:], expected, rtol=2e-5)
+
+
+def test_values_of_choices_outside_of_the_data_are_lowered():
+    values = torch.tensor([[1.0, 2, 0], [0.5, 0.5, 3]], requires_grad=True)
+    minibatch = {sb.ACTIONS: torch.tensor([1, 0]), sb.TD_TARGETS: torch.tensor([2.0, 0.5]), sb.WEIGHTS: torch.ones(2)}
+    loss, statistics, _ = Conservative(TDLoss(), 1.0).torch(QValues(3, dueling=False), (values, None), minibatch)
+    loss.backward()
+    # The values of the recorded actions equal their targets, so that the penalty is all there is.
+    assert float(loss.detach()) == pytest.approx(1.5298071744, rel=1e-6)
+    assert float(statistics[-1].detach()) == pytest.approx(1.5298071744, rel=1e-6)
+    expected = [[0.1223642355, -0.1673795221, 0.0450152866], [-0.4647452697, 0.0352547303, 0.4294905393]]
+    np.testing.assert_allclose(values.grad, expected, rtol=1e-5)
 
 
 def test_the_conservative_actor_imitates_at_first():

@@ -344,9 +344,16 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
         Under "learner" there may be a dict, policy id -> statistics of the iteration, which join the policy's own.
         """
+        recorded = {} if self.recorded is None else {"dataset": self._progress_of_data()}
         if not self.config.num_learners:
-            return {}
-        return {"num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
+            return recorded
+        return {**recorded, "num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
+
+    def _progress_of_data(self) -> dict[str, Any]:
+        """The recorded data, and how often its rows were learned from so far."""
+        facts = self.recorded.info()
+        trained = sum(counts["num_steps_trained"] for counts in self.metrics.policies.values())
+        return {**facts, "epochs": trained * (1 - self.recorded.sampled) / facts["rows"]}
 
     def _worker_learner(self, policy_id: str) -> Callable[[Policy], Learner]:
         """A factory, which can be pickled, of the learner of a policy in each worker."""

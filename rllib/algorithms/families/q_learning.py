@@ -21,6 +21,7 @@ from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary
+from rllib.losses.conservative import Conservative
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.models.attention.spec import Attention
@@ -55,6 +56,9 @@ class QLearningConfig(OffPolicyConfig):
             float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
         ] = 0.5,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
+        conservative_weight: Annotated[
+            float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
+        ] = 0.0,
     ) -> Self: ...
 
     @relation("num_atoms", "v_min", "v_max")
@@ -140,7 +144,8 @@ class QLearning(OffPolicy):
     def make_loss(self, policy_id: str) -> Loss:
         """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config_of(policy_id)
-        return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+        loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+        return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
 
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
         """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.

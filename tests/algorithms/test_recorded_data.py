@@ -1,0 +1,268 @@
+"""Learning from recorded steps: the rows, their order, mixtures, checkpoints, and settings that do not fit."""
+
+import gzip
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rllib import sample_batch as sb
+from rllib.acting.inference import ActingSettings
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.evaluation.offline.rows import returns_to_go, transitions
+from rllib.offline.dataset import Dataset
+from rllib.policy import Policy
+
+DATA = Path(__file__).parents[1] / "data" / "offline"
+CARTPOLE = str(DATA / "cartpole_small.json")
+SMALL = {"model": {"fcnet_hiddens": [8]}, "train_batch_size": 32}
+
+
+def config(name, data=CARTPOLE, env="CartPole-v1", **training):
+    made = get_algorithm_config(name).environment(env).offline_data(input_=data).training(**{**SMALL, **training})
+    return made.debugging(seed=3).reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=64)
+
+
+def learner_stats(result):
+    return result["info"]["learner"]["default_policy"]["learner_stats"]
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def steps(lengths, terminated):
+    """A dataset of episodes with rewards 1, 2, ...; observations count the steps of all."""
+    total, ends = sum(lengths), np.cumsum(lengths) - 1
+    flags, following = np.zeros(total, bool), np.arange(1, total + 1, dtype=np.float32)[:, None]
+    following[ends] += 0.5
+    flags[ends] = terminated
+    return Dataset.from_columns(
+        {
+            "obs": np.arange(total, dtype=np.float32)[:, None],
+            "new_obs": following,
+            "actions": np.arange(total) % 2,
+            "rewards": np.concatenate([np.arange(1, length + 1) for length in lengths]),
+            "terminateds": flags,
+            "eps_id": np.repeat(np.arange(len(lengths)), lengths),
+        }
+    )
+
+
+def test_returns_to_go_end_with_the_value_of_what_followed():
+    dataset = steps([4, 4], [True, False])
+    returns = returns_to_go(dataset, dataset.columns["rewards"], 0.9, np.array([0.0, 10.0]))
+    np.testing.assert_allclose(returns[:4], [8.146, 7.94, 6.6, 4], rtol=1e-6)
+    np.testing.assert_allclose(returns[4:], [14.707, 15.23, 14.7, 13], rtol=1e-6)
+
+
+def policy_of(dataset):
+    with config("DQN", dataset, env=None, hiddens=[]).build() as algorithm:
+        return algorithm.policy
+
+
+def test_rows_of_three_steps():
+    dataset = steps([5], [False])
+    rows = transitions(dataset, policy_of(dataset), ActingSettings(), dataset.columns["rewards"], 0.9, n_step=3)
+    np.testing.assert_allclose(rows[sb.REWARDS], [5.23, 7.94, 10.65, 8.5, 5], rtol=1e-6)
+    np.testing.assert_allclose(rows[sb.DISCOUNTS], [0.729, 0.729, 0.729, 0.81, 0.9], rtol=1e-6)
+    assert rows[sb.NEXT_OBS][:, 0].tolist() == [3, 4, 5.5, 5.5, 5.5]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_rows_are_those_that_a_worker_makes_of_the_same_steps(n_step):
+    """Steps of whole episodes, recorded as a worker saw them, give the rows that its replay got."""
+    settings = config("DQN", "sampler", n_step=n_step, hiddens=[]).rollouts(
+        batch_mode="complete_episodes", rollout_fragment_length=60
+    )
+    with settings.build() as algorithm:
+        rows = algorithm.sample(60)
+        one = config("DQN", "sampler", hiddens=[]).rollouts(batch_mode="complete_episodes", rollout_fragment_length=60)
+        with one.build() as recording:
+            recorded = recording.sample(60)
+        dataset = Dataset.from_columns(recorded)
+        ours = transitions(dataset, algorithm.policy, algorithm.config, recorded[sb.REWARDS], 0.99, n_step)
+    assert len(rows) == len(ours[sb.OBS]) == len(recorded)
+    for name in (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.DISCOUNTS):
+        np.testing.assert_array_equal(rows[name], ours[name], err_msg=name)
+
+
+def test_a_step_is_left_out_if_nobody_knows_what_followed():
+    columns = {name: column for name, column in steps([3, 2], [False, True]).columns.items() if name != "new_obs"}
+    dataset = Dataset.from_columns(columns)
+    rows = transitions(dataset, policy_of(dataset), ActingSettings(), columns["rewards"], 0.9)
+    assert rows[sb.OBS][:, 0].tolist() == [0, 1, 3, 4]
+
+
+# ---------------------------------------------------------------------- order
+
+
+def test_an_epoch_hands_over_every_row_once():
+    with config("BC").build() as algorithm:
+        count = len(algorithm.recorded.only)
+        seen = [algorithm.workers.sample(algorithm.snapshots())[0][0] for _ in range(count)]  # 32 epochs
+    observations = np.concatenate([batch[sb.OBS] for batch in seen])
+    for epoch in range(32):
+        rows = observations[epoch * count : (epoch + 1) * count]
+        assert len(np.unique(rows, axis=0)) == len(np.unique(observations, axis=0))
+    assert not np.array_equal(observations[:count], observations[count : 2 * count])
+
+
+def test_a_run_goes_on_from_a_checkpoint_to_the_bit(tmp_path):
+    with config("MARWIL", moving_average_sqd_adv_norm_update_rate=0.1).build() as algorithm:
+        algorithm.train()
+        algorithm.save(tmp_path)
+        algorithm.train()
+        weights, norm = algorithm.get_weights(), dict(algorithm._norms)
+    with config("MARWIL", moving_average_sqd_adv_norm_update_rate=0.1).build() as other:
+        other.restore(tmp_path)
+        other.train()
+        assert other._norms == norm
+        np.testing.assert_array_equal(other.get_weights()["default_policy"], weights["default_policy"])
+
+
+def test_marwil_without_advantages_is_behaviour_cloning():
+    weights = []
+    for name, changes in (("BC", {}), ("MARWIL", {"beta": 0.0})):
+        with config(name, **changes).build() as algorithm:
+            algorithm.train()
+            weights.append(algorithm.get_weights()["default_policy"])
+    np.testing.assert_array_equal(*weights)
+
+
+# ---------------------------------------------------------------------- algorithms
+
+
+def test_behaviour_cloning_takes_over_the_policy_of_the_data():
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(500, 2)).astype(np.float32)
+    data = {"obs": obs, "actions": (obs[:, 0] > 0).astype(int)}
+    settings = config("BC", data, env=None, lr=1e-2, train_batch_size=100)
+    with settings.reporting(min_sample_timesteps_per_iteration=20_000).build() as algorithm:
+        algorithm.train()
+        right = algorithm.policy.compute_actions(obs, explore=False)[0] == data["actions"]
+    assert right.mean() > 0.97
+
+
+OFF_POLICY = ["DQN", "SAC", "IQL", "AWAC"]
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_the_replay_has_the_recorded_steps_and_learns_from_them(name):
+    with config(name).build() as algorithm:
+        result = algorithm.train()
+        assert len(algorithm.replay) == len(algorithm.recorded.only)
+        assert algorithm.num_updates == 2 == result["timesteps_total"] / 32
+        assert result["info"]["dataset"] == {
+            **{"rows": 102, "episodes": 3, "mean_return": 34, "max_return": pytest.approx(50, abs=20)},
+            "epochs": pytest.approx(64 / 102),
+        }
+        assert not algorithm.workers.foreach_worker(lambda worker: worker)
+
+
+@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ", "TD3BC", "IQL", "AWAC", "CQL"])
+def test_continuous_actions_are_learned_from(name):
+    rng = np.random.default_rng(0)
+    action_space = gymnasium.spaces.Box(-2, 2, (2,))
+    data = {
+        "obs": rng.normal(size=(64, 3)),
+        "actions": rng.uniform(-2, 2, (64, 2)),
+        "rewards": rng.normal(size=64),
+        "terminateds": np.arange(64) % 8 == 7,
+    }
+    settings = config(name, data, env=None).environment(env=None, action_space=action_space)
+    settings.offline_data(actions_in_input_normalized=False)
+    with settings.build() as algorithm:
+        result = algorithm.train()
+        assert np.isfinite(learner_stats(result)["critic_loss"])
+        assert np.isfinite(algorithm.get_weights()["default_policy"]).all()
+
+
+def test_no_environment_is_made_where_none_is_named(monkeypatch):
+    monkeypatch.setattr(gymnasium, "make", None)
+    with config("BC", env=None).build() as algorithm:
+        result = algorithm.train()
+        assert np.isnan(result["episode_reward_mean"])
+        with pytest.raises(RuntimeError, match="no environment to evaluate in"):
+            algorithm.evaluate()
+
+
+def test_an_environment_is_for_evaluation_alone():
+    with config("BC").build() as algorithm:
+        algorithm.train()
+        assert algorithm.evaluate(2)["episodes_this_iter"] == 2
+
+
+def test_recorded_and_sampled_steps_are_mixed():
+    settings = config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}, num_steps_sampled_before_learning_starts=10)
+    with settings.build() as algorithm:
+        algorithm.train()
+        assert algorithm.timesteps >= 64
+        assert len(algorithm.replay.newest) >= 64
+        batch = algorithm.replay.sample(20, np.random.default_rng(0))
+        recorded = {row.tobytes() for row in algorithm.recorded.only.columns[sb.OBS]}
+        assert [row.tobytes() in recorded for row in batch[sb.OBS]] == [True] * 10 + [False] * 10
+
+
+def test_observations_are_normalised_by_the_data(tmp_path):
+    settings = config("BC").offline_data(normalize_observations=True)
+    with settings.build() as algorithm:
+        obs = algorithm.recorded.only.columns[sb.OBS]
+        stored = algorithm.workers._rows._columns[sb.OBS]
+        np.testing.assert_allclose(stored.mean(0), 0, atol=1e-4)
+        np.testing.assert_allclose(stored.std(0), 1, atol=1e-2)
+        algorithm.save(tmp_path)
+        actions = algorithm.policy.compute_actions(obs, explore=False)[0]
+    policy = Policy.from_checkpoint(tmp_path)["default_policy"]
+    np.testing.assert_array_equal(policy.compute_actions(obs, explore=False)[0], actions)
+
+
+def test_the_best_episodes_alone_are_learned_from():
+    settings = config("BC").offline_data(input_fraction_of_best=0.34)
+    with settings.build() as algorithm:
+        assert algorithm.recorded.only.num_episodes == 1
+        assert algorithm.recorded.info()["mean_return"] == Dataset.from_path(CARTPOLE).returns.max()
+
+
+def test_rewards_are_scaled_and_shifted():
+    settings = config("DQN").offline_data(reward_scale=0.5, reward_shift=-1.0)
+    with settings.build() as algorithm:
+        assert set(algorithm.replay.sample(50, np.random.default_rng(0))[sb.REWARDS].tolist()) == {-0.5}
+
+
+def test_a_policy_with_a_memory_imitates_sequences():
+    settings = config("BC", model={"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10})
+    with settings.build() as algorithm:
+        batch, _ = algorithm.workers.sample(algorithm.snapshots())[0]
+        assert batch[sb.SEQ_LENS].max() == 10 and batch[sb.SEQ_LENS].sum() == len(batch[sb.ACTIONS])
+        algorithm.train()
+
+
+# ---------------------------------------------------------------------- what does not fit
+
+REFUSED = {
+    "no data": (lambda: config("BC", "sampler"), 'BC learns from recorded data, but input_="sampler"'),
+    "of one's own policy": (lambda: config("PPO"), "PPO learns from steps of its own policy"),
+    "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
+    "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),
+    "filter": (lambda: config("BC").rollouts(observation_filter="MeanStdFilter"), "normalize_observations=True"),
+    "beta": (lambda: config("BC", beta=0.5), "which is MARWIL"),
+    "rewards": (
+        lambda: config("MARWIL", {"obs": np.zeros((4, 4)), "actions": np.zeros(4, int)}, env=None),
+        "has no rewards, and MARWIL learns from them",
+    ),
+    "spaces": (lambda: config("BC", env="Acrobot-v1"), r"obs has the shape \(4,\)"),
+    "clipped rewards": (lambda: config("DQN").environment("CartPole-v1", clip_rewards=True), "reward_scale"),
+}
+
+
+@pytest.mark.parametrize(("made", "message"), REFUSED.values(), ids=REFUSED)
+def test_settings_that_do_not_fit_are_refused(made, message):
+    with pytest.raises(ValueError, match=message):
+        made().build()
+
+
+def test_a_path_that_is_not_there_names_what_is_near(tmp_path):
+    (tmp_path / "steps.json.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(FileNotFoundError, match=r"Did you mean .*steps\.json\.gz"):
+        config("BC", str(tmp_path / "step.json.gz")).build()

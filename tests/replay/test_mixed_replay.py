@@ -1,0 +1,63 @@
+"""A replay of several parts: their shares of a batch, and the way of priorities."""
+
+import numpy as np
+import pytest
+
+from rllib import sample_batch as sb
+from rllib.replay.mixed_replay import MixedReplay
+from rllib.replay.replay_buffer import ReplayBuffer
+from rllib.sample_batch import Column
+
+
+def rows(first, count):
+    return {sb.REWARDS: np.arange(first, first + count, dtype=np.float32)}
+
+
+def buffer(first, count, alpha=None):
+    made = ReplayBuffer([Column(sb.REWARDS)], 100, alpha=alpha)
+    if count:
+        made.add(rows(first, count))
+    return made
+
+
+def test_each_part_has_its_share_of_every_batch():
+    replay = MixedReplay([(buffer(0, 10), 0.5), (buffer(100, 10), 0.5)], takes_new_rows=True)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        rewards = replay.sample(8, rng)[sb.REWARDS]
+        assert (rewards[:4] < 50).all() and (rewards[4:] >= 100).all()
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.9), (0.3, 0.3, 0.4), (0.25, 0.75)])
+def test_shares_that_are_no_whole_rows_are_carried_over(shares):
+    parts = [(buffer(100 * index, 5), share) for index, share in enumerate(shares)]
+    replay, rng, counts = MixedReplay(parts, takes_new_rows=True), np.random.default_rng(0), np.zeros(len(shares))
+    for _ in range(100):
+        drawn = replay.sample(3, rng)[sb.REWARDS]
+        assert len(drawn) == 3
+        counts += np.bincount((drawn // 100).astype(int), minlength=len(shares))
+    np.testing.assert_allclose(counts / 300, shares, atol=0.01)
+
+
+def test_a_part_without_rows_leaves_its_share_to_the_others():
+    replay = MixedReplay([(buffer(0, 5), 0.5), (buffer(0, 0), 0.5)], takes_new_rows=True)
+    rng = np.random.default_rng(0)
+    assert (replay.sample(6, rng)[sb.REWARDS] < 50).all()
+    replay.add(rows(100, 3))
+    assert (replay.sample(6, rng)[sb.REWARDS] >= 100).sum() == 3
+
+
+def test_new_priorities_reach_the_rows_that_were_drawn():
+    replay = MixedReplay([(buffer(0, 4, alpha=1.0), 0.5), (buffer(100, 4, alpha=1.0), 0.5)], takes_new_rows=True)
+    rng = np.random.default_rng(0)
+    batch = replay.sample(64, rng)
+    heavy = {1.0, 102.0}
+    errors = np.array([1e6 if reward in heavy else 0.0 for reward in batch[sb.REWARDS]])
+    replay.update_priorities(batch[sb.INDICES], errors)
+    assert set(replay.sample(64, rng)[sb.REWARDS].tolist()) == heavy
+
+
+def test_recorded_rows_alone_take_no_new_ones():
+    replay = MixedReplay([(buffer(0, 4), 0.5), (buffer(9, 4), 0.5)], takes_new_rows=False)
+    with pytest.raises(ValueError, match="takes no new ones"):
+        replay.add(rows(0, 1))

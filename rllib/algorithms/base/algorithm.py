@@ -347,7 +347,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
         recorded = {} if self.recorded is None else {"dataset": self._progress_of_data()}
         if not self.config.num_learners:
             return recorded
-        return {**recorded, "num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
+        restarts = sum(each.backend.fleet.num_restarts for each in self.learners.values())
+        return {**recorded, "num_learner_restarts": restarts}
 
     def _progress_of_data(self) -> dict[str, Any]:
         """The recorded data, and how often its rows were learned from so far."""

@@ -34,6 +34,7 @@ class Turn:
 
     Attributes:
         actions: agent -> action, once the turn was answered.
+        acted: the action that a client has chosen by its copy of the policy (samples.py: Acted); None: it asks.
         is_answered: whether it was answered, or has failed.
         is_withdrawn: whether its loop waits no longer, so that it has not happened.
     """
@@ -52,6 +53,8 @@ class Turn:
         "step",
         "trains",
     )
+
+    acted: Any = None
 
     def __init__(
         self,
@@ -75,6 +78,10 @@ class Turn:
     def claim(self) -> bool:
         """Takes the turn for good: the worker, to answer it, or its loop, to withdraw it. The second gets False."""
         return self._claimed.acquire(blocking=False)
+
+    def following(self) -> "Turn | None":
+        """The turn after this one, which was answered, where it is there already."""
+        return None
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
         """Gives the actions to the loop that waits."""

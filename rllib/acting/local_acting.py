@@ -120,9 +120,10 @@ class Place:
         """Ends the episode; returns its last part."""
         at = self.num_steps
         self._note(self._observations[at : at + 1], observation, reward, info)
-        part = self.part(end="truncated" if truncated else "terminated")
+        if not self._begun:
+            self._draw()  # explorers learn of ends among the steps that they have prepared
         self._explorer.episodes_ended([0])
-        return part
+        return self.part(end="truncated" if truncated else "terminated")
 
     def part(self, end: str | None = None) -> dict[str, Any]:
         """The steps since the last call, as a message; the next part begins. There is at least one, or an end."""

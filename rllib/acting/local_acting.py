@@ -4,6 +4,7 @@ A client keeps the steps of its episodes, and sends them in parts; the server an
 """
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +23,10 @@ from rllib.policy import FILTER_PREFIX, Policy
 from rllib.web.bodies import with_arrays
 
 MSGPACK = "application/msgpack"
-# Steps are sent no later than this after the last ones (seconds), when the client acts again.
-_SENT_AFTER_S = 1.0
+# An episode's end is sent at once, unless the last request is so new: it costs as much as dozens of steps (seconds).
+_APART_S = 0.02
+# Steps are kept so long, if the client acts (seconds).
+_KEPT_S = 1.0
 
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
@@ -239,7 +242,8 @@ class LocalActing:
         self._outbox: list[dict[str, Any]] = []
         self._lost: dict[str, str] = {}
         self._num_kept = 0  # steps that were not sent
-        self._sent = self._looked = time.monotonic()
+        self._sent = -math.inf
+        self._looked = self._kept_since = 0.0
 
     @property
     def version(self) -> int | None:
@@ -290,11 +294,12 @@ class LocalActing:
         place.log(observation, reward, info, action)
 
     def end(self, episode_id: str, observation: Any, given: dict[str, Any], truncated: bool) -> None:
-        """Ends an episode, and sends its last part."""
+        """Ends an episode; its last part is sent now, or with the next one."""
         place, reward = self._checked(episode_id, observation, given)
         self._outbox.append(place.end(observation, reward, given.get("info"), truncated))
         self._free.append(self._places.pop(episode_id))
-        self._send()
+        if time.monotonic() - self._sent > _APART_S:
+            self._send()
 
     def _checked(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
         """The place of an episode, and the reward since its last action."""
@@ -311,10 +316,13 @@ class LocalActing:
     def _next_of(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
         """`_checked`, with room for a further step of the episode."""
         found = self._checked(episode_id, observation, given)
-        if self._num_kept >= self._size or (self._num_kept and time.monotonic() - self._sent > _SENT_AFTER_S):
+        now = time.monotonic()
+        if self._num_kept and (self._num_kept >= self._size or now - self._kept_since > _KEPT_S):
             self._send()
             if episode_id in self._lost:
                 raise self._lost_error(self._lost.pop(episode_id))
+        if not self._num_kept:
+            self._kept_since = now
         self._num_kept += 1
         return found
 

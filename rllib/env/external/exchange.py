@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rllib.env.multi_agent.agent_spaces import AgentID
@@ -80,7 +80,7 @@ class Turn:
         return self._claimed.acquire(blocking=False)
 
     def following(self) -> "Turn | None":
-        """The turn after this one, which was answered, where it is there already."""
+        """The turn after this one, which was answered or has failed, where it is there already."""
         return None
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
@@ -154,5 +154,14 @@ class Exchange:
         self._fail_all()
 
     def _fail_all(self) -> None:
-        for turn in self.take(0.0):
-            turn.fail(self.error)
+        fail_all(self.take(0.0), lambda turn: self.error)
+
+
+def fail_all(turns: Iterable[Turn], error_of: Callable[[Turn], BaseException]) -> None:
+    """Raises errors in the loops that wait for these turns, and for those that follow them."""
+    for turn in turns:
+        following: Turn | None = turn
+        while following is not None:
+            if not following.is_answered:
+                following.fail(error_of(following))
+            following = following.following()

@@ -191,8 +191,7 @@ class PolicyServer(ExternalEnv):
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
-        # Parts that are taken in at the moment, by client; by episode where the client has no name.
-        self._replayed: dict[str, set[asyncio.Future]] = {}
+        self._replayed: dict[str, list[Replay]] = {}  # the newest parts of each client
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -381,58 +380,62 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
         # All parts are looked at before any is taken in.
         parts = [checked(part, self.observation_space, rows) for part in parts]
-        names = {part.episode_id: request.client or part.episode_id for part in parts}
-        before = [over for name in set(names.values()) for over in self._replayed.get(name, ())]
         self._asked |= ids
         try:
-            # One request after the other: the rows then do not depend on how fast they follow.
-            await asyncio.gather(*before, return_exceptions=True)
-            replays = [self._replay(part, names[part.episode_id]) for part in parts]
-            answers = await asyncio.gather(*replays, return_exceptions=True)
+            lost = await self._replay(parts, request.client)
         finally:
             self._asked -= ids
-        lost = {}
-        for part, answer in zip(parts, answers):
-            if isinstance(answer, EpisodeLost):
-                self._drop(part.episode_id)
-                lost[part.episode_id] = str(answer)
-            elif isinstance(answer, BaseException):
-                raise answer
         policy = self._published()
         is_wanted = request.have is not None and request.have != policy.edition
         return {**(policy.state() if is_wanted else policy.clock()), "lost": lost}
 
-    async def _replay(self, part: Part, name: str) -> None:
-        """Hands over the turns of a part; returns when the first is taken in.
+    async def _replay(self, parts: list[Part], client: str) -> dict[str, str]:
+        """Hands over the turns of a client's parts, and waits until the worker has begun with them.
 
-        Args:
-            part: of an episode.
-            name: under which it is noted until its last turn is taken in.
+        The parts of an episode follow one another, and an episode begins where another has ended: rows then do not
+        depend on how fast the requests come.
+
+        Returns:
+            episode id -> reason why it is lost, of those that are.
         """
-        try:
-            if part.is_first:
-                self.start_episode(part.episode_id, part.training_enabled)
-            episode = self._found(part.episode_id)
-        except ValueError as error:
-            raise EpisodeLost(str(error)) from None
-        taken, over = self._loop.create_future(), self._loop.create_future()
-        replay = Replay(part, settle_in(self._loop, taken), settle_in(self._loop, over))
-        self._replayed.setdefault(name, set()).add(over)
-        over.add_done_callback(lambda _: self._replay_is_over(name, over))
-        episode.num_turns += len(part.observations)
-        if part.end is not None:
-            self._drop(episode.id)
-        else:
-            self._heard[episode.id], self._newest[episode.id] = time.monotonic(), {AGENT: part.observations[-1]}
-        self.exchange.hand_over(replay)
-        await taken
-        if part.end is None:
-            self._heard[episode.id] = time.monotonic()
-
-    def _replay_is_over(self, name: str, over: asyncio.Future) -> None:
-        self._replayed[name].discard(over)
-        if not self._replayed[name]:
-            del self._replayed[name]
+        lost: dict[str, str] = {}
+        begun: dict[str, asyncio.Future] = {}
+        before = [each for each in self._replayed.pop(client, ()) if not each.is_answered]
+        now: list[Replay] = []
+        for part in parts:
+            try:
+                if part.is_first:
+                    self.start_episode(part.episode_id, part.training_enabled)
+                episode = self._found(part.episode_id)
+            except ValueError as error:
+                lost[part.episode_id] = str(error)
+                continue
+            episode.num_turns += len(part.observations)
+            if part.end is not None:
+                self._drop(episode.id)
+            else:
+                self._heard[episode.id], self._newest[episode.id] = time.monotonic(), {AGENT: part.observations[-1]}
+            taken = self._loop.create_future()
+            replay = Replay(part, settle_in(self._loop, taken))
+            if not _follows_in(now, replay):
+                begun[episode.id] = taken
+                if not _follows_in(before, replay):
+                    self.exchange.hand_over(replay)
+            now.append(replay)
+        self._replayed[client] = before + now
+        if len(self._replayed) > self._settings.max_clients:
+            running = {name: [each for each in them if not each.is_answered] for name, them in self._replayed.items()}
+            self._replayed = {name: them for name, them in running.items() if them}
+        answers = await asyncio.gather(*begun.values(), return_exceptions=True)
+        for episode_id, answer in zip(begun, answers):
+            if isinstance(answer, EpisodeLost):
+                self._drop(episode_id)
+                lost[episode_id] = str(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif episode_id in self._heard:
+                self._heard[episode_id] = time.monotonic()
+        return lost
 
     # ------------------------------------------------------------------ clients that ask for actions
 
@@ -593,6 +596,15 @@ class PolicyServer(ExternalEnv):
 
 class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
+
+
+def _follows_in(replays: list[Replay], replay: Replay) -> bool:
+    """Puts a part behind one of these where it belongs there, and takes that out of the list; False if none is left."""
+    for each in replays:
+        if each.episode_id == replay.episode_id or (replay.is_first and each.ends):
+            replays.remove(each)
+            return each.go_on_with(replay)
+    return False
 
 
 def _decoded(body: bytes, kind: str, form: type) -> Any:

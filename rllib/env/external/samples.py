@@ -6,6 +6,7 @@ The reward of an observation is that since the action before, in an earlier part
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -91,13 +92,13 @@ class Replay(Turn):
     Args:
         part: whose values `checked` has found to be right.
         taken: called with None when its first turn was taken in, or with the error.
-        over: the same of its last one.
     """
 
-    __slots__ = ("_at", "_count", "_infos", "_logged", "_over", "_part", "_taken", "acted")
+    __slots__ = ("_at", "_count", "_infos", "_lock", "_logged", "_next", "_part", "_taken", "acted")
 
-    def __init__(self, part: Part, taken: Callable, over: Callable):
-        self._part, self._taken, self._over, self._at = part, taken, over, 0
+    def __init__(self, part: Part, taken: Callable):
+        self._part, self._taken, self._at = part, taken, 0
+        self._lock, self._next = threading.Lock(), None
         self._count, self._infos, self._logged = len(part.observations), dict(part.infos), frozenset(part.logged)
         super().__init__(part.episode_id, self._step(), trains=part.training_enabled, is_first=part.is_first)
         self.acted = self._acted()
@@ -127,13 +128,26 @@ class Replay(Turn):
         if self._at == 0:
             self._taken(None)
         if self._at + 1 == self._count:
-            self.is_answered = True
-            self._over(None)
+            with self._lock:
+                self.is_answered = True
+
+    @property
+    def ends(self) -> bool:
+        """Whether the episode ends with it."""
+        return self._part.end is not None
+
+    def go_on_with(self, replay: "Replay") -> bool:
+        """Lets another part follow the last turn; False if that was taken in already, so that nothing follows."""
+        with self._lock:
+            if self.is_answered:
+                return False
+            self._next = replay
+        return True
 
     def following(self) -> Turn | None:
-        """The next turn of the part; None if this was the last."""
+        """The next turn of the part; after the last, the first one of the part that follows."""
         if self.is_answered:
-            return None
+            return self._next
         self._at += 1
         self.is_first = False
         self.step = self._step()
@@ -142,9 +156,9 @@ class Replay(Turn):
 
     def fail(self, error: BaseException) -> None:
         """Gives the part up."""
-        self.is_answered = True
         self._taken(error)
-        self._over(error)
+        with self._lock:
+            self.is_answered = True
 
 
 def settle_in(loop: asyncio.AbstractEventLoop, future: asyncio.Future) -> Callable[[BaseException | None], None]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rllib.acting.inference import ActingSettings
 from rllib.acting.sent_policy import SentPolicy, UserCodeError
-from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
+from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn, fail_all
 from rllib.env.external.stream import ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
 from rllib.env.factories.make import make_environment
@@ -103,8 +103,8 @@ class ExternalWorker(MultiAgentWorker):
         self._taken: list[Turn] = []
 
     def close(self) -> None:
-        for turn in (*self._waiting, *self._later):
-            turn.fail(RunEnded("the run that this environment samples for has ended"))
+        error = RunEnded("the run that this environment samples for has ended")
+        fail_all((*self._waiting, *self._later), lambda turn: error)
         super().close()
 
     # ------------------------------------------------------------------ copies of the policy
@@ -161,9 +161,7 @@ class ExternalWorker(MultiAgentWorker):
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
         self._newest = None
-        for turn in (*self._waiting, *self._later, *self._taken):
-            if not turn.is_answered:
-                turn.fail(_lost(turn))
+        fail_all((*self._waiting, *self._later, *self._taken), _lost)
         self._forget_episodes()
 
     # ------------------------------------------------------------------ sampling
@@ -280,9 +278,13 @@ class ExternalWorker(MultiAgentWorker):
                 drops = self._drops(turn.acted, seats, report)
             seats.acted(actions, drops)
             turn.answer(actions)
-            if (following := turn.following()) is not None:
-                self._later.append(following)
+            self._go_on(turn)
         return True
+
+    def _go_on(self, turn: Turn) -> None:
+        """Takes the turn that follows, where it is there already, in the next pass."""
+        if (following := turn.following()) is not None:
+            self._later.append(following)
 
     def _act(self, acting: list[tuple[Turn, ExternalSeats]], step: int) -> None:
         """Chooses the actions of these turns; those of clients that have acted themselves are written down."""
@@ -314,8 +316,10 @@ class ExternalWorker(MultiAgentWorker):
         """Gives the episode of its first turn a place; None if it has none, or has to wait."""
         if not turn.is_first:
             turn.fail(_lost(turn))
+            self._go_on(turn)
         elif turn.step.is_over:  # nobody has acted in it
             turn.answer({})
+            self._go_on(turn)
         elif not begins or not self._free:
             self._waiting.append(turn)
         elif turn.claim():
@@ -340,6 +344,7 @@ class ExternalWorker(MultiAgentWorker):
         del self._place_of[turn.episode_id]
         self._free.append(place)
         turn.answer({})
+        self._go_on(turn)
 
     def _log(self, seats: ExternalSeats, actions: Mapping[AgentID, Any]) -> None:
         for seat in seats.acting:

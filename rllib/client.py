@@ -102,9 +102,7 @@ class PolicyClient:
         self._dtype = None  # of actions that are arrays
         self._local = None  # acts, with local inference
         if inference_mode == "local":
-            self._local = self._acts_itself(
-                update_interval=update_interval, fragment_length=fragment_length, seed=seed
-            )
+            self._local = self._acts_itself(update_interval=update_interval, fragment_length=fragment_length, seed=seed)
 
     def _acts_itself(self, **settings):
         try:

@@ -1,4 +1,4 @@
-"""The description of a policy that is sent to processes that act by it: plain data on the wire, the policy's parts again.
+"""The description of a policy for processes that act by a copy of it, as plain data.
 
 It has the items of a checkpoint's policy.json, and the exploration of the worker that sends it.
 """

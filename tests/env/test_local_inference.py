@@ -115,7 +115,7 @@ def test_rows_are_those_of_a_client_that_asks(config, space, settings):
     assert local_episodes == remote_episodes and len(local_episodes) >= 12
     for theirs, own in zip(remote, local, strict=True):
         assert own.keys() == theirs.keys()
-        for name in theirs.keys():
+        for name in theirs:
             np.testing.assert_allclose(own[name], theirs[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
@@ -138,7 +138,8 @@ def test_episodes_at_once_and_several_clients():
         url = url_of(algorithm)
         loops = [Loop(url, play=interleaved, inference_mode="local", fragment_length=5, seed=each) for each in (1, 2)]
         taken = {}
-        for _ in range(5):
+        # Until both clients have sent their first steps.
+        while not taken or max(map(len, taken.values())) < 2 or len(taken) < 100:
             batch = algorithm.sample(60)
             for observation, action, reward in zip(batch[sb.OBS], batch[sb.ACTIONS], batch[sb.REWARDS]):
                 episode, step = map(int, observation)
@@ -151,7 +152,7 @@ def test_episodes_at_once_and_several_clients():
     for step, actions in taken.items():
         played = [loop.actions[step] for loop in loops if step in loop.actions]
         assert len(actions) <= len(played) and set(actions) <= set(played)
-    assert max(map(len, taken.values())) == 2 and len({action for each in taken.values() for action in each}) == 3
+    assert len({action for each in taken.values() for action in each}) == 3
 
 
 @pytest.mark.parametrize(
@@ -384,9 +385,9 @@ def test_clients_and_servers_agree_about_who_acts():
             PolicyClient(url_of(algorithm), "local")
         with PolicyClient(url_of(algorithm)) as client, pytest.raises(ValueError, match="inference_mode='remote'"):
             client._request("GET", "/v1/weights", None)
-    with build(inference="local") as algorithm, PolicyClient(url_of(algorithm)) as client:
-        with pytest.raises(ValueError, match="inference_mode='local'"):
-            client.start_episode()
+    asks = pytest.raises(ValueError, match="inference_mode='local'")
+    with build(inference="local") as algorithm, PolicyClient(url_of(algorithm)) as client, asks:
+        client.start_episode()
     with pytest.raises(ValueError, match="inference_mode must be 'remote' or 'local'"):
         PolicyClient("localhost:9900", "both")
     with pytest.raises(ValueError, match="fragment_length"):
@@ -409,14 +410,14 @@ class OwnExploration(StochasticSampling):
 def test_code_of_the_user_is_not_sent():
     with build(exploration_config={"type": OwnExploration}) as algorithm:
         client = PolicyClient(url_of(algorithm), "local")
-        threading.Thread(target=lambda: pytest.raises(Exception, algorithm.sample, 9), daemon=True).start()
+        algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
         with pytest.raises(ValueError, match="exploration is code of yours, which is not sent to clients"):
             client.start_episode()
 
 
 def test_a_client_without_rllib_says_what_to_do(tmp_path):
     shutil.copy(rllib.client.__file__, tmp_path / "client_copy_alone.py")
-    code = "import sys; sys.modules['rllib'] = None; import client_copy_alone as c; c.PolicyClient('localhost:1', 'local')"
+    code = "import sys; sys.modules['rllib'] = None; from client_copy_alone import PolicyClient as C; C('h:1', 'local')"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert "Install rllib, or use inference_mode='remote'" in failed.stderr
 

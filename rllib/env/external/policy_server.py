@@ -33,7 +33,7 @@ import uvicorn
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
-from rllib.env.external.samples import Part, Replay, Samples, checked, settle_in
+from rllib.env.external.samples import Chains, Part, Replay, Samples, checked
 from rllib.env.external.weights import PublishedPolicy
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import (
@@ -191,7 +191,7 @@ class PolicyServer(ExternalEnv):
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
-        self._replayed: dict[str, list[Replay]] = {}  # the newest parts of each client
+        self._chains = Chains(settings.max_clients)
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -349,20 +349,23 @@ class PolicyServer(ExternalEnv):
 
     def _check_inference(self, path: str) -> None:
         """Raises BadRequest for a request of clients that this server does not serve."""
-        acts_itself = path in ("/v1/weights", "/v1/samples")
+        acts_itself, mode = path in ("/v1/weights", "/v1/samples"), self._settings.inference
         if acts_itself and self._has_several:
             raise BadRequest(409, "clients of episodes with several agents cannot act themselves: ask for actions")
-        if acts_itself and not self.publishes_policy or self._settings.inference == "local" and not acts_itself:
-            mode = self._settings.inference
-            raise BadRequest(409, f"this server allows .external(inference={mode!r}) alone: use inference_mode={mode!r}")
+        if mode == ("remote" if acts_itself else "local"):
+            raise BadRequest(
+                409, f"this server allows .external(inference={mode!r}) alone: use inference_mode={mode!r}"
+            )
 
     def _published(self) -> PublishedPolicy:
+        if self.exchange.error is not None:
+            raise self.exchange.error
         if self._policy is None:
             raise BadRequest(503, "the algorithm has not sampled yet; ask again")
         return self._policy
 
     def _weights(self, query: bytes) -> tuple[int, Any]:
-        """Status and answer for /v1/weights: the whole policy, or what has changed since an edition, if anything has."""
+        """Status and answer for /v1/weights: the whole policy, or what has changed since an edition."""
         policy, have = self._published(), dict(urllib.parse.parse_qsl(query.decode("latin-1"))).get("have")
         if have is None:
             return 200, policy.whole()
@@ -392,49 +395,33 @@ class PolicyServer(ExternalEnv):
     async def _replay(self, parts: list[Part], client: str) -> dict[str, str]:
         """Hands over the turns of a client's parts, and waits until the worker has begun with them.
 
-        The parts of an episode follow one another, and an episode begins where another has ended: rows then do not
-        depend on how fast the requests come.
-
         Returns:
             episode id -> reason why it is lost, of those that are.
         """
-        lost: dict[str, str] = {}
-        begun: dict[str, asyncio.Future] = {}
-        before = [each for each in self._replayed.pop(client, ()) if not each.is_answered]
-        now: list[Replay] = []
+        lost, replays = {}, []
         for part in parts:
             try:
                 if part.is_first:
                     self.start_episode(part.episode_id, part.training_enabled)
-                episode = self._found(part.episode_id)
+                self._found(part.episode_id).num_turns += len(part.observations)
             except ValueError as error:
                 lost[part.episode_id] = str(error)
                 continue
-            episode.num_turns += len(part.observations)
             if part.end is not None:
-                self._drop(episode.id)
+                self._drop(part.episode_id)
             else:
-                self._heard[episode.id], self._newest[episode.id] = time.monotonic(), {AGENT: part.observations[-1]}
-            taken = self._loop.create_future()
-            replay = Replay(part, settle_in(self._loop, taken))
-            if not _follows_in(now, replay):
-                begun[episode.id] = taken
-                if not _follows_in(before, replay):
-                    self.exchange.hand_over(replay)
-            now.append(replay)
-        self._replayed[client] = before + now
-        if len(self._replayed) > self._settings.max_clients:
-            running = {name: [each for each in them if not each.is_answered] for name, them in self._replayed.items()}
-            self._replayed = {name: them for name, them in running.items() if them}
-        answers = await asyncio.gather(*begun.values(), return_exceptions=True)
-        for episode_id, answer in zip(begun, answers):
+                self._newest[part.episode_id] = {AGENT: part.observations[-1]}
+            replays.append(Replay(part, self._loop))
+        first = self._chains.link(client, replays, self.exchange.hand_over)
+        answers = await asyncio.gather(*(each.began for each in first), return_exceptions=True)
+        for replay, answer in zip(first, answers):
             if isinstance(answer, EpisodeLost):
-                self._drop(episode_id)
-                lost[episode_id] = str(answer)
+                self._drop(replay.episode_id)
+                lost[replay.episode_id] = str(answer)
             elif isinstance(answer, BaseException):
                 raise answer
-            elif episode_id in self._heard:
-                self._heard[episode_id] = time.monotonic()
+        now = time.monotonic()
+        self._heard.update((each.episode_id, now) for each in replays if each.episode_id in self._newest)
         return lost
 
     # ------------------------------------------------------------------ clients that ask for actions
@@ -596,15 +583,6 @@ class PolicyServer(ExternalEnv):
 
 class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
-
-
-def _follows_in(replays: list[Replay], replay: Replay) -> bool:
-    """Puts a part behind one of these where it belongs there, and takes that out of the list; False if none is left."""
-    for each in replays:
-        if each.episode_id == replay.episode_id or (replay.is_first and each.ends):
-            replays.remove(each)
-            return each.go_on_with(replay)
-    return False
 
 
 def _decoded(body: bytes, kind: str, form: type) -> Any:

@@ -1,4 +1,4 @@
-"""Parts of episodes in which clients have acted by themselves, and their replay: turn by turn, as if the client had asked.
+"""Parts of episodes in which clients have acted themselves, and their replay, turn by turn, as if they had asked.
 
 A part has N observations, and the actions on them; a part that ends an episode has one observation more, the final one.
 The reward of an observation is that since the action before, in an earlier part where it is the part's first.
@@ -91,13 +91,17 @@ class Replay(Turn):
 
     Args:
         part: whose values `checked` has found to be right.
-        taken: called with None when its first turn was taken in, or with the error.
+        loop: of the server.
+
+    Attributes:
+        began: a future of the loop, which is done when the worker has taken the first turn in; or it raises.
     """
 
-    __slots__ = ("_at", "_count", "_infos", "_lock", "_logged", "_next", "_part", "_taken", "acted")
+    __slots__ = ("_at", "_count", "_infos", "_lock", "_logged", "_loop", "_next", "_part", "acted", "began")
 
-    def __init__(self, part: Part, taken: Callable):
-        self._part, self._taken, self._at = part, taken, 0
+    def __init__(self, part: Part, loop: asyncio.AbstractEventLoop):
+        self._part, self._loop, self._at = part, loop, 0
+        self.began = loop.create_future()
         self._lock, self._next = threading.Lock(), None
         self._count, self._infos, self._logged = len(part.observations), dict(part.infos), frozenset(part.logged)
         super().__init__(part.episode_id, self._step(), trains=part.training_enabled, is_first=part.is_first)
@@ -126,7 +130,7 @@ class Replay(Turn):
     def answer(self, actions: Mapping) -> None:
         """Notes that the present turn was taken in."""
         if self._at == 0:
-            self._taken(None)
+            self._tell(None)
         if self._at + 1 == self._count:
             with self._lock:
                 self.is_answered = True
@@ -156,28 +160,73 @@ class Replay(Turn):
 
     def fail(self, error: BaseException) -> None:
         """Gives the part up."""
-        self._taken(error)
+        self._tell(error)
         with self._lock:
             self.is_answered = True
 
-
-def settle_in(loop: asyncio.AbstractEventLoop, future: asyncio.Future) -> Callable[[BaseException | None], None]:
-    """A function that any thread may call to settle a future of a loop: with an error, or with None."""
-
-    def settle(error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-            future.exception()  # it may be awaited by nobody
-
-    def settle_soon(error: BaseException | None) -> None:
+    def _tell(self, error: BaseException | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-            loop.call_soon_threadsafe(settle, error)
+            self._loop.call_soon_threadsafe(_settle, self.began, error)
 
-    return settle_soon
+
+def _settle(future: asyncio.Future, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+        future.exception()  # nobody may wait for it
+
+
+class Chains:
+    """The newest parts of each client, of which one follows another as the client's steps did.
+
+    Rows then do not depend on how fast requests come: the parts of an episode follow one another, and an episode begins
+    where another has ended.
+
+    Args:
+        most: number of clients from which on those are forgotten whose parts are all taken in.
+    """
+
+    def __init__(self, most: int):
+        self._most = most
+        self._newest: dict[str, list[Replay]] = {}
+
+    def link(self, client: str, replays: list[Replay], hand_over: Callable[[Replay], None]) -> list[Replay]:
+        """Puts a client's parts behind its earlier ones.
+
+        Args:
+            client: its name.
+            replays: parts of different episodes.
+            hand_over: called with each part that none precedes, or none any more.
+
+        Returns:
+            those that follow no other of `replays`.
+        """
+        before = [each for each in self._newest.pop(client, ()) if not each.is_answered]
+        now: list[Replay] = []
+        first = []
+        for replay in replays:
+            if not _follows_one_of(now, replay):
+                first.append(replay)
+                if not _follows_one_of(before, replay):
+                    hand_over(replay)
+            now.append(replay)
+        self._newest[client] = before + now
+        if len(self._newest) > self._most:
+            running = {name: [each for each in them if not each.is_answered] for name, them in self._newest.items()}
+            self._newest = {name: them for name, them in running.items() if them}
+        return first
+
+
+def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:
+    """Puts a part behind the one of these that it belongs to, which leaves the list; False if that is over, or none."""
+    for each in replays:
+        if each.episode_id == replay.episode_id or (replay.is_first and each.ends):
+            replays.remove(each)
+            return each.go_on_with(replay)
+    return False
 
 
 def checked(part: Part, space, rows: ActionRows) -> Part:
@@ -215,9 +264,7 @@ def _problem(part: Part, space, rows: ActionRows) -> str | None:
         return f"rewards must be {count} numbers, one for each observation"
     part.rewards = rewards.astype(np.float64)
     if (wrong := np.flatnonzero(~(np.abs(part.rewards) <= FLOAT32_MAX))).size:
-        return (
-            f"rewards[{wrong[0]}] must be a finite number, in float32 as well, but is {float(rewards[wrong[0]])!r}"
-        )
+        return f"rewards[{wrong[0]}] must be a finite number, in float32 as well, but is {float(rewards[wrong[0]])!r}"
     if any(not 0 <= index < count for index, _ in part.infos) or any(not 0 <= at < num_actions for at in part.logged):
         return f"infos and logged have indices of {count} observations, counted from 0"
     if num_actions and (problem := rows.problem(part.actions, part.action_dist_inputs, num_actions)):
@@ -228,9 +275,9 @@ def _problem(part: Part, space, rows: ActionRows) -> str | None:
 def _unfit(space, observations: np.ndarray | list) -> str | None:
     """Says which observation does not lie in the space; bounds are not minded, as elsewhere."""
     is_array = isinstance(observations, np.ndarray)
-    if is_array and space.shape is not None and all_fit(space, observations, bounded=False):
-        if observations.dtype.kind != "f" or np.isfinite(observations).all():
-            return None
+    fits = is_array and space.shape is not None and all_fit(space, observations, bounded=False)
+    if fits and (observations.dtype.kind != "f" or np.isfinite(observations).all()):
+        return None
     for at, each in enumerate(observations):
         path = f"observations[{at}]"
         if problem := mismatch(space, each, path, bounded=False) or not_finite(space, each, path):

@@ -1,4 +1,4 @@
-"""The policy of a worker, as clients get it that act by themselves: described by data, with its weights as raw numbers."""
+"""The policy of a worker for clients that act themselves: its description, its weights as raw numbers, its filter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class PublishedPolicy:
     refusal: str | None = None
 
     def state(self) -> dict[str, Any]:
-        """What changes while it learns, as a message.
+        """The parts that change while it learns, as a message.
 
         Raises:
             BadRequest: if it cannot be sent.

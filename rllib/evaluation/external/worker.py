@@ -2,8 +2,8 @@
 
 An episode has a place, as an environment with several agents has its seats (evaluation/multi_agent/seats.py), and its
 rows follow the same rules; where the environment has one agent, its seat is the only one. All turns that wait are
-answered together, with one pass through each network. Clients that act themselves, by copies of the policy, send parts of
-episodes, whose turns follow one another here as if their actions had been asked for (env/external/samples.py).
+answered together, with one pass through each network. Clients that act themselves, by copies of the policy, send parts
+of episodes, whose turns follow one another here as if their actions had been asked for (env/external/samples.py).
 """
 
 import logging

@@ -9,7 +9,8 @@
                 client.log_returns(episode, reward)
             client.end_episode(episode, observation)
 
-It may be copied into a simulator that has no rllib, and runs on Python 3.9 and later.
+It may be copied into a simulator that has no rllib, and runs on Python 3.9 and later. With inference_mode="local" it
+needs rllib: the client acts by a copy of the policy, and sends its steps in parts.
 """
 
 import http.client
@@ -24,6 +25,7 @@ import uuid
 import numpy as np
 
 PROTOCOL = 1
+_JSON = "application/json"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 # Between two requests that are answered with 503 (seconds).
 _LEAST_PAUSE_S = 0.5
@@ -47,14 +49,21 @@ class PolicyClient:
 
     Args:
         address: of the server, "http://HOST:PORT" or "HOST:PORT".
-        inference_mode: "remote", the server computes the actions.
-        update_interval, session: accepted for programs written for RLlib; they have no effect.
+        inference_mode: "remote", the server computes the actions; "local", this process does, which needs rllib.
+        update_interval: with local inference, most seconds until newer weights are asked for; 0: at each episode's
+            start; None: `update_policy_weights` alone asks. Where the server drops rows by old weights, newer ones are
+            taken as soon as there are any, unless it is None.
+        session: accepted for programs written for RLlib; it has no effect.
         token: of the server; by default that of the variable RLLIB_TOKEN.
         timeout_s: of one request (seconds).
         retry_s: goes on trying for so long (seconds).
+        fragment_length: with local inference, most steps that are kept before they are sent.
+        seed: with local inference, of the actions that are sampled.
 
     Raises:
-        ValueError: for another inference_mode, or an address of another form.
+        ValueError: for another inference_mode, an address of another form, or local inference where the server does not
+            allow it, or episodes have several agents.
+        ModuleNotFoundError: for local inference without rllib.
     """
 
     def __init__(
@@ -67,12 +76,13 @@ class PolicyClient:
         token=None,
         timeout_s=30.0,
         retry_s=60.0,
+        fragment_length=100,
+        seed=None,
     ):
-        if inference_mode != "remote":
-            raise ValueError(
-                f"inference_mode={inference_mode!r} is not available: the server computes the actions, "
-                "inference_mode='remote'"
-            )
+        if inference_mode not in ("remote", "local"):
+            raise ValueError(f"inference_mode must be 'remote' or 'local', but is {inference_mode!r}")
+        if fragment_length < 1:
+            raise ValueError(f"fragment_length must be at least 1, but is {fragment_length!r}")
         if timeout_s < _LEAST_TIMEOUT_S:
             raise ValueError(f"timeout_s must be at least {_LEAST_TIMEOUT_S:g}: the server holds a request for 15 s")
         parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
@@ -81,7 +91,7 @@ class PolicyClient:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._address, self._retry_s = f"{parts.hostname}:{parts.port}", retry_s
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
-        self._headers = {"Content-Type": "application/json"}
+        self._headers = {"Content-Type": _JSON}
         token = token or os.environ.get("RLLIB_TOKEN")
         if token:
             self._headers["Authorization"] = "Bearer " + token
@@ -90,11 +100,43 @@ class PolicyClient:
         self._given = {}
         self._several = False
         self._dtype = None  # of actions that are arrays
+        self._local = None  # acts, with local inference
+        if inference_mode == "local":
+            self._local = self._acts_itself(update_interval=update_interval, fragment_length=fragment_length, seed=seed)
+
+    def _acts_itself(self, **settings):
+        try:
+            from rllib.acting import local_acting
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"inference_mode='local' computes actions as rllib does, but there is no module {error.name!r} here. "
+                "Install rllib, or use inference_mode='remote'."
+            ) from error
+        spec = self._read_spec()
+        if self._several:
+            raise ValueError(
+                "inference_mode='local' is for episodes with one agent: the server's policy_mapping_fn chooses the "
+                "policies of several. Use inference_mode='remote'."
+            )
+        if spec["inference"] == "remote":
+            raise ValueError(
+                "this server computes the actions itself, .external(inference='remote'). Use inference_mode='remote'."
+            )
+
+        def ask(method, path, body):
+            if body is not None:
+                body = local_acting.encode(dict(body, client=self._name, seq=next(self._numbers)))
+            answer = self._request(method, path, body, local_acting.MSGPACK)
+            return local_acting.decode(answer) if answer else None
+
+        return local_acting.LocalActing(ask, EpisodeLost, **settings)
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, error, *_):
+        if error is not None:
+            self._local = None  # what is kept may not be sent
         self.close()
 
     # ------------------------------------------------------------------ an episode
@@ -109,9 +151,13 @@ class PolicyClient:
         Returns:
             its id.
         """
+        episode_id = episode_id or uuid.uuid4().hex
+        if self._local is not None:
+            self._local.begin(episode_id, training_enabled)
+            self._given[episode_id] = {}
+            return episode_id
         if self._dtype is None:
             self._read_spec()
-        episode_id = episode_id or uuid.uuid4().hex
         self._post("/v1/episodes", {"episode_id": episode_id, "training_enabled": training_enabled})
         self._given[episode_id] = {}
         return episode_id
@@ -131,6 +177,10 @@ class PolicyClient:
             EpisodeLost, RunEnded: if the episode, or the run, cannot go on.
             ConnectionError: if the server cannot be reached for retry_s.
         """
+        if self._local is not None:
+            if isinstance(episode_id, list):
+                return {each: self.get_action(each, observation[each]) for each in episode_id}
+            return self._local.act(episode_id, observation, self._of(episode_id))
         ids = episode_id if isinstance(episode_id, list) else [episode_id]
         seen = observation if isinstance(episode_id, list) else {episode_id: observation}
         answer = self._post("/v1/act", {"items": [self._item(each, seen[each]) for each in ids]})
@@ -140,6 +190,9 @@ class PolicyClient:
 
     def log_action(self, episode_id, observation, action):
         """Reports an action that somebody else has chosen; errors as for `get_action`."""
+        if self._local is not None:
+            self._local.log(episode_id, observation, self._of(episode_id), action)
+            return
         self._post("/v1/log", {"items": [dict(self._item(episode_id, observation), action=action)]})
         self._given[episode_id] = {}
 
@@ -173,15 +226,29 @@ class PolicyClient:
             observation: the final one.
             truncated: whether a limit outside of the task has ended it, so that its value goes on.
         """
-        self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
+        if self._local is not None:
+            self._local.end(episode_id, observation, self._of(episode_id), truncated)
+        else:
+            self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
         del self._given[episode_id]
 
     def update_policy_weights(self):
-        """Does nothing: the server always acts by its newest weights."""
+        """Takes over the newest weights; does nothing with remote inference, where the server acts by them."""
+        if self._local is not None:
+            self._local.refresh()
 
     def close(self):
-        """Closes the connection."""
-        self._connection.close()
+        """Sends the steps that are kept with local inference, and closes the connection.
+
+        The episodes that are under way are given up.
+        """
+        try:
+            if self._local is not None:
+                self._local.close()
+        except RunEnded:  # nobody needs the steps
+            pass
+        finally:
+            self._connection.close()
 
     # ------------------------------------------------------------------ requests
 
@@ -216,6 +283,7 @@ class PolicyClient:
             agent: space.get("dtype", "int64") if space["type"] in ("Box", "MultiDiscrete", "MultiBinary") else None
             for agent, space in spaces.items()
         }
+        return spec
 
     def _post(self, path, body):
         body = dict(body, client=self._name, seq=next(self._numbers))
@@ -225,8 +293,12 @@ class PolicyClient:
             raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
         return self._request("POST", path, data.encode())
 
-    def _request(self, method, path, body):
-        """The answer to a request, which is repeated while the server cannot be reached or asks to."""
+    def _request(self, method, path, body, kind=_JSON):
+        """The answer to a request, which is repeated while the server cannot be reached or asks to.
+
+        Answers that are not JSON are bytes; None where there is none.
+        """
+        self._headers["Content-Type"] = kind
         began, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             asked = time.monotonic()
@@ -243,6 +315,8 @@ class PolicyClient:
                 continue
             if status == 200:
                 return answer
+            if status == 204:
+                return None
             message = answer.get("error", f"status {status}")
             if answer.get("ended"):
                 raise RunEnded(message)
@@ -261,6 +335,8 @@ class PolicyClient:
         self._connection.request(method, path, body, self._headers)
         response = self._connection.getresponse()
         data = response.read()
+        if response.status == 204 or (response.status == 200 and response.getheader("Content-Type") != _JSON):
+            return response.status, data
         try:
             return response.status, json.loads(data)
         except ValueError:

@@ -76,6 +76,7 @@ class Metrics:
         self.agents: Counter[str] = Counter()
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self._untrained: deque[Episode] = deque(maxlen=smoothing_episodes)  # of external environments
+        self._rows_too_old: int | None = None  # dropped so far, of clients that act themselves
         self.keeps_episodes = False
         self.episodes_total = 0
         self._has_warned = False
@@ -115,6 +116,8 @@ class Metrics:
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self._untrained.extend(report.untrained_episodes)
+        if report.rows_too_old is not None:
+            self._rows_too_old = (self._rows_too_old or 0) + report.rows_too_old
         self.counters["num_env_steps_sampled"] += report.env_steps
         for policy_id, steps in report.agent_steps.items():
             self.policies[policy_id]["num_steps_sampled"] += steps
@@ -218,6 +221,8 @@ class Metrics:
         if self._untrained:
             returns = [episode.episode_return for episode in self._untrained]
             result["external"] = {"untrained_episode_reward_mean": sum(returns) / len(returns)}
+        if self._rows_too_old is not None:
+            result.setdefault("external", {})["rows_too_old"] = self._rows_too_old
         result.update(self._steps(elapsed))
         steps = dict(self.counters)
         if self.agents:

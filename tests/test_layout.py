@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[1]
 FLOORS = [
     ["runtime"],
     [
-        "rllib.client",
         "rllib.did_you_mean",
         "rllib.errors",
         "rllib.moved",
@@ -40,7 +39,7 @@ FLOORS = [
         "rllib.result",
         "rllib.runs",
     ],
-    ["rllib.algorithms"],
+    ["rllib.client", "rllib.algorithms"],
     ["rllib.serving"],
     ["rllib.tune"],
     ["rllib.cli", "rllib.dashboard", "rllib.__main__"],
@@ -60,6 +59,7 @@ KNOW_THE_RUNTIME = [
 IMPORTS_LATE = {
     "runtime.engines.zeromq": "imports the driver, with numpy and zmq, while the node is starting",
     "rllib.env.streams.process": "the runtime; settings are checked, and other environments made, without it",
+    "rllib.client": "local inference; clients that ask for actions need numpy alone",
 }
 # A run whose environment has one agent, and is stepped, loads nothing of these.
 NOT_IN_EVERY_RUN = (

@@ -46,6 +46,8 @@ class SampleReport:
         agent_steps: policy id -> steps of its agents; empty where there is one agent.
         agent_steps_by_agent: agent -> its steps; empty where there is one.
         untrained_episodes: episodes of external environments with training_enabled=False.
+        rows_too_old: steps of clients that were dropped, since the weights that acted are too old; None where no client
+            acts by itself.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -60,6 +62,7 @@ class SampleReport:
     agent_steps: dict[str, int] = field(default_factory=dict)
     agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
     untrained_episodes: list[Episode] = field(default_factory=list)
+    rows_too_old: int | None = None
 
 
 @dataclass

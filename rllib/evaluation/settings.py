@@ -193,6 +193,8 @@ class RolloutSettings(EnvironmentSettings):
         config: the algorithm's, for the hooks.
         drops_logged_rows: steps of an external environment whose actions the policy has not chosen are not learned
             from.
+        max_lag_updates: rows that a client of an external environment has acted in by weights that are older by more
+            updates are not learned from; None: all are.
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
             values can be computed by the learner (Fragment.to_sequences).
         acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
@@ -212,6 +214,7 @@ class RolloutSettings(EnvironmentSettings):
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
     config: Any = None
     drops_logged_rows: bool = False
+    max_lag_updates: int | None = None
     sequences: bool = False
     acting_device: str | None = None
     spans_directory: str | None = None

@@ -226,8 +226,8 @@ def test_wrong_addresses_and_ports(monkeypatch):
     for address in ("nowhere", "http://nowhere", "ftp://host:1"):
         with pytest.raises(ValueError, match="http://HOST:PORT"):
             PolicyClient(address)
-    with pytest.raises(ValueError, match="inference_mode='local' is not available"):
-        PolicyClient("localhost:9900", "local")
+    with pytest.raises(ValueError, match="timeout_s must be at least"):
+        PolicyClient("localhost:9900", timeout_s=1)
 
 
 def test_several_agents_and_arrays_of_actions():

@@ -111,6 +111,8 @@ class AlgorithmConfig(ConfigObject):
     token_file: str | None
     episode_timeout_s: float
     max_clients: int
+    inference: Literal["both", "local", "remote"]
+    max_lag_updates: int | Literal["auto"] | None
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
@@ -198,7 +200,8 @@ class AlgorithmConfig(ConfigObject):
     ) -> C: ...
     def external(
         self: C, *, listen: str | None=None, token_file: str | None=None, episode_timeout_s: float=300.0,
-        max_clients: int=1024
+        max_clients: int=1024, inference: Literal["both", "local", "remote"]="both", max_lag_updates: int |
+        Literal["auto"] | None="auto"
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

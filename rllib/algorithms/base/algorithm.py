@@ -176,6 +176,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
             agents=self.agents and self.agents.settings,
             is_external=self._is_external,
             drops_logged_rows=self.learns_from_own_actions,
+            max_lag_updates=self._max_lag_updates(),
         )
         # Policy id -> the statistics that workers scale rewards by; empty where they do not.
         make_return_scale = self._rollout_settings.make_return_scale
@@ -207,6 +208,14 @@ class Algorithm(SeveralAgents, Saving, ABC):
         wiring.tell_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
         self.callbacks.on_algorithm_init(algorithm=self)
+
+    def _max_lag_updates(self) -> int | None:
+        """Updates by which the weights of clients that act themselves may be behind; None: any number."""
+        limit = self.config.max_lag_updates
+        if limit == "auto":
+            # A client that asks for weights as often as it can acts during an update by those before it.
+            return 1 if self.learns_from_own_actions else None
+        return limit
 
     def config_of(self, policy_id: str) -> AlgorithmConfig:
         """Settings that a policy is made and trained with: the run's, with the policy's own (`policy_overrides`)."""

@@ -343,6 +343,16 @@ class AlgorithmConfig(OfflineDataConfig):
             float, "an episode whose client is silent for so long is given up (seconds)", above(0)
         ] = 300.0,
         max_clients: Annotated[int, "most clients of one server", at_least(1)] = 1024,
+        inference: Annotated[
+            Literal["both", "local", "remote"],
+            '"remote": the server computes the actions of its clients; "local": they do, by copies of the policy',
+        ] = "both",
+        max_lag_updates: Annotated[
+            int | Literal["auto"] | None,
+            "rows of clients by weights that are older by more updates are dropped; None: no rows are; "
+            '"auto": 1 for PPO, A2C and PG, None for all others',
+            at_least(0),
+        ] = "auto",
     ) -> Self:
         """Clients in other processes, which step their own environments and ask for actions (rllib.client)."""
 

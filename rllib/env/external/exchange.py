@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rllib.env.multi_agent.agent_spaces import AgentID
@@ -34,6 +34,7 @@ class Turn:
 
     Attributes:
         actions: agent -> action, once the turn was answered.
+        acted: the action that a client has chosen by its copy of the policy (samples.py: Acted); None: it asks.
         is_answered: whether it was answered, or has failed.
         is_withdrawn: whether its loop waits no longer, so that it has not happened.
     """
@@ -52,6 +53,8 @@ class Turn:
         "step",
         "trains",
     )
+
+    acted: Any = None
 
     def __init__(
         self,
@@ -75,6 +78,10 @@ class Turn:
     def claim(self) -> bool:
         """Takes the turn for good: the worker, to answer it, or its loop, to withdraw it. The second gets False."""
         return self._claimed.acquire(blocking=False)
+
+    def following(self) -> "Turn | None":
+        """The turn after this one, which was answered or has failed, where it is there already."""
+        return None
 
     def answer(self, actions: Mapping[AgentID, Any]) -> None:
         """Gives the actions to the loop that waits."""
@@ -147,5 +154,14 @@ class Exchange:
         self._fail_all()
 
     def _fail_all(self) -> None:
-        for turn in self.take(0.0):
-            turn.fail(self.error)
+        fail_all(self.take(0.0), lambda turn: self.error)
+
+
+def fail_all(turns: Iterable[Turn], error_of: Callable[[Turn], BaseException]) -> None:
+    """Raises errors in the loops that wait for these turns, and for those that follow them."""
+    for turn in turns:
+        following: Turn | None = turn
+        while following is not None:
+            if not following.is_answered:
+                following.fail(error_of(following))
+            following = following.following()

@@ -15,6 +15,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from rllib.env.external.exchange import Exchange, Turn
+from rllib.env.external.weights import PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.spaces.supported import mismatch, not_finite
@@ -274,6 +275,12 @@ class ExternalEnv(threading.Thread):
             f"the reward{of} in episode {episode.id}, after {episode.num_turns} steps, must be a finite number, in "
             f"float32 as well, but is {reward!r:.80}"
         )
+
+    # Whether its loops act by copies of the policy, which `publish` gives them.
+    publishes_policy = False
+
+    def publish(self, policy: PublishedPolicy) -> None:
+        """Receives the policy that its worker acts by from now on."""
 
     def open(self) -> None:
         """Called when a worker begins with this environment, before its loop is started."""

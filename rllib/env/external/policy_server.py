@@ -8,6 +8,8 @@
 | POST /v1/act       | items: [{episode_id, observation, reward?, info?}]                | actions          |
 | POST /v1/log       | items: [{episode_id, observation, action, reward?, info?}]        |                  |
 | POST /v1/end       | items: [{episode_id, observation, reward?, info?, truncated?}]    |                  |
+| GET /v1/weights    | ?have=EDITION                                                     | the policy       |
+| POST /v1/samples   | parts of episodes whose clients act themselves (samples.py)       | policy_version   |
 
 The reward of an item is that since the last action of its episode: one request a step is enough. Bodies may have
 `client` and `seq`: a client that has lost an answer repeats its request with the same number, and nothing is counted
@@ -21,6 +23,7 @@ import logging
 import os
 import threading
 import time
+import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +33,8 @@ import uvicorn
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.external.samples import Chains, Part, Replay, Samples, checked
+from rllib.env.external.weights import PublishedPolicy
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import (
     JSON,
@@ -67,6 +72,7 @@ class ServerSettings:
         token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
         episode_timeout_s: an episode that is silent for so long is given up (seconds).
         max_clients: most clients whose requests have numbers.
+        inference: where clients may compute actions: "local", by copies of the policy, "remote", here, or "both".
     """
 
     host: str
@@ -74,6 +80,7 @@ class ServerSettings:
     token_file: str | None = None
     episode_timeout_s: float = 300.0
     max_clients: int = 1024
+    inference: str = "both"
 
     @classmethod
     def of_address(cls, address: str, **more) -> "ServerSettings":
@@ -183,6 +190,8 @@ class PolicyServer(ExternalEnv):
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
+        self._policy: PublishedPolicy | None = None  # for clients that act themselves
+        self._chains = Chains(settings.max_clients)
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -274,7 +283,7 @@ class PolicyServer(ExternalEnv):
         except Exception:
             logger.exception("a request to %s failed", scope["path"])
             status, answer = 500, {"error": "the server failed; its log says more"}
-        body = (msgspec.msgpack if kind == MSGPACK else msgspec.json).encode(answer)
+        body = b"" if status == 204 else (msgspec.msgpack if kind == MSGPACK else msgspec.json).encode(answer)
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
         if status == 503:
             headers.append((b"retry-after", b"1"))
@@ -292,11 +301,17 @@ class PolicyServer(ExternalEnv):
             if method != "GET":
                 raise BadRequest(405, f"{path} is for GET")
             return 200, {"status": "ok"} if is_open else self._spec(), JSON
+        self._check_inference(path)
+        if path == "/v1/weights":
+            if method != "GET":
+                raise BadRequest(405, f"{path} is for GET")
+            return *self._weights(scope.get("query_string", b"")), MSGPACK
         known = {
             "/v1/episodes": (_Start, self._begin_episode),
             "/v1/act": (_Request, self._act_all),
             "/v1/log": (_Request, self._log_all),
             "/v1/end": (_Request, self._end_all),
+            "/v1/samples": (Samples, self._take_samples),
         }
         if path not in known:
             raise BadRequest(404, f"there is no {path}; there are /health, /v1/spec, {', '.join(known)}")
@@ -318,9 +333,100 @@ class PolicyServer(ExternalEnv):
             "observation_space": encoded(self.observation_space),
             "action_space": encoded(self.action_space),
             "several_agents": self._has_several,
+            "inference": self._settings.inference,
         }
 
-    async def _once(self, request: _Request | _Start, answer: Callable[[Any], Awaitable[Any]]) -> Any:
+    # ------------------------------------------------------------------ clients that act themselves
+
+    @property
+    def publishes_policy(self) -> bool:
+        """Whether clients may get the policy."""
+        return self._settings.inference != "remote" and not self._has_several
+
+    def publish(self, policy: PublishedPolicy) -> None:
+        """Gives clients this version of the policy from now on."""
+        self._policy = policy
+
+    def _check_inference(self, path: str) -> None:
+        """Raises BadRequest for a request of clients that this server does not serve."""
+        acts_itself, mode = path in ("/v1/weights", "/v1/samples"), self._settings.inference
+        if acts_itself and self._has_several:
+            raise BadRequest(409, "clients of episodes with several agents cannot act themselves: ask for actions")
+        if mode == ("remote" if acts_itself else "local"):
+            raise BadRequest(
+                409, f"this server allows .external(inference={mode!r}) alone: use inference_mode={mode!r}"
+            )
+
+    def _published(self) -> PublishedPolicy:
+        if self.exchange.error is not None:
+            raise self.exchange.error
+        if self._policy is None:
+            raise BadRequest(503, "the algorithm has not sampled yet; ask again")
+        return self._policy
+
+    def _weights(self, query: bytes) -> tuple[int, Any]:
+        """Status and answer for /v1/weights: the whole policy, or what has changed since an edition."""
+        policy, have = self._published(), dict(urllib.parse.parse_qsl(query.decode("latin-1"))).get("have")
+        if have is None:
+            return 200, policy.whole()
+        if not have.isdecimal():
+            raise BadRequest(422, f"have is the number of an edition, but got {have!r:.40}")
+        return (204, None) if int(have) == policy.edition else (200, policy.state())
+
+    async def _take_samples(self, request: Samples) -> dict[str, Any]:
+        """Replays parts of episodes; the answer comes when the worker has begun with each of them."""
+        rows, parts = self._published().rows, request.parts
+        ids = {part.episode_id for part in parts}
+        if len(ids) < len(parts):
+            raise BadRequest(422, "an episode may have one part in a request")
+        if waiting := sorted(ids & self._asked):
+            raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
+        # All parts are looked at before any is taken in.
+        parts = [checked(part, self.observation_space, rows) for part in parts]
+        self._asked |= ids
+        try:
+            lost = await self._replay(parts, request.client)
+        finally:
+            self._asked -= ids
+        policy = self._published()
+        is_wanted = request.have is not None and request.have != policy.edition
+        return {**(policy.state() if is_wanted else policy.clock()), "lost": lost}
+
+    async def _replay(self, parts: list[Part], client: str) -> dict[str, str]:
+        """Hands over the turns of a client's parts, and waits until the worker has begun with them.
+
+        Returns:
+            episode id -> reason why it is lost, of those that are.
+        """
+        lost, replays = {}, []
+        for part in parts:
+            try:
+                if part.is_first:
+                    self.start_episode(part.episode_id, part.training_enabled)
+                self._found(part.episode_id).num_turns += len(part.observations)
+            except ValueError as error:
+                lost[part.episode_id] = str(error)
+                continue
+            if part.end is not None:
+                self._drop(part.episode_id)
+            else:
+                self._newest[part.episode_id] = {AGENT: part.observations[-1]}
+            replays.append(Replay(part, self._loop))
+        first = self._chains.link(client, replays, self.exchange.hand_over)
+        answers = await asyncio.gather(*(each.began for each in first), return_exceptions=True)
+        for replay, answer in zip(first, answers):
+            if isinstance(answer, EpisodeLost):
+                self._drop(replay.episode_id)
+                lost[replay.episode_id] = str(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+        now = time.monotonic()
+        self._heard.update((each.episode_id, now) for each in replays if each.episode_id in self._newest)
+        return lost
+
+    # ------------------------------------------------------------------ clients that ask for actions
+
+    async def _once(self, request: _Request | _Start | Samples, answer: Callable[[Any], Awaitable[Any]]) -> Any:
         """The answer of a request; of one that is repeated, that of the first time.
 
         Raises:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from rllib.env.external.exchange import RunEnded, Turn
 from rllib.env.external.external_env import ExternalEnv
+from rllib.env.external.weights import PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentOrder
 from rllib.errors import SampleTimeoutError
 
@@ -76,10 +77,19 @@ class ExternalStream:
     def reseed(self, seeds: Sequence[int]) -> None:
         """Does nothing: the environment's own loop draws what is random in it."""
 
+    @property
+    def acts_by_copies(self) -> bool:
+        """Whether the loops outside may act by copies of the policy."""
+        return self._env.publishes_policy
+
+    def publish(self, policy: PublishedPolicy) -> None:
+        """Gives the loops outside the policy that acts from now on, where they act by copies of it."""
+        self._env.publish(policy)
+
     # ------------------------------------------------------------------ turns
 
     def take(self, timeout_s: float) -> list[Turn]:
-        """The turns that wait, at least one.
+        """The turns that wait, at least one unless `timeout_s` is 0.
 
         Raises:
             the exception of `run`; RuntimeError if it has returned.
@@ -91,7 +101,7 @@ class ExternalStream:
             for turn in turns:
                 turn.fail(self._env.exchange.error)
             raise self._failure
-        if not turns:
+        if not turns and timeout_s:
             raise SampleTimeoutError(
                 f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
                 f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."

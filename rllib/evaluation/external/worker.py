@@ -2,19 +2,25 @@
 
 An episode has a place, as an environment with several agents has its seats (evaluation/multi_agent/seats.py), and its
 rows follow the same rules; where the environment has one agent, its seat is the only one. All turns that wait are
-answered together, with one pass through each network.
+answered together, with one pass through each network. Clients that act themselves, by copies of the policy, send parts
+of episodes, whose turns follow one another here as if their actions had been asked for (env/external/samples.py).
 """
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rllib.env.external.exchange import EpisodeLost, Turn
+from rllib.acting.inference import ActingSettings
+from rllib.acting.sent_policy import SentPolicy, UserCodeError
+from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn, fail_all
 from rllib.env.external.stream import ExternalStream
+from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.agent_spaces import AgentID
@@ -25,8 +31,12 @@ from rllib.evaluation.multi_agent.lanes import RecordingSlots
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.rollout_worker import SampleReport
+from rllib.policy import Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import stopwatch
+
+if TYPE_CHECKING:
+    from rllib.env.external.samples import Acted
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +84,8 @@ class ExternalWorker(MultiAgentWorker):
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
         self._told_of_dropped_rows = False
+        self._newest: tuple[int, float] | None = None  # version and count of the filter that were published last
+        self._policy_sent: PublishedPolicy | None = None
         return ExternalStream(env, len(self._indices), f"{self.kind} {self.worker_index}")
 
     def _seat(self) -> None:
@@ -90,24 +102,80 @@ class ExternalWorker(MultiAgentWorker):
         self._later: list[Turn] = []
         self._taken: list[Turn] = []
 
+    def close(self) -> None:
+        error = RunEnded("the run that this environment samples for has ended")
+        fail_all((*self._waiting, *self._later), lambda turn: error)
+        super().close()
+
+    # ------------------------------------------------------------------ copies of the policy
+
+    def load_snapshots(self, snapshots: Snapshots) -> None:
+        """Uses these policies from now on, and gives them to loops that act by copies of the policy."""
+        super().load_snapshots(snapshots)
+        if not self._is_lone or not self.stream.acts_by_copies:
+            return
+        snapshot, policy = snapshots[DEFAULT_POLICY], self.policies[DEFAULT_POLICY]
+        newest = snapshot.version, policy.filter.count if policy.filters_observations else 0.0
+        if newest != self._newest:
+            self._policy_sent = self._published(snapshot, self._policy_sent.edition + 1 if self._policy_sent else 0)
+        self._newest, self._policy_sent = newest, replace(self._policy_sent, timesteps=snapshot.timesteps)
+        self.stream.publish(self._policy_sent)
+
+    def _published(self, snapshot: Snapshot, edition: int) -> PublishedPolicy:
+        description, refusal = self._description
+        policy, (lane,) = self.policies[DEFAULT_POLICY], self._recording.values()
+        distribution, shape = policy.distribution, policy.action_shape
+        choices = tuple(stop - start for start, stop in distribution.choices)
+        rows = ActionRows(
+            shape,
+            np.dtype(policy.action_dtype),
+            choices if len(choices) == math.prod(shape) else (),
+            policy.num_dist_inputs if distribution.has_log_prob else 0,
+            lane.lane.mapper,
+        )
+        return PublishedPolicy(
+            edition,
+            snapshot.version,
+            snapshot.timesteps,
+            self.settings.max_lag_updates,
+            rows,
+            policy.weights.astype("<f4").tobytes(),
+            {name: array_message(array) for name, array in policy.filter.get_state().items()},
+            description,
+            refusal,
+        )
+
+    @cached_property
+    def _description(self) -> tuple[Mapping[str, Any], str | None]:
+        """The policy as data; empty and the reason where it cannot be sent."""
+        settings, own = self.settings, self.settings.policies[DEFAULT_POLICY]
+        acting = ActingSettings(settings.normalize_actions, settings.clip_actions, explore=own.explore)
+        spaces = settings.agents.spaces[DEFAULT_POLICY]
+        place = self.worker_index, settings.num_workers
+        try:
+            return SentPolicy(own.spec, *spaces, acting, own.exploration, *place).to_json(), None
+        except UserCodeError as error:
+            return {}, str(error)
+
     def start_over(self, incarnation: int | None = None) -> None:
         """Drops the running episodes; their loops get EpisodeLost with the next call. Arguments as in RolloutWorker."""
         super().start_over(incarnation)
-        for turn in (*self._waiting, *self._later, *self._taken):
-            if not turn.is_answered:
-                turn.fail(_lost(turn))
+        self._newest = None
+        fail_all((*self._waiting, *self._later, *self._taken), _lost)
         self._forget_episodes()
 
     # ------------------------------------------------------------------ sampling
 
     def _step_through(self, report: SampleReport) -> None:
+        report.rows_too_old = 0 if self.stream.acts_by_copies else None
         self._collect(report)
         limit = time.monotonic() + self.settings.sample_timeout_s
         while not self._num_closed:  # it has ended for want of places, or nothing is learned from
             if time.monotonic() > limit:
                 raise SampleTimeoutError(
                     f"for {self.settings.sample_timeout_s:g} s {self.kind} {self.worker_index} has got steps that are "
-                    "not learned from alone: of episodes with training_enabled=False, or with actions of others"
+                    "not learned from alone: of episodes with training_enabled=False, with actions of others, or of "
+                    f"clients with weights that are older than max_lag_updates={self.settings.max_lag_updates}"
                 )
             for lane in self._recording.values():
                 lane.end(self._open_slots(lane))
@@ -132,8 +200,7 @@ class ExternalWorker(MultiAgentWorker):
                 break
             begun = clock()
             turns, self._later = turns + self._later, []
-            if not turns:
-                turns = self.stream.take(settings.sample_timeout_s)
+            turns += self.stream.take(0.0 if turns else settings.sample_timeout_s)
             self._taken = turns
             taken = clock()
             report.env_time_s += taken - begun
@@ -201,23 +268,58 @@ class ExternalWorker(MultiAgentWorker):
         self._seating.receive()
         if not acting:
             return False
-        self._seating.act(step)
+        self._act(acting, step)
         for turn, seats in acting:
-            actions = seats.actions()
-            is_logged = turn.logged is not None
-            if is_logged:
-                actions = turn.logged
+            actions, drops = seats.actions(), False
+            if turn.logged is not None:
+                actions, drops = turn.logged, self._drops_logged_rows()
                 self._log(seats, actions)
-            seats.acted(actions, drops=is_logged and self._drops_logged_rows())
+            elif turn.acted is not None:
+                drops = self._drops(turn.acted, seats, report)
+            seats.acted(actions, drops)
             turn.answer(actions)
+            self._go_on(turn)
         return True
+
+    def _go_on(self, turn: Turn) -> None:
+        """Takes the turn that follows, where it is there already, in the next pass."""
+        if (following := turn.following()) is not None:
+            self._later.append(following)
+
+    def _act(self, acting: list[tuple[Turn, ExternalSeats]], step: int) -> None:
+        """Chooses the actions of these turns; those of clients that have acted themselves are written down."""
+        acted = [(turn.acted, seats) for turn, seats in acting if turn.acted is not None]
+        if not acted:
+            self._seating.act(step)
+            return
+        (lane,) = self._recording.values()
+        if len(acted) == len(acting) and not lane.lane.remembers:
+            lane.open_without_choice()
+        else:
+            self._seating.act(step)
+        for each, seats in acted:
+            (seat,) = seats.acting
+            lane.put(seat.slot, each.action, each.dist_inputs, each.version)
+        lane.give_put()
+
+    def _drops(self, acted: "Acted", seats: ExternalSeats, report: SampleReport) -> bool:
+        """Whether the row of an action that a client has chosen itself is not learned from."""
+        limit = self.settings.max_lag_updates
+        (seat,) = seats.acting
+        # Weights of a version that is still to come are of the run before it was restored.
+        if limit is not None and not 0 <= seat.lane.lane.policy_version - acted.version <= limit:
+            report.rows_too_old += seats.trains
+            return True
+        return acted.is_logged and self._drops_logged_rows()
 
     def _begin(self, turn: Turn, begins: bool) -> int | None:
         """Gives the episode of its first turn a place; None if it has none, or has to wait."""
         if not turn.is_first:
             turn.fail(_lost(turn))
+            self._go_on(turn)
         elif turn.step.is_over:  # nobody has acted in it
             turn.answer({})
+            self._go_on(turn)
         elif not begins or not self._free:
             self._waiting.append(turn)
         elif turn.claim():
@@ -242,6 +344,7 @@ class ExternalWorker(MultiAgentWorker):
         del self._place_of[turn.episode_id]
         self._free.append(place)
         turn.answer({})
+        self._go_on(turn)
 
     def _log(self, seats: ExternalSeats, actions: Mapping[AgentID, Any]) -> None:
         for seat in seats.acting:

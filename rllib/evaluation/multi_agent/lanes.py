@@ -239,6 +239,7 @@ class RecordingSlots(ActingSlots):
         self._ended: list[int] = []
         # Slots with an open row at the end of the fragment before, and its columns.
         self._open, self._open_rows = self._all[:0], {}
+        self._open_have_values = True
         self.oldest_version, self._kept_version = 0, sys.maxsize
         # Columns of the inputs of an action, and of its outcome, by which an open row goes on in the next fragment.
         names = {column.name for column in lane.columns}
@@ -259,6 +260,7 @@ class RecordingSlots(ActingSlots):
                 column[0] = 0
             for name, values in self._open_rows.items():
                 self.fragment[name][0, self._open] = values
+            self.fragment.has_values &= self._open_have_values
         self.oldest_version = min(self._kept_version, lane.policy_version)
         self._kept_version = lane.policy_version
         self.prepare(num_steps)
@@ -289,6 +291,7 @@ class RecordingSlots(ActingSlots):
             return
         before, is_closed = self.fragment, self._is_closed
         self._take(self.lane.new_fragment(2 * before.num_steps + num_steps))
+        self.fragment.has_values = before.has_values
         for name, column in before.columns.items():
             self.fragment[name][: len(column)] = column
         for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
@@ -303,16 +306,9 @@ class RecordingSlots(ActingSlots):
         Args:
             step: number of the step since `prepare`.
         """
-        act, noise, row = self.lane.explorer.act, self._noise[step], self._num_rows
-        self._num_rows = row + 1
-        observations, states, dist_inputs, actions, values = self._writes[row]
-        observations[:] = self.observations
+        act, noise = self.lane.explorer.act, self._noise[step]
+        observations, states, dist_inputs, actions, values = self._begin_row()
         everybody = len(self.acting) == self.num_slots
-        if everybody:
-            self._opened.fill(row)
-        else:
-            acting = self._array(self.acting)
-            self._opened[acting] = row
         if states is None:
             act(observations, noise, dist_inputs, actions, values)
         else:
@@ -321,8 +317,48 @@ class RecordingSlots(ActingSlots):
             if everybody:
                 self.states[:] = self._next_states
             else:
+                acting = self._array(self.acting)
                 self.states[acting] = self._next_states[acting]
         self._give(actions)
+
+    def _begin_row(self) -> tuple:
+        """Opens the rows of the slots that act; returns what is written there, as `_take` says."""
+        row = self._num_rows
+        self._num_rows = row + 1
+        if len(self.acting) == self.num_slots:
+            self._opened.fill(row)
+        else:
+            self._opened[self._array(self.acting)] = row
+        writes = self._writes[row]
+        writes[0][:] = self.observations
+        return writes
+
+    def open_without_choice(self) -> None:
+        """Opens the rows of the slots that act, whose actions `put` writes: no action and no value is computed."""
+        _, _, dist_inputs, actions, _ = self._begin_row()
+        if len(self.acting) < self.num_slots:
+            dist_inputs[:], actions[:] = 0, 0
+        self.fragment.has_values = False
+
+    def put(self, slot: int, action, dist_inputs: np.ndarray | None, version: int) -> None:
+        """Writes the action that a slot has really taken, by a copy of the policy, in the place of the newest one.
+
+        Args:
+            slot: whose row.
+            action, dist_inputs: as the policy stores them; None where it stores no parameters of distributions.
+            version: of the weights that have acted.
+        """
+        _, _, row_of_inputs, actions, _ = self._writes[self._num_rows - 1]
+        actions[slot] = action
+        if dist_inputs is not None:
+            row_of_inputs[slot] = dist_inputs
+        if version < self._kept_version:
+            self._kept_version = version
+            self.oldest_version = min(self.oldest_version, version)
+
+    def give_put(self) -> None:
+        """Makes the newest actions those of the environments, after `put`."""
+        self._give(self._writes[self._num_rows - 1][3])
 
     def close(self, slot: int, reward: float, terminated: bool, truncated: bool) -> None:
         """Closes the open row of a slot."""
@@ -410,6 +446,7 @@ class RecordingSlots(ActingSlots):
         self.lane.take_over(other.lane)
         self.lane.set_state(other.lane.get_state() + own[other.num_slots :])
         self._open, self._open_rows = other._open, other._open_rows
+        self._open_have_values = other._open_have_values
         self._kept_version = other._kept_version
 
     def _store_closed(self) -> None:
@@ -435,6 +472,7 @@ class RecordingSlots(ActingSlots):
         fragment = self.fragment
         self._open = open_slots = self._all[is_open]
         self._open_rows = {name: fragment[name][self._opened[open_slots], open_slots] for name in self._of_open_rows}
+        self._open_have_values = fragment.has_values
         if not len(open_slots):
             self._kept_version = sys.maxsize
         newest = {sb.OBS: self.observations}

@@ -1,0 +1,402 @@
+"""Clients that act by a copy of the server's policy: what `PolicyClient(inference_mode="local")` does.
+
+A client keeps the steps of its episodes, and sends them in parts; the server answers with newer weights.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from rllib.acting.sent_policy import SentPolicy
+from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.env.spaces.observations import ArrayColumn, observation_column
+from rllib.env.spaces.supported import mismatch, not_finite
+from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.policy import FILTER_PREFIX, Policy
+from rllib.web.bodies import with_arrays
+
+MSGPACK = "application/msgpack"
+# An episode's end is sent at once, unless the last request is so new: it costs as much as dozens of steps (seconds).
+_APART_S = 0.02
+# Steps are kept so long, if the client acts (seconds).
+_KEPT_S = 1.0
+
+encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
+
+
+def _message(array: np.ndarray) -> dict[str, list]:
+    return {"$array": [array.dtype.str, list(array.shape), array.tobytes()]}
+
+
+class Place:
+    """A place in which one episode after the other is acted in: buffers of the part that was not sent, and the noise.
+
+    Args:
+        copy: the policy.
+        rng: draws the noise.
+        size: most steps of a part.
+
+    Attributes:
+        num_steps: of the present part.
+    """
+
+    def __init__(self, copy: "PolicyCopy", rng: np.random.Generator, size: int):
+        policy, self._copy, self._size = copy.policy, copy, size
+        self._explorer = copy.sent.explorer(policy, rng, copy.mapper.policy_bounds)
+        column = copy.column
+        self._observations = np.empty((size + 1, *column.shape), column.dtype)
+        self._seen = np.empty((1, *column.shape), np.float32 if policy.filters_observations else column.dtype)
+        self._dist_inputs = np.empty((size, policy.num_dist_inputs), np.float32)
+        self._actions = np.empty((size, *policy.action_shape), policy.action_dtype)
+        # Views of each row: taking them anew at each step costs as much as a layer of a small network.
+        self._rows = [
+            (self._observations[at : at + 1], self._dist_inputs[at : at + 1], self._actions[at : at + 1])
+            for at in range(size)
+        ]
+        states = np.zeros((2, 1, policy.state_size), np.float32)
+        self._states = (states[0], states[1]) if policy.state_size else (None, None)
+        self.num_steps, self._begun = 0, False
+
+    def begin(self, episode_id: str, trains: bool) -> None:
+        """Starts an episode."""
+        self._id, self._trains, self._is_first = episode_id, trains, True
+        self._forget()
+        if self._states[0] is not None:
+            self._states[0][:] = 0
+
+    def _forget(self) -> None:
+        self.num_steps, self._raw = 0, []
+        self._rewards: list[float] = []
+        self._infos: list[tuple[int, Any]] = []
+        self._logged: list[int] = []
+
+    def act(self, observation: Any, reward: float, info: Any) -> Any:
+        """The action on an observation, in the environment's units; the reward is that since the last action."""
+        actions = self._chosen(observation, reward, info)
+        return self._copy.one_by_one(self._copy.mapper.to_env(actions))[0]
+
+    def log(self, observation: Any, reward: float, info: Any, action: Any) -> None:
+        """Writes down an action that somebody else has chosen, in the environment's units."""
+        space = self._copy.sent.action_space
+        batch = concatenate(space, [action], create_empty_array(space, 1))
+        self._chosen(observation, reward, info)[:] = self._copy.mapper.to_policy(batch)
+        self._logged.append(self.num_steps - 1)
+
+    def _chosen(self, observation: Any, reward: float, info: Any) -> np.ndarray:
+        """Chooses the next action: the row [1, ...] where it stands, in the policy's units."""
+        at, policy = self.num_steps, self._copy.policy
+        if not self._begun:
+            self._draw()
+        row, dist_inputs, actions = self._rows[at]
+        self._note(row, observation, reward, info)
+        if policy.filters_observations:
+            row = policy.filter(row, out=self._seen, update=True)
+        state, following = self._states
+        self._explorer.act(row, self._noise[at], dist_inputs, actions, None, state, following)
+        if state is not None:
+            state[:] = following
+        self.num_steps = at + 1
+        return actions
+
+    def _note(self, row: np.ndarray, observation: Any, reward: float, info: Any) -> None:
+        """Writes an observation, and what came before it, into the part."""
+        self._copy.column.write_rows([observation], row)
+        if not self._copy.is_array:
+            self._raw.append(_sendable(observation))
+        self._rewards.append(reward)
+        if info:
+            self._infos.append((len(self._rewards) - 1, _sendable(info)))
+
+    def _draw(self) -> None:
+        """Draws the noise of the next part."""
+        self._noise = self._explorer.begin(self._size, self._copy.timesteps)
+        self._begun = True
+
+    def end(self, observation: Any, reward: float, info: Any, truncated: bool) -> dict[str, Any]:
+        """Ends the episode; returns its last part."""
+        at = self.num_steps
+        self._note(self._observations[at : at + 1], observation, reward, info)
+        if not self._begun:
+            self._draw()  # explorers learn of ends among the steps that they have prepared
+        self._explorer.episodes_ended([0])
+        return self.part(end="truncated" if truncated else "terminated")
+
+    def part(self, end: str | None = None) -> dict[str, Any]:
+        """The steps since the last call, as a message; the next part begins. There is at least one, or an end."""
+        count, copy = self.num_steps, self._copy
+        seen = count + (end is not None)
+        part: dict[str, Any] = {
+            "episode_id": self._id,
+            "version": copy.version,
+            "observations": _message(self._observations[:seen]) if copy.is_array else self._raw,
+            "rewards": self._rewards,
+            "actions": _message(self._actions[:count]),
+        }
+        if copy.policy.distribution.has_log_prob:
+            part["action_dist_inputs"] = _message(self._dist_inputs[:count])
+        if self._is_first:
+            part.update(is_first=True, training_enabled=self._trains)
+        part.update((name, values) for name, values in (("logged", self._logged), ("infos", self._infos)) if values)
+        if end is not None:
+            part["end"] = end
+        copy.timesteps += count
+        self._is_first = False
+        self._forget()
+        self.stop_drawing()
+        return part
+
+    def stop_drawing(self) -> None:
+        """Ends the noise that was drawn: the weights may change."""
+        if self._begun:
+            self._explorer.end()
+            self._begun = False
+
+
+class PolicyCopy:
+    """A copy of the server's policy.
+
+    Args:
+        message: the answer to /v1/weights.
+
+    Attributes:
+        sent: its description.
+        policy: the policy.
+        version, edition: of its weights, and of weights and filter together.
+        timesteps: environment steps of the run so far, as far as is known here.
+        max_lag_updates: rows that are older are dropped by the server; None: none are.
+        mapper: from its actions to the environment's.
+        column: how observations are stored.
+        is_array: whether observations are sent as one array.
+
+    Raises:
+        ValueError: if this version of the library cannot read it.
+    """
+
+    def __init__(self, message: Mapping[str, Any]):
+        self.sent = SentPolicy.from_json(message["description"])
+        self.policy = Policy(self.sent.spec)
+        self.max_lag_updates: int | None = message["max_lag_updates"]
+        settings, space = self.sent.settings, self.sent.action_space
+        how = settings.normalize_actions, settings.clip_actions
+        self.mapper = action_mapper(space, self.policy.distribution, *how)
+        self.column = observation_column(self.sent.observation_space)
+        self.is_array = isinstance(self.column, ArrayColumn)
+        self.one_by_one = np.ndarray.tolist if isinstance(space, spaces.Discrete) else _copies(space)
+        self.load(message)
+
+    def load(self, message: Mapping[str, Any]) -> None:
+        """Takes over the weights of a message; without weights, the number of steps that the run has sampled."""
+        self.timesteps: int = message["timesteps"]
+        if "weights" in message:
+            filters = {FILTER_PREFIX + name: with_arrays(each) for name, each in message["filters"].items()}
+            self.policy.set_state({"weights": with_arrays(message["weights"]), **filters})
+            self.version: int = message["policy_version"]
+            self.edition: int = message["edition"]
+
+    def check(self, observation: Any) -> None:
+        """Raises ValueError for an observation that does not lie in the space; bounds are not minded."""
+        column, space = self.column, self.sent.observation_space
+        if isinstance(observation, np.ndarray) and isinstance(space, spaces.Box):
+            fits = observation.dtype == column.dtype and observation.shape == column.shape
+            # The quickest sum; an overflow is looked at below.
+            if fits and (column.dtype.kind != "f" or math.isfinite(np.vdot(observation, observation))):
+                return
+        problem = mismatch(space, observation, bounded=False) or not_finite(space, observation, "observation")
+        if problem:
+            raise ValueError(problem)
+
+
+class LocalActing:
+    """Episodes of a client that acts by a copy of the server's policy.
+
+    Args:
+        ask: function of (method, path, body or None), which returns the answer; it raises what the client raises.
+        lost: the client's exception for episodes that cannot go on.
+        update_interval: most seconds between looks for newer weights; 0: one at each episode's start; None: none.
+        fragment_length: most steps that are kept before they are sent.
+        seed: of the noise.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str, str, dict[str, Any] | None], Any],
+        lost: type[Exception],
+        *,
+        update_interval: float | None,
+        fragment_length: int,
+        seed: int | None,
+    ):
+        self._ask, self._lost_error, self._interval, self._size = ask, lost, update_interval, fragment_length
+        self._seeds = np.random.SeedSequence(seed)
+        self._copy: PolicyCopy | None = None
+        self._places: dict[str, Place] = {}
+        self._free: list[Place] = []
+        self._outbox: list[dict[str, Any]] = []
+        self._lost: dict[str, str] = {}
+        self._num_kept = 0  # steps that were not sent
+        self._sent = -math.inf
+        self._looked = self._kept_since = 0.0
+
+    @property
+    def version(self) -> int | None:
+        """Version of the weights that act; None before the first episode."""
+        return self._copy and self._copy.version
+
+    def begin(self, episode_id: str, trains: bool) -> None:
+        """Starts an episode.
+
+        Raises:
+            ValueError: if an episode has this id.
+        """
+        if episode_id in self._places:
+            raise ValueError(f"Episode {episode_id} is already started")
+        if self._copy is None:
+            self._copy = PolicyCopy(self._ask("GET", "/v1/weights", None))
+            self._looked = time.monotonic()
+        elif self._interval is not None and time.monotonic() - self._looked >= self._interval:
+            self.refresh()
+        place = self._free.pop() if self._free else self._new_place()
+        place.begin(episode_id, trains)
+        self._places[episode_id] = place
+
+    def _new_place(self) -> Place:
+        (seed,) = self._seeds.spawn(1)
+        return Place(self._copy, np.random.default_rng(seed), self._size)
+
+    def act(self, episode_id: str, observation: Any, given: dict[str, Any]) -> Any:
+        """The action on an observation.
+
+        Args:
+            episode_id: of a running episode.
+            observation: of its environment.
+            given: the reward and the info since the last action; emptied.
+        """
+        place, reward = self._next_of(episode_id, observation, given)
+        info = given.get("info")
+        given.clear()
+        return place.act(observation, reward, info)
+
+    def log(self, episode_id: str, observation: Any, given: dict[str, Any], action: Any) -> None:
+        """Writes down an action that somebody else has chosen; arguments as for `act`."""
+        if self._copy is not None and (problem := mismatch(self._copy.sent.action_space, action, "action")):
+            raise ValueError(problem)
+        place, reward = self._next_of(episode_id, observation, given)
+        info = given.get("info")
+        given.clear()
+        place.log(observation, reward, info, action)
+
+    def end(self, episode_id: str, observation: Any, given: dict[str, Any], truncated: bool) -> None:
+        """Ends an episode; its last part is sent now, or with the next one."""
+        place, reward = self._checked(episode_id, observation, given)
+        self._outbox.append(place.end(observation, reward, given.get("info"), truncated))
+        self._free.append(self._places.pop(episode_id))
+        if time.monotonic() - self._sent > _APART_S:
+            self._send()
+
+    def _checked(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
+        """The place of an episode, and the reward since its last action."""
+        if episode_id in self._lost:
+            raise self._lost_error(self._lost.pop(episode_id))
+        if episode_id not in self._places:
+            raise ValueError(f"Episode {episode_id} not found.")
+        self._copy.check(observation)
+        reward = given.get("reward", 0.0)
+        if not abs(reward) <= FLOAT32_MAX:
+            raise ValueError(f"the reward in episode {episode_id} must be a finite number, but is {reward!r:.80}")
+        return self._places[episode_id], reward
+
+    def _next_of(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
+        """`_checked`, with room for a further step of the episode."""
+        found = self._checked(episode_id, observation, given)
+        now = time.monotonic()
+        if self._num_kept and (self._num_kept >= self._size or now - self._kept_since > _KEPT_S):
+            self._send()
+            if episode_id in self._lost:
+                raise self._lost_error(self._lost.pop(episode_id))
+        if not self._num_kept:
+            self._kept_since = now
+        self._num_kept += 1
+        return found
+
+    def refresh(self) -> None:
+        """Sends what is kept, and takes over the newest weights."""
+        if self._outbox or self._num_kept:
+            self._send(have=True)
+        elif self._copy is not None:
+            self._look()
+
+    def _look(self) -> None:
+        """Asks for newer weights. All that was acted has been sent."""
+        answer = self._ask("GET", f"/v1/weights?have={self._copy.edition}", None)
+        self._looked = time.monotonic()
+        if answer is not None:
+            self._copy.load(answer)
+
+    def _send(self, have: bool = False) -> None:
+        """Sends the steps that are kept.
+
+        Args:
+            have: whether the answer brings newer weights, whenever the last came.
+        """
+        copy, interval = self._copy, self._interval
+        parts = self._outbox + [place.part() for place in self._places.values() if place.num_steps]
+        self._outbox, self._num_kept = [], 0
+        for place in itertools.chain(self._free, self._places.values()):
+            place.stop_drawing()
+        body: dict[str, Any] = {"parts": parts}
+        # Where old rows are dropped, newer weights are needed as soon as there are any.
+        is_due = interval is not None and (
+            copy.max_lag_updates is not None or time.monotonic() - self._looked >= interval > 0
+        )
+        if have or is_due:
+            body["have"] = copy.edition
+        try:
+            answer = self._ask("POST", "/v1/samples", body)
+        except BaseException:
+            for part in parts:
+                self._lose(part["episode_id"], "its last steps could not be sent. Start a new one.")
+            raise
+        self._sent = time.monotonic()
+        if "have" in body:
+            self._looked = self._sent
+        copy.load(answer)
+        for episode_id, message in answer["lost"].items():
+            self._lose(episode_id, message)
+
+    def _lose(self, episode_id: str, message: str) -> None:
+        """Gives an episode up: its next call raises. Of one that has ended, nobody asks."""
+        place = self._places.pop(episode_id, None)
+        if place is not None:
+            self._free.append(place)
+            self._lost[episode_id] = f"episode {episode_id} is lost: {message}"
+
+    def close(self) -> None:
+        """Sends what is kept."""
+        if self._copy is not None and (self._outbox or self._num_kept):
+            self._send()
+
+
+def _copies(space) -> Callable:
+    """A function from a batch of one action to the action, in memory of its own."""
+    is_structured = isinstance(space, spaces.Tuple | spaces.Dict)
+    return of_each if is_structured or not space.shape else np.ndarray.copy
+
+
+def _sendable(value: Any) -> Any:
+    """A value of the environment as MessagePack has it."""
+    if isinstance(value, np.ndarray):
+        return _message(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: _sendable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sendable(part) for part in value]
+    return value

@@ -1,0 +1,285 @@
+"""Parts of episodes in which clients have acted themselves, and their replay, turn by turn, as if they had asked.
+
+A part has N observations, and the actions on them; a part that ends an episode has one observation more, the final one.
+The reward of an observation is that since the action before, in an earlier part where it is the part's first.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from rllib.env.external.exchange import Turn
+from rllib.env.external.external_env import AGENT
+from rllib.env.external.weights import ActionRows
+from rllib.env.multi_agent.agent_spaces import ALL
+from rllib.env.multi_agent.stream import AgentStep
+from rllib.env.spaces.supported import all_fit, mismatch, not_finite
+from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
+
+_GOES_ON = {ALL: False}
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of an episode, as its client sends it.
+
+    Attributes:
+        episode_id: of the episode.
+        version: of the weights that have acted.
+        observations: an array [N, ...], or a list of them where the space is no Box and not Discrete; with the final
+            one where the episode ends.
+        rewards: one for each observation.
+        actions: [N, ...], in the policy's units.
+        action_dist_inputs: [N, size], where the policy has log-probabilities.
+        is_first: whether the episode begins with it.
+        training_enabled: whether the episode is learned from.
+        logged: indices of actions that somebody else has chosen.
+        infos: (index of an observation, info) pairs.
+        end: how the episode ends with it; None: it goes on.
+    """
+
+    episode_id: str
+    version: int
+    observations: Any
+    rewards: Any
+    actions: Any = None
+    action_dist_inputs: Any = None
+    is_first: bool = False
+    training_enabled: bool = True
+    logged: list[int] = []
+    infos: list[tuple[int, dict[str, Any]]] = []
+    end: Literal["terminated", "truncated"] | None = None
+
+
+class Samples(msgspec.Struct, forbid_unknown_fields=True):
+    """A request with parts of episodes.
+
+    Attributes:
+        parts: of different episodes.
+        have: edition of the policy that the client has, where it wants newer ones.
+        client, seq: as for other requests.
+    """
+
+    parts: list[Part] = []
+    have: int | None = None
+    client: str = ""
+    seq: int = 0
+
+
+class Acted(NamedTuple):
+    """An action that a client has chosen by its copy of the policy.
+
+    Attributes:
+        action, dist_inputs: rows as the policy stores them; None where they are not stored.
+        version: of the weights.
+        is_logged: whether somebody else has chosen it.
+    """
+
+    action: Any
+    dist_inputs: np.ndarray | None
+    version: int
+    is_logged: bool
+
+
+class Replay(Turn):
+    """The turns of a part, one after the other: `following` makes it the next one.
+
+    Args:
+        part: whose values `checked` has found to be right.
+        loop: of the server.
+
+    Attributes:
+        began: a future of the loop, which is done when the worker has taken the first turn in; or it raises.
+    """
+
+    __slots__ = ("_at", "_count", "_infos", "_lock", "_logged", "_loop", "_next", "_part", "acted", "began")
+
+    def __init__(self, part: Part, loop: asyncio.AbstractEventLoop):
+        self._part, self._loop, self._at = part, loop, 0
+        self.began = loop.create_future()
+        self._lock, self._next = threading.Lock(), None
+        self._count, self._infos, self._logged = len(part.observations), dict(part.infos), frozenset(part.logged)
+        super().__init__(part.episode_id, self._step(), trains=part.training_enabled, is_first=part.is_first)
+        self.acted = self._acted()
+
+    def _step(self) -> AgentStep:
+        at, part = self._at, self._part
+        seen, rewards = {AGENT: part.observations[at]}, {AGENT: part.rewards[at]}
+        infos = {AGENT: self._infos[at]} if at in self._infos else {}
+        if part.end is None or at + 1 < self._count:
+            return AgentStep(seen, rewards, _GOES_ON, _GOES_ON, infos, False, False)
+        ends = {ALL: part.end == "terminated"}, {ALL: part.end == "truncated"}
+        return AgentStep(seen, rewards, *ends, infos, True, True)
+
+    def _acted(self) -> Acted | None:
+        at, part = self._at, self._part
+        if self.step.is_over:
+            return None
+        inputs = part.action_dist_inputs
+        return Acted(part.actions[at], None if inputs is None else inputs[at], part.version, at in self._logged)
+
+    def claim(self) -> bool:
+        """True: nobody withdraws it."""
+        return True
+
+    def answer(self, actions: Mapping) -> None:
+        """Notes that the present turn was taken in."""
+        if self._at == 0:
+            self._tell(None)
+        if self._at + 1 == self._count:
+            with self._lock:
+                self.is_answered = True
+
+    @property
+    def ends(self) -> bool:
+        """Whether the episode ends with it."""
+        return self._part.end is not None
+
+    def go_on_with(self, replay: "Replay") -> bool:
+        """Lets another part follow the last turn; False if that was taken in already, so that nothing follows."""
+        with self._lock:
+            if self.is_answered:
+                return False
+            self._next = replay
+        return True
+
+    def following(self) -> Turn | None:
+        """The next turn of the part; after the last, the first one of the part that follows."""
+        if self.is_answered:
+            return self._next
+        self._at += 1
+        self.is_first = False
+        self.step = self._step()
+        self.acted = self._acted()
+        return self
+
+    def fail(self, error: BaseException) -> None:
+        """Gives the part up."""
+        self._tell(error)
+        with self._lock:
+            self.is_answered = True
+
+    def _tell(self, error: BaseException | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            self._loop.call_soon_threadsafe(_settle, self.began, error)
+
+
+def _settle(future: asyncio.Future, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+        future.exception()  # nobody may wait for it
+
+
+class Chains:
+    """The newest parts of each client, of which one follows another as the client's steps did.
+
+    Rows then do not depend on how fast requests come: the parts of an episode follow one another, and an episode begins
+    where another has ended.
+
+    Args:
+        most: number of clients from which on those are forgotten whose parts are all taken in.
+    """
+
+    def __init__(self, most: int):
+        self._most = most
+        self._newest: dict[str, list[Replay]] = {}
+
+    def link(self, client: str, replays: list[Replay], hand_over: Callable[[Replay], None]) -> list[Replay]:
+        """Puts a client's parts behind its earlier ones.
+
+        Args:
+            client: its name.
+            replays: parts of different episodes.
+            hand_over: called with each part that none precedes, or none any more.
+
+        Returns:
+            those that follow no other of `replays`.
+        """
+        before = [each for each in self._newest.pop(client, ()) if not each.is_answered]
+        now: list[Replay] = []
+        first = []
+        for replay in replays:
+            if not _follows_one_of(now, replay):
+                first.append(replay)
+                if not _follows_one_of(before, replay):
+                    hand_over(replay)
+            now.append(replay)
+        self._newest[client] = before + now
+        if len(self._newest) > self._most:
+            running = {name: [each for each in them if not each.is_answered] for name, them in self._newest.items()}
+            self._newest = {name: them for name, them in running.items() if them}
+        return first
+
+
+def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:
+    """Puts a part behind the one of these that it belongs to, which leaves the list; False if that is over, or none."""
+    for each in replays:
+        if each.episode_id == replay.episode_id or (replay.is_first and each.ends):
+            replays.remove(each)
+            return each.go_on_with(replay)
+    return False
+
+
+def checked(part: Part, space, rows: ActionRows) -> Part:
+    """The part with its arrays, whose values are right.
+
+    Args:
+        part: as it came.
+        space: of the observations.
+        rows: form of the actions.
+
+    Raises:
+        BadRequest: naming the value that is not right, and the episode.
+    """
+    try:
+        for name in ("observations", "rewards", "actions", "action_dist_inputs"):
+            setattr(part, name, with_arrays(getattr(part, name)))
+    except NO_ARRAY as error:
+        raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
+    problem = _problem(part, space, rows)
+    if problem is not None:
+        raise BadRequest(400, f"{problem} (episode {part.episode_id:.80})")
+    part.rewards = part.rewards.tolist()
+    if part.action_dist_inputs is not None and not rows.num_dist_inputs:
+        part.action_dist_inputs = None
+    return part
+
+
+def _problem(part: Part, space, rows: ActionRows) -> str | None:
+    if not isinstance(part.observations, np.ndarray | list) or not len(part.observations):
+        return "observations must be an array, or a list, of at least one observation"
+    count = len(part.observations)
+    num_actions = count - (part.end is not None)
+    rewards = np.asarray(part.rewards) if isinstance(part.rewards, list) else part.rewards
+    if not isinstance(rewards, np.ndarray) or rewards.shape != (count,) or rewards.dtype.kind not in "biuf":
+        return f"rewards must be {count} numbers, one for each observation"
+    part.rewards = rewards.astype(np.float64)
+    if (wrong := np.flatnonzero(~(np.abs(part.rewards) <= FLOAT32_MAX))).size:
+        return f"rewards[{wrong[0]}] must be a finite number, in float32 as well, but is {float(rewards[wrong[0]])!r}"
+    if any(not 0 <= index < count for index, _ in part.infos) or any(not 0 <= at < num_actions for at in part.logged):
+        return f"infos and logged have indices of {count} observations, counted from 0"
+    if num_actions and (problem := rows.problem(part.actions, part.action_dist_inputs, num_actions)):
+        return problem
+    return _unfit(space, part.observations)
+
+
+def _unfit(space, observations: np.ndarray | list) -> str | None:
+    """Says which observation does not lie in the space; bounds are not minded, as elsewhere."""
+    is_array = isinstance(observations, np.ndarray)
+    fits = is_array and space.shape is not None and all_fit(space, observations, bounded=False)
+    if fits and (observations.dtype.kind != "f" or np.isfinite(observations).all()):
+        return None
+    for at, each in enumerate(observations):
+        path = f"observations[{at}]"
+        if problem := mismatch(space, each, path, bounded=False) or not_finite(space, each, path):
+            return problem
+    return None

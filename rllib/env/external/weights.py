@@ -1,0 +1,114 @@
+"""The policy of a worker for clients that act themselves: its description, its weights as raw numbers, its filter."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rllib.env.spaces.actions import ActionMapper, StructuredActionMapper, of_each
+from rllib.env.spaces.supported import mismatch
+from rllib.web.bodies import BadRequest
+
+
+def array_message(array: np.ndarray) -> dict[str, list]:
+    """An array as bodies in MessagePack have it; `web.bodies.with_arrays` reads it."""
+    return {"$array": [array.dtype.str, list(array.shape), array.tobytes()]}
+
+
+@dataclass(frozen=True)
+class ActionRows:
+    """The form of the actions and distributions that a policy stores, in its own units.
+
+    Attributes:
+        shape, dtype: of one action.
+        choices: number of choices of each number of an action; () where some are no choices.
+        num_dist_inputs: parameters of an action's distribution; 0 where they are not stored.
+        mapper: to the environment's actions.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    choices: tuple[int, ...]
+    num_dist_inputs: int
+    mapper: ActionMapper | StructuredActionMapper
+
+    def problem(self, actions: Any, dist_inputs: Any, count: int) -> str | None:
+        """Says why arrays are not the actions, and parameters of their distributions, of `count` steps; None: they are.
+
+        Args:
+            actions: [count, *shape].
+            dist_inputs: [count, num_dist_inputs], or None where they are not stored.
+        """
+        wanted = [("actions", actions, self.shape, self.dtype)]
+        if self.num_dist_inputs:
+            wanted.append(("action_dist_inputs", dist_inputs, (self.num_dist_inputs,), np.dtype(np.float32)))
+        for name, array, shape, dtype in wanted:
+            if not isinstance(array, np.ndarray) or array.shape != (count, *shape) or array.dtype != dtype:
+                got = f"{array.shape} {array.dtype}" if isinstance(array, np.ndarray) else f"{array!r:.40}"
+                return f"{name} must be an array {(count, *shape)} of {dtype}, but got {got}"
+            if dtype.kind == "f" and not np.isfinite(array).all():
+                return f"{name} has a number that is not finite"
+        if self.choices:
+            return self._unknown_choice(actions.reshape(count, -1))
+        if not isinstance(self.mapper, StructuredActionMapper):
+            return None  # numbers of a Box, which are clipped to its bounds where the settings say so
+        given = enumerate(of_each(self.mapper.to_env(actions)))
+        problems = (mismatch(self.mapper.space, each, f"actions[{step}]", bounded=False) for step, each in given)
+        return next(filter(None, problems), None)
+
+    def _unknown_choice(self, actions: np.ndarray) -> str | None:
+        outside = (actions < 0) | (actions >= np.array(self.choices))
+        if not outside.any():
+            return None
+        step, number = np.argwhere(outside)[0].tolist()
+        return (
+            f"actions[{step}] chooses {actions[step, number]}, but there are {self.choices[number]} choices, counted "
+            "from 0"
+        )
+
+
+@dataclass(frozen=True)
+class PublishedPolicy:
+    """One version of a policy, in memory of its own.
+
+    Attributes:
+        edition: number of the publication, by which clients ask for newer ones. A filter changes without updates, too.
+        version: number of updates of its weights.
+        timesteps: environment steps of the run so far.
+        max_lag_updates: rows by weights that are older by more updates are dropped; None: no rows are.
+        rows: form of its actions.
+        weights: float32 [weights], as bytes.
+        filters: statistics of its observation filter by name, as `array_message`; empty without a filter.
+        description: the items of policy.json, and of the exploration.
+        refusal: why it cannot be sent; None: it can.
+    """
+
+    edition: int
+    version: int
+    timesteps: int
+    max_lag_updates: int | None
+    rows: ActionRows
+    weights: bytes
+    filters: Mapping[str, Any]
+    description: Mapping[str, Any]
+    refusal: str | None = None
+
+    def state(self) -> dict[str, Any]:
+        """The parts that change while it learns, as a message.
+
+        Raises:
+            BadRequest: if it cannot be sent.
+        """
+        if self.refusal is not None:
+            raise BadRequest(409, self.refusal)
+        size = len(self.weights) // 4
+        return {**self.clock(), "weights": {"$array": ["<f4", [size], self.weights]}, "filters": self.filters}
+
+    def clock(self) -> dict[str, Any]:
+        """Its version and edition, and the number of steps that the run has sampled."""
+        return {"policy_version": self.version, "edition": self.edition, "timesteps": self.timesteps}
+
+    def whole(self) -> dict[str, Any]:
+        """All that acting needs, as a message; errors as for `state`."""
+        return {**self.state(), "description": self.description, "max_lag_updates": self.max_lag_updates}

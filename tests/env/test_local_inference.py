@@ -1,0 +1,436 @@
+"""Clients that act by copies of the policy: their rows are those of clients that ask for actions."""
+
+import http.client
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+
+import gymnasium
+import msgspec
+import numpy as np
+import pytest
+
+import rllib.client
+from rllib import sample_batch as sb
+from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.impala import IMPALAConfig
+from rllib.algorithms.ppo import PPOConfig
+from rllib.algorithms.sac import SACConfig
+from rllib.algorithms.td3 import TD3Config
+from rllib.client import EpisodeLost, PolicyClient, RunEnded
+from rllib.exploration.explorers import StochasticSampling
+
+CHOICE, BOX = gymnasium.spaces.Discrete(3, start=2), gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+NUMBERS = gymnasium.spaces.Box(-2, 3, (2,))
+
+
+def url_of(algorithm):
+    return algorithm.workers.local_worker().stream.environments[0].url
+
+
+class Loop:
+    """Plays episodes of `length` steps with a client in a thread: observations are (episode, step)."""
+
+    def __init__(self, url, episodes=None, length=9, play=None, **client):
+        self.client = PolicyClient(url, **client)
+        self.actions, self.errors = {}, []
+        self._episodes, self._length, self._play = episodes, length, play or self.play
+        self._ends = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        number = 0
+        try:
+            with self.client:
+                while not self._ends.is_set() and number != self._episodes:
+                    try:
+                        self._play(self, number)
+                    except EpisodeLost as error:
+                        self.errors.append(error)
+                    number += 1
+        except RunEnded as error:
+            self.errors.append(error)
+        except Exception as error:
+            self.errors.append(error)
+
+    @staticmethod
+    def play(loop, number):
+        client = loop.client
+        episode = client.start_episode()
+        for step in range(loop._length):
+            observation = np.array([number / 10, step / 10], np.float32)
+            loop.actions[number, step] = client.get_action(episode, observation)
+            client.log_returns(episode, step / 2)
+            client.log_returns(episode, step / 2)
+        client.end_episode(episode, np.array([number / 10, (step + 1) / 10], np.float32), truncated=number % 2 == 1)
+
+    def stop(self):
+        self._ends.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def build(config=PPOConfig, space=CHOICE, fragment=40, **settings):
+    config = config().environment(observation_space=BOX, action_space=space).external(listen="127.0.0.1:0")
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=fragment).debugging(seed=1)
+    config.training(train_batch_size=fragment)
+    config.reporting(min_sample_timesteps_per_iteration=0, min_time_s_per_iteration=0)
+    if isinstance(config, PPOConfig):
+        config.training(sgd_minibatch_size=fragment)
+    return config.update_from_dict(settings).build()
+
+
+def rows_of(mode, config, space, count, settings, **client):
+    """Rows of one client whose policy takes the most probable actions."""
+    fragment = settings.get("rollout_fragment_length", 40)
+    with build(config, space, fragment, explore=False, **settings) as algorithm:
+        loop = Loop(url_of(algorithm), inference_mode=mode, **client)
+        parts = [algorithm.sample(fragment) for _ in range(count)]
+        episodes = [(episode.episode_return, episode.length) for episode in algorithm.metrics.episodes]
+    loop.stop()
+    return parts, episodes
+
+
+@pytest.mark.parametrize(
+    "config, space, settings",
+    [
+        (PPOConfig, CHOICE, {}),
+        # Clients get a merged filter a part later than the worker does.
+        (PPOConfig, NUMBERS, {"observation_filter": "MeanStdFilter", "rollout_fragment_length": 150}),
+        (PPOConfig, CHOICE, {"model": {"use_lstm": True, "lstm_cell_size": 8}}),
+        (PPOConfig, CHOICE, {"batch_mode": "complete_episodes"}),
+        (IMPALAConfig, CHOICE, {}),
+        (DQNConfig, CHOICE, {"n_step": 3}),
+        (SACConfig, NUMBERS, {}),
+    ],
+)
+def test_rows_are_those_of_a_client_that_asks(config, space, settings):
+    """Gold: observations, actions, rewards, ends, log-probabilities, values and advantages of both are the same."""
+    count = 1 if "observation_filter" in settings else 4
+    remote, remote_episodes = rows_of("remote", config, space, count, settings)
+    local, local_episodes = rows_of("local", config, space, count, settings, fragment_length=7)
+    assert local_episodes == remote_episodes and len(local_episodes) >= 12
+    for theirs, own in zip(remote, local, strict=True):
+        assert own.keys() == theirs.keys()
+        for name in theirs:
+            np.testing.assert_allclose(own[name], theirs[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def interleaved(loop, number):
+    """Three episodes at once, which end at different times."""
+    client = loop.client
+    ids = [client.start_episode() for _ in range(3)]
+    for step in range(12):
+        running = ids[step // 4 :]
+        seen = {each: np.array([3 * number + ids.index(each), step], np.float32) for each in running}
+        for each, action in client.get_action(running, seen).items():
+            loop.actions[3 * number + ids.index(each), step] = action
+            client.log_returns(each, step)
+        if step % 4 == 3:
+            client.end_episode(ids[step // 4], np.array([3 * number + step // 4, step + 1], np.float32))
+
+
+def test_episodes_at_once_and_several_clients():
+    with build(fragment=60) as algorithm:
+        url = url_of(algorithm)
+        loops = [Loop(url, play=interleaved, inference_mode="local", fragment_length=5, seed=each) for each in (1, 2)]
+        taken = {}
+        # Until both clients have sent their first steps.
+        while not taken or max(map(len, taken.values())) < 2 or len(taken) < 100:
+            batch = algorithm.sample(60)
+            for observation, action, reward in zip(batch[sb.OBS], batch[sb.ACTIONS], batch[sb.REWARDS]):
+                episode, step = map(int, observation)
+                taken.setdefault((episode, step), []).append(int(action) + CHOICE.start)
+                assert reward == step
+            expected = algorithm.policy.log_prob(algorithm.policy.dist_inputs(batch[sb.OBS]), batch[sb.ACTIONS])
+            np.testing.assert_allclose(batch[sb.ACTION_LOGP], expected, atol=1e-5)
+    for loop in loops:
+        loop.stop()
+    for step, actions in taken.items():
+        played = [loop.actions[step] for loop in loops if step in loop.actions]
+        assert len(actions) <= len(played) and set(actions) <= set(played)
+    assert len({action for each in taken.values() for action in each}) == 3
+
+
+@pytest.mark.parametrize(
+    "config, space, settings",
+    [
+        (PPOConfig, CHOICE, {}),
+        (DQNConfig, CHOICE, {"num_steps_sampled_before_learning_starts": 32}),
+        (DQNConfig, CHOICE, {"num_steps_sampled_before_learning_starts": 32, "noisy": True}),
+        (
+            DQNConfig,
+            CHOICE,
+            {"num_steps_sampled_before_learning_starts": 32, "exploration_config": {"type": "ParameterNoise"}},
+        ),
+        (TD3Config, NUMBERS, {"num_steps_sampled_before_learning_starts": 32}),
+        (PPOConfig, NUMBERS, {"model": {"use_sde": True}}),
+        (IMPALAConfig, CHOICE, {"model": {"use_lstm": True, "lstm_cell_size": 8}}),
+    ],
+)
+def test_algorithms_learn_from_clients_that_act_themselves(config, space, settings):
+    """Weights advance in the client, which explores as a worker does; no row is too old."""
+    with build(config, space, fragment=64, **settings) as algorithm:
+        loop = Loop(url_of(algorithm), inference_mode="local", update_interval=0, fragment_length=8)
+        versions = []
+        while algorithm.timesteps < 256:
+            result = algorithm.train()
+            versions.append(loop.client._local.version)
+        assert result["external"]["rows_too_old"] == 0
+        assert result["episodes_total"] >= 10 and np.isfinite(result["episode_reward_mean"])
+    loop.stop()
+    assert versions == sorted(versions) and 0 < versions[-1] <= algorithm.metrics.num_updates("default_policy")
+    assert len(set(map(str, loop.actions.values()))) > 1
+    assert all(isinstance(error, RunEnded) for error in loop.errors)
+
+
+def by_hand(loop, number):
+    """Takes newer weights at the beginning of each tenth episode alone."""
+    if number % 10 == 0:
+        loop.client.update_policy_weights()
+    Loop.play(loop, number)
+    loop.versions = [*getattr(loop, "versions", []), loop.client._local.version]
+
+
+@pytest.mark.parametrize("config, limit", [(PPOConfig, 1), (PPOConfig, None), (IMPALAConfig, "auto")])
+def test_rows_by_old_weights_are_dropped_and_counted(config, limit):
+    with build(config, fragment=20, max_lag_updates=limit) as algorithm:
+        loop = Loop(url_of(algorithm), play=by_hand, inference_mode="local", update_interval=None, fragment_length=4)
+        for _ in range(8):
+            dropped = algorithm.train()["external"]["rows_too_old"]
+    loop.stop()
+    assert (dropped > 0) == (limit == 1)
+    assert all(len(set(loop.versions[at : at + 10])) == 1 for at in range(0, len(loop.versions) - 9, 10))
+    assert len(set(loop.versions)) > 1
+
+
+def test_an_action_of_somebody_else_is_logged():
+    def play(loop, number):
+        client = loop.client
+        episode = client.start_episode(training_enabled=number != 1)
+        for step in range(10):
+            seen = np.array([number, step], np.float32)
+            if step % 5 == 1:
+                client.log_action(episode, seen, 4)
+            else:
+                client.get_action(episode, seen)
+            client.log_returns(episode, 1.0, {"step": step})
+        client.end_episode(episode, np.array([number, 10], np.float32))
+
+    with build(DQNConfig, fragment=40) as algorithm:
+        loop = Loop(url_of(algorithm), play=play, inference_mode="local")
+        batch = algorithm.sample(40)
+        logged = batch[sb.OBS][:, 1] % 5 == 1
+        assert set(batch[sb.ACTIONS][logged]) == {2} and not (batch[sb.OBS][:, 0] == 1).any()
+        assert [episode.episode_return for episode in algorithm.metrics._untrained] == [10.0]
+    loop.stop()
+    with build(PPOConfig, fragment=32) as algorithm:
+        loop = Loop(url_of(algorithm), play=play, inference_mode="local")
+        batch = algorithm.sample(32)
+        assert not (batch[sb.OBS][:, 1] % 5 == 1).any()
+        assert batch[sb.TRUNCATEDS][batch[sb.OBS][:, 1] % 5 == 0].all()
+    loop.stop()
+
+
+@pytest.mark.parametrize(
+    "space, made",
+    [
+        (gymnasium.spaces.Dict({"at": BOX, "kind": gymnasium.spaces.Discrete(3)}), lambda: {"at": [0.5, 1], "kind": 2}),
+        (gymnasium.spaces.Discrete(4), lambda: 3),
+        (gymnasium.spaces.Box(0, 255, (4,), np.uint8), lambda: np.full(4, 255, np.uint8)),
+    ],
+)
+def test_observations_and_actions_of_all_spaces(space, made):
+    action_space = gymnasium.spaces.Dict({"turn": CHOICE, "push": NUMBERS})
+
+    def play(loop, number):
+        episode = loop.client.start_episode()
+        for step in range(5):
+            loop.actions[number, step] = loop.client.get_action(episode, made())
+        loop.client.end_episode(episode, made())
+
+    config = PPOConfig().environment(observation_space=space, action_space=action_space)
+    config.external(listen="127.0.0.1:0", inference="local").rollouts(num_rollout_workers=0)
+    with config.training(train_batch_size=40, sgd_minibatch_size=40).build() as algorithm:
+        loop = Loop(url_of(algorithm), play=play, inference_mode="local", fragment_length=3)
+        assert np.isfinite(algorithm.train()["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
+    loop.stop()
+    assert all(action_space.contains(action) for action in loop.actions.values())
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    """A run whose policy was published, and a function that posts to its server."""
+    with build(fragment=9) as algorithm:
+        loop = Loop(url_of(algorithm), episodes=1, inference_mode="local")
+        algorithm.sample(9)
+        loop.stop()
+
+        def post(body, method="POST", path="/v1/samples"):
+            connection = http.client.HTTPConnection(url_of(algorithm).removeprefix("http://"), timeout=10)
+            data = body if isinstance(body, bytes) else msgspec.msgpack.encode(body)
+            connection.request(method, path, data, {"Content-Type": "application/msgpack"})
+            response = connection.getresponse()
+            content = response.read()
+            connection.close()
+            packed = response.getheader("Content-Type") == "application/msgpack"
+            return response.status, (msgspec.msgpack if packed else msgspec.json).decode(content) if content else None
+
+        yield algorithm, post
+
+
+def array(values, dtype="<f4"):
+    values = np.array(values, dtype)
+    return {"$array": [dtype, list(values.shape), values.tobytes()]}
+
+
+def part(**changes):
+    whole = {
+        "episode_id": "e",
+        "version": 0,
+        "is_first": True,
+        "observations": array([[0, 0], [1, 1]]),
+        "rewards": [0.0, 1.0],
+        "actions": array([0, 2], "<i8"),
+        "action_dist_inputs": array([[0, 0, 0], [0, 0, 1]]),
+    }
+    return {"parts": [{name: value for name, value in {**whole, **changes}.items() if value is not None}]}
+
+
+@pytest.mark.parametrize(
+    "body, status, message",
+    [
+        (part(observations=array([[0, 0]])), 400, "rewards must be 1 numbers"),
+        (part(observations=array([[0, 0, 0], [1, 1, 1]])), 400, "observations[0] has shape (3,)"),
+        (part(observations=array([[0, 0], [1, np.nan]])), 400, "observations[1][1] is nan"),
+        (part(observations="left"), 400, "observations must be an array, or a list"),
+        (part(observations=[]), 400, "at least one observation"),
+        (part(observations=[[0, 0], ["a", "b"]]), 400, "needs numbers"),
+        (part(rewards=[0.0, float("inf")]), 400, "rewards[1] must be a finite number"),
+        (part(rewards=[0.0, "much"]), 400, "rewards must be 2 numbers"),
+        (part(actions=array([0, 3], "<i8")), 400, "actions[1] chooses 3, but there are 3 choices"),
+        (part(actions=array([0, -1], "<i8")), 400, "actions[1] chooses -1"),
+        (part(actions=array([0, 1])), 400, "actions must be an array (2,) of int64"),
+        (part(actions=None), 400, "actions must be an array (2,) of int64, but got None"),
+        (part(action_dist_inputs=None), 400, "action_dist_inputs must be an array (2, 3) of float32"),
+        (part(action_dist_inputs=array([[0, 0, 0], [0, 0, np.inf]])), 400, "not finite (episode e)"),
+        (part(logged=[2]), 400, "indices of 2 observations"),
+        (part(infos=[[5, {}]]), 400, "indices of 2 observations"),
+        (part(end="over"), 422, "Invalid enum value"),
+        (part(version="new"), 422, "Expected `int`"),
+        (part(observations={"$array": ["O", [1], b"x"]}), 422, "is none of"),
+        ({"parts": 2 * part()["parts"]}, 422, "one part in a request"),
+        ({"rows": []}, 422, "unknown field `rows`"),
+        (pickle.dumps(part()), 400, "is not MessagePack"),
+    ],
+)
+def test_refused_samples_say_why_and_change_nothing(sampled, body, status, message):
+    algorithm, post = sampled
+    answer = post(body)
+    assert answer[0] == status and message in answer[1]["error"]
+    assert not algorithm.workers.local_worker().env._running
+
+
+def test_parts_of_unknown_episodes_are_lost(sampled):
+    status, answer = sampled[1](part(episode_id="other", is_first=False))
+    assert status == 200 and answer["lost"] == {"other": "Episode other not found."}
+
+
+def test_weights_are_sent_when_they_are_newer(sampled):
+    algorithm, post = sampled
+    status, whole = post(b"", "GET", "/v1/weights")
+    assert status == 200 and whole["description"]["spec"] and whole["max_lag_updates"] == 1
+    np.testing.assert_array_equal(np.frombuffer(whole["weights"]["$array"][2], "<f4"), algorithm.policy.weights)
+    assert post(b"", "GET", f"/v1/weights?have={whole['edition']}") == (204, None)
+    status, newer = post(b"", "GET", f"/v1/weights?have={whole['edition'] + 1}")
+    assert status == 200 and "description" not in newer and newer["policy_version"] == 0
+    assert post(b"", "GET", "/v1/weights?have=all")[0] == 422
+    assert post(b"", "POST", "/v1/weights")[0] == 405
+
+
+def test_wrong_values_are_refused_in_the_client():
+    with build(fragment=9) as algorithm:
+        client = PolicyClient(url_of(algorithm), "local")
+        waits = threading.Thread(target=lambda: algorithm.sample(9), daemon=True)
+        waits.start()
+        episode = client.start_episode()
+        with pytest.raises(ValueError, match="is already started"):
+            client.start_episode(episode)
+        for wrong in (np.zeros(3), np.array([0, np.nan]), "left"):
+            with pytest.raises(ValueError, match="observation"):
+                client.get_action(episode, wrong)
+        client.log_returns(episode, float("nan"))
+        with pytest.raises(ValueError, match="must be a finite number"):
+            client.get_action(episode, np.zeros(2))
+        client._given[episode].clear()
+        with pytest.raises(ValueError, match="lies above"):
+            client.log_action(episode, np.zeros(2), 9)
+        for _ in range(9):
+            client.get_action(episode, np.zeros(2))
+            client.log_returns(episode, 1.0)
+        client.end_episode(episode, np.zeros(2))
+        with pytest.raises(ValueError, match="not found"):
+            client.get_action(episode, np.zeros(2))
+        waits.join(30)
+        assert not waits.is_alive()
+        client.close()
+
+
+def test_clients_and_servers_agree_about_who_acts():
+    with build(inference="remote") as algorithm:
+        with pytest.raises(ValueError, match=r"external\(inference='remote'\)"):
+            PolicyClient(url_of(algorithm), "local")
+        with PolicyClient(url_of(algorithm)) as client, pytest.raises(ValueError, match="inference_mode='remote'"):
+            client._request("GET", "/v1/weights", None)
+    asks = pytest.raises(ValueError, match="inference_mode='local'")
+    with build(inference="local") as algorithm, PolicyClient(url_of(algorithm)) as client, asks:
+        client.start_episode()
+    with pytest.raises(ValueError, match="inference_mode must be 'remote' or 'local'"):
+        PolicyClient("localhost:9900", "both")
+    with pytest.raises(ValueError, match="fragment_length"):
+        PolicyClient("localhost:9900", fragment_length=0)
+    with pytest.raises(ValueError, match="inference"):
+        build(inference="anywhere")
+
+
+def test_several_agents_ask_for_actions():
+    config = PPOConfig().environment(observation_space=BOX, action_space=CHOICE).rollouts(num_rollout_workers=0)
+    config.external(listen="127.0.0.1:0").multi_agent(policies={"p"}, policy_mapping_fn=lambda *_, **__: "p")
+    with config.build() as algorithm, pytest.raises(ValueError, match="for episodes with one agent"):
+        PolicyClient(url_of(algorithm), "local")
+
+
+class OwnExploration(StochasticSampling):
+    """Of the user."""
+
+
+def test_code_of_the_user_is_not_sent():
+    with build(exploration_config={"type": OwnExploration}) as algorithm:
+        client = PolicyClient(url_of(algorithm), "local")
+        algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
+        with pytest.raises(ValueError, match="exploration is code of yours, which is not sent to clients"):
+            client.start_episode()
+
+
+def test_a_client_without_rllib_says_what_to_do(tmp_path):
+    shutil.copy(rllib.client.__file__, tmp_path / "client_copy_alone.py")
+    code = "import sys; sys.modules['rllib'] = None; from client_copy_alone import PolicyClient as C; C('h:1', 'local')"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert "Install rllib, or use inference_mode='remote'" in failed.stderr
+
+
+def test_a_restored_run_loses_the_episodes(tmp_path):
+    with build(fragment=20) as algorithm:
+        loop = Loop(url_of(algorithm), inference_mode="local", fragment_length=3)
+        algorithm.train()
+        algorithm.restore(algorithm.save(tmp_path / "checkpoint"))
+        for _ in range(3):
+            algorithm.train()
+        assert algorithm.timesteps >= 80
+    loop.stop()
+    assert isinstance(loop.errors[0], EpisodeLost) and all(
+        isinstance(error, EpisodeLost | RunEnded) for error in loop.errors
+    )

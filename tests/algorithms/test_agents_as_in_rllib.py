@@ -2,16 +2,17 @@
 
 import os
 import signal
-import sys
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rllib import RolloutWorker
 from rllib import sample_batch as sb
 from rllib.algorithms.pg import PGConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+from rllib.env.tasks.pistonball import Pistonball
 from rllib.policies import PolicySpec
 from tests.multi_agent import BasicMultiAgent, FlexAgentsMultiAgent
 
@@ -42,6 +43,23 @@ def test_policies_of_agents_that_all_act_share_out_the_rows(num_envs, mapping):
     for rows, agents in zip((batch.policy_batches[policy_id] for policy_id in ("p0", "p1")), (3, 2)):
         assert rows[sb.TERMINATEDS].sum() == 2 * agents * num_envs
     assert [episode.length for episode in report.episodes] == [25] * 2 * num_envs
+
+
+def test_environments_in_processes_of_their_own_give_the_same_rows():
+    found = []
+    for remote in (False, True):
+        config = PGConfig().environment(five_agents).training(train_batch_size=200, model=SMALL).debugging(seed=4)
+        config.rollouts(num_rollout_workers=0, num_envs_per_worker=4, remote_worker_envs=remote)
+        with config.build() as algo:
+            algo.train()
+            found.append((algo.get_weights()["default_policy"], algo.metrics.counters["num_env_steps_sampled"]))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1] == 200
+
+
+def test_workers_for_loops_of_users_are_for_one_agent():
+    with pytest.raises(ValueError, match="for one agent, but this environment has several"):
+        RolloutWorker.from_config(PGConfig().environment(five_agents))
 
 
 def test_agents_that_come_and_go_are_learned_from():
@@ -105,15 +123,15 @@ def test_agents_with_nested_spaces_learn_by_policies_of_their_own():
 
 
 class Crashes(make_multi_agent("CartPole-v1")):
-    """Two poles; the step with a number of the config raises, or kills the process, once in all."""
+    """Two poles; the 30th step raises or kills the process, as the config says, once in all."""
 
     def __init__(self, config=None):
         super().__init__({"num_agents": 2})
-        self.marker, self.how, self.left = config["marker"], config["how"], 30
+        self.how, self.marker, self.left = config.get("how"), config.get("marker"), 30
 
     def step(self, action_dict):
         self.left -= 1
-        if not self.left and not os.path.exists(self.marker):
+        if not self.left and self.how and not os.path.exists(self.marker):
             open(self.marker, "w").close()
             if self.how == "dies":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -121,15 +139,41 @@ class Crashes(make_multi_agent("CartPole-v1")):
         return super().step(action_dict)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def crashing(**config):
+    """PPO on poles that crash where the config says so."""
+    settings = PPOConfig().environment(Crashes, env_config=config).multi_agent(policies="own")
+    return settings.training(train_batch_size=50, sgd_minibatch_size=50, num_sgd_iter=1, model=SMALL)
+
+
 @pytest.mark.parametrize("how", ["raises", "dies"])
-def test_a_worker_that_fails_is_replaced_and_all_policies_go_on(how, tmp_path):
-    config = PPOConfig().environment(Crashes, env_config={"marker": str(tmp_path / "crashed"), "how": how})
-    config.rollouts(num_rollout_workers=1).fault_tolerance(recreate_failed_workers=True)
-    config.training(train_batch_size=50, sgd_minibatch_size=50, num_sgd_iter=1, model=SMALL)
-    with config.multi_agent(policies="own").build() as algo:
+def test_a_worker_that_fails_is_replaced_and_has_all_policies(how, tmp_path):
+    config = crashing(how=how, marker=str(tmp_path / "crashed")).rollouts(num_rollout_workers=1)
+    with config.fault_tolerance(recreate_failed_workers=True).build() as algo:
+        algo.add_policy("added", observation_space=spaces.Box(-9, 9, (4,)), action_space=spaces.Discrete(2))
         for _ in range(3):
             result = algo.train()
-        assert (tmp_path / "crashed").exists()
-        assert result["num_remote_worker_restarts"] == 1
-    assert result["info"]["learner"].keys() == {"0", "1"} and result["timesteps_total"] == 150
+        assert (tmp_path / "crashed").exists() and result["num_remote_worker_restarts"] == 1
+        known = algo.workers.foreach_worker(lambda worker: set(worker.policy_map), local_worker=False)
+    assert known == [{"0", "1", "added"}]
+    assert {"0", "1"} <= result["info"]["learner"].keys() and result["timesteps_total"] == 150
+
+
+def test_an_environment_that_fails_in_an_evaluation_is_replaced(tmp_path):
+    config = crashing().rollouts(num_rollout_workers=0).fault_tolerance(restart_failed_sub_environments=True)
+    in_evaluation = {"env_config": {"how": "raises", "marker": str(tmp_path / "crashed")}}
+    config.evaluation(evaluation_interval=1, evaluation_duration=5, evaluation_config=in_evaluation)
+    with config.build() as algo:
+        results = [algo.train() for _ in range(2)]
+    assert (tmp_path / "crashed").exists()
+    assert [result["num_faulty_episodes"] for result in results] == [0, 0]
+    assert [result["evaluation"]["episodes_this_iter"] for result in results] == [5, 5]
+
+
+@pytest.mark.extras("pymunk")
+def test_pistons_learn_from_pictures():
+    config = PPOConfig().environment(Pistonball, env_config={"max_cycles": 10}).multi_agent(policies="shared")
+    config.rollouts(num_rollout_workers=0).training(train_batch_size=20, sgd_minibatch_size=20, num_sgd_iter=1)
+    with config.training(model={"conv_filters": [[4, 8, 8], [8, [4, 3], 1]]}).build() as algo:
+        result = algo.train()
+    assert result["num_agent_steps_trained"] == 100
+    assert np.isfinite(result["info"]["learner"]["shared"]["learner_stats"]["total_loss"])

@@ -44,7 +44,7 @@ extras: .venv-extras/installed
 	@echo "Installing into .venv-extras: some 4 GB, several minutes the first time ..."
 	@$(PYTHON) -m venv .venv-extras
 	@.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		"$$(grep '^torch==' constraints.txt)" -e '$(EXTRAS)' jax array-api-compat ipykernel nbclient
+		"$$(grep '^torch==' constraints.txt)" -e '$(EXTRAS)' jax array-api-compat ipykernel nbclient pymunk
 	@touch $@
 
 # Files named test_damaged_* change what others may have written: files, requests, queries.

@@ -220,6 +220,20 @@ GATES = {
     "MA2-APPO": Gate(
         "appo/multi_agent_cartpole", 400, "150 an agent at 200k steps, RLlib's file", by_policy=True, seeds=3
     ),
+    "MA3": Gate(
+        "dqn/multi_agent_cartpole",
+        450,
+        "90 % of the 500 that each reaches alone (A03)",
+        by_policy=True,
+        seeds=5,
+    ),
+    "MA3-SAC": Gate(
+        "sac/multi_agent_cartpole",
+        450,
+        "90 % of the 500 that each reaches alone (A13)",
+        by_policy=True,
+        seeds=3,
+    ),
     "MA4": Gate("ppo/multi_agent_pendulum", -300, "-400 in training, RLlib's file", by_policy=True, seeds=3),
     "MA4-one": Gate(
         "ppo/multi_agent_pendulum",
@@ -277,6 +291,13 @@ GATES = {
         "ppo/simple_speaker_listener",
         -35,
         "-33.4 at 136k steps, Stable-Baselines3 with SuperSuit; random -84.0, a listener that is told -16.5",
+        seeds=3,
+    ),
+    "MA13": Gate(
+        "ppo/pistonball",
+        55,
+        "half way from random actions, 22.8, to pistons that rise behind the ball and sink before it, 87.0",
+        by_policy=True,
         seeds=3,
     ),
 }

@@ -25,6 +25,8 @@
 | intrinsic_rewards  | [B]                    | float32      | scaled reward for what was new (RND, Curiosity)      |
 | intrinsic_advantages | [B]                  | float32      | advantage estimate of these                          |
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
+| waited             | [B]                    | bool         | of several agents: the action is from before the     |
+|                    |                        |              | fragment, perhaps by earlier weights                 |
 | eps_id             | [B]                    | int64        | the episode, in batches of RolloutWorker.from_config |
 | seq_lens           | [S]                    | int64        | of policies with a memory: lengths of the sequences  |
 |                    |                        |              | in which the rows stand, one after the other         |
@@ -50,6 +52,7 @@ ACTION_DIST_INPUTS = "action_dist_inputs"
 VF_PREDS = "vf_preds"
 ADVANTAGES = "advantages"
 VALUE_TARGETS = "value_targets"
+WAITED = "waited"
 EPS_ID = "eps_id"
 LOSS_MASK = "loss_mask"
 TARGET_DIST_INPUTS = "target_dist_inputs"

@@ -148,9 +148,15 @@ class RolloutWorker(Worker):
             num_workers: number of these processes.
 
         Raises:
-            ValueError: with every mistake in the settings; the environment's own exception.
+            ValueError: with every mistake in the settings, or if the environment has several agents; the environment's
+                own exception.
         """
         settings, weights = config.get_rollout_settings(env)
+        if settings.agents is not None:
+            raise ValueError(
+                "RolloutWorker.from_config makes workers for one agent, but this environment has several. Use the "
+                "worker of an algorithm: config.build().workers.local_worker().sample() returns their rows by policy."
+            )
         first, total = max(worker_index - 1, 0) * settings.num_envs, max(num_workers, 1) * settings.num_envs
         own = settings.only_policy
         own = replace(own, postprocess=EpisodeIds(own.postprocess, first, settings.num_envs, total))

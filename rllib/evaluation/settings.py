@@ -61,6 +61,7 @@ class PolicySettings:
         exploration: description of the exploration.
         explore: take exploratory actions; False takes the most likely actions.
         learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
+        marks_waiting: whether rows of several agents have the column `waited`.
     """
 
     spec: PolicySpec
@@ -68,6 +69,7 @@ class PolicySettings:
     exploration: Exploration = STOCHASTIC_SAMPLING
     explore: bool = True
     learner: Callable[[Policy], Learner] | None = None
+    marks_waiting: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from rllib.losses.returns import standardized
-from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, WAITED
 
 # Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
 ROUNDING = 1e-6
@@ -92,6 +92,8 @@ class ActorCriticLoss:
         autograd: the same in torch, -> loss, statistics.
         by_newest_weights: whether the batch was sampled by the weights of the first minibatch; if not, the loss has to
             correct for the difference.
+        marks_waiting: whether rows have the column `waited`: those of agents that acted before the fragment in which
+            they have waited are no word on the weights, and are left out of the identity error.
     """
 
     columns: tuple[str, ...]
@@ -99,6 +101,7 @@ class ActorCriticLoss:
     gradient: Callable[..., tuple]
     autograd: Callable[..., tuple]
     by_newest_weights: bool = True
+    marks_waiting: bool = False
     takes_across: ClassVar[bool] = True
 
     def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
@@ -112,7 +115,8 @@ class ActorCriticLoss:
         """Mean of |log ratio|: 0 to rounding if the learner's weights acted; None if others may have."""
         if not self.by_newest_weights:
             return None
-        return abs(at(outputs[0]).log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).mean()
+        errors = abs(at(outputs[0]).log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP])
+        return (errors * ~minibatch[WAITED] if self.marks_waiting else errors).mean()
 
 
 def not_all_rows(**columns) -> ValueError:

@@ -40,6 +40,7 @@ NEEDS = {
     **dict.fromkeys(("doorkey", "minigrid"), "minigrid"),
     "dm_": "shimmy",
     "lunarlander": "Box2D",
+    "pistonball": "pymunk",
     **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), "mujoco"),
 }
 

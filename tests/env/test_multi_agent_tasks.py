@@ -1,11 +1,14 @@
 """Games of the library: equal to those of PettingZoo and mpe2 step by step, and their returns."""
 
+import sys
+
 import cloudpickle
 import numpy as np
 import pytest
 
 from rllib.env import EnvContext, resolve
 from rllib.env.multi_agent import as_multi_agent
+from rllib.env.tasks.adapted.pistonball import Pistonball, small
 from rllib.env.tasks.connect_four import ConnectFour
 from rllib.env.tasks.guess_the_number import GuessTheNumber
 from rllib.env.tasks.rock_paper_scissors import PAPER, ROCK, RockPaperScissors
@@ -180,3 +183,36 @@ def test_cartpoles_are_given_by_name_and_travel_to_workers():
     factory = resolve("rllib.env.tasks.multi_agent_cartpole:MultiAgentCartPole")
     env = cloudpickle.loads(cloudpickle.dumps(factory)).make(EnvContext({"num_agents": 3}))
     assert list(env.reset(seed=1)[0]) == [0, 1, 2]
+
+
+def test_pistonball_without_its_packages_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pettingzoo.butterfly.pistonball_v6", None)
+    with pytest.raises(ValueError, match=r"pip install \"pettingzoo\[butterfly\]\""):
+        Pistonball()
+
+
+def test_a_small_picture_is_of_means():
+    picture = np.zeros((457, 120, 3), np.uint8)
+    picture[:9] = 255  # the rows that are left out
+    picture[9:23, 5:10] = (30, 60, 90)
+    expected = np.zeros((32, 24, 1), np.uint8)
+    expected[0, 1] = 60
+    np.testing.assert_array_equal(small(picture), expected)
+
+
+@pytest.mark.extras("pymunk")
+def test_pistons_see_three_frames_in_grey():
+    env = Pistonball({"max_cycles": 4, "random_drop": False})
+    before, _ = env.reset(seed=1)
+    assert len(before) == 5
+    for step in range(4):
+        kept = {agent: picture.copy() for agent, picture in before.items()}
+        after, rewards, _, truncateds, _ = env.step(dict.fromkeys(before, 2))
+        assert len(set(rewards.values())) == 1 and truncateds["__all__"] == (step == 3)
+        for agent, picture in after.items():
+            assert env.get_observation_space(agent).contains(picture)
+            np.testing.assert_array_equal(picture[..., :2], kept[agent][..., 1:])
+            np.testing.assert_array_equal(before[agent], kept[agent])
+        before = after
+    assert any((picture[..., 0] != picture[..., 2]).any() for picture in after.values())
+    env.close()

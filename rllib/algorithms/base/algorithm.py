@@ -59,7 +59,7 @@ from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted, steps_progress
 from rllib.result import Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
-from rllib.sample_batch import DEFAULT_POLICY, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +225,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
         config = self.config_of(policy_id)
         parts = self.make_postprocess(policy_id), self.make_exploration(config, policy_id)
         learner = self._worker_learner(policy_id) if self.workers_learn else None
-        return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner)
+        waits = self._marks_waiting(policy_id)
+        return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner, waits)
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
@@ -285,6 +286,14 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """The loss that the learner of a policy minimises. Override it if it depends on settings (`config_of`)."""
         return self.loss
 
+    def _marks_waiting(self, policy_id: str) -> bool:
+        """Whether rows of agents that wait are marked, so that a check of the weights that acted leaves them out.
+
+        Nothing is said where a memory goes on from such a row, or clients act by weights of their own.
+        """
+        cannot = self.agents is None or self._is_external or self.policies[policy_id].state_size > 0
+        return not cannot and getattr(getattr(self, "loss", None), "by_newest_weights", False)
+
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         spec = self.policies[policy_id].spec
@@ -292,7 +301,10 @@ class Algorithm(SeveralAgents, Saving, ABC):
         waits = self.agents is not None or self._is_external
         if waits and getattr(loss, "by_newest_weights", False):
             # What has waited at the end of a fragment acts by the weights from before the last update.
-            loss = dataclasses.replace(loss, by_newest_weights=False)
+            if self._marks_waiting(policy_id):
+                loss = dataclasses.replace(loss, columns=(*loss.columns, WAITED), marks_waiting=True)
+            else:
+                loss = dataclasses.replace(loss, by_newest_weights=False)
         if not self._auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):

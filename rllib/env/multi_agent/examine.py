@@ -69,6 +69,7 @@ def examine_agents(env, name: str, check: bool = True) -> ExaminedAgents:
             order.meet(observations)
         agents = tuple(order)
         pairs = {agent: (spaces.observation(agent), spaces.action(agent)) for agent in agents}
+        augmentation = getattr(env, "augmentation", None)
     for agent, pair in pairs.items():
         check_spaces(*pair, f"{name}, agent {agent!r}")
-    return ExaminedAgents(name, agents, bool(known), pairs, getattr(env, "augmentation", None))
+    return ExaminedAgents(name, agents, bool(known), pairs, augmentation)

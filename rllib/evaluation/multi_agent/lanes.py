@@ -240,19 +240,22 @@ class RecordingSlots(ActingSlots):
         # Slots with an open row at the end of the fragment before, and its columns.
         self._open, self._open_rows = self._all[:0], {}
         self._open_have_values = True
-        self.oldest_version, self._kept_version = 0, sys.maxsize
+        self.oldest_version, self._kept_version, self._began_open = 0, sys.maxsize, False
         # Columns of the inputs of an action, and of its outcome, by which an open row goes on in the next fragment.
         names = {column.name for column in lane.columns}
         of_rows = (sb.OBS, sb.STATE_IN, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS)
         self._of_open_rows = [name for name in of_rows if name in names]
+        # Columns that are written where a row is closed, or marked, and hold zeros elsewhere.
+        self._sparse = [n for n in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.WAITED) if n in names]
         # Where the network's outputs go that no column keeps.
         self._scratch = np.empty((self.num_slots, self.policy.num_dist_inputs), np.float32)
 
     def begin(self, num_steps: int) -> None:
         """Begins a fragment of this number of steps of the environments; rows that are open go on in its first row."""
-        lane, is_open = self.lane, len(self._open) > 0
+        lane = self.lane
+        self._began_open = is_open = len(self._open) > 0
         self._take(lane.new_fragment(num_steps + is_open))
-        for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+        for name in self._sparse:
             self.fragment[name][:] = 0
         self._num_rows, self._opened[:] = int(is_open), 0
         if is_open:
@@ -261,8 +264,9 @@ class RecordingSlots(ActingSlots):
             for name, values in self._open_rows.items():
                 self.fragment[name][0, self._open] = values
             self.fragment.has_values &= self._open_have_values
+            if sb.WAITED in self._sparse:
+                self.fragment[sb.WAITED][0, self._open] = True
         self.oldest_version = min(self._kept_version, lane.policy_version)
-        self._kept_version = lane.policy_version
         self.prepare(num_steps)
 
     def _take(self, fragment: Fragment) -> None:
@@ -294,7 +298,7 @@ class RecordingSlots(ActingSlots):
         self.fragment.has_values = before.has_values
         for name, column in before.columns.items():
             self.fragment[name][: len(column)] = column
-        for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+        for name in self._sparse:
             self.fragment[name][before.num_steps :] = 0
         self._is_closed[: len(is_closed)] = is_closed
         self.fragment.cuts = before.cuts
@@ -473,8 +477,7 @@ class RecordingSlots(ActingSlots):
         self._open = open_slots = self._all[is_open]
         self._open_rows = {name: fragment[name][self._opened[open_slots], open_slots] for name in self._of_open_rows}
         self._open_have_values = fragment.has_values
-        if not len(open_slots):
-            self._kept_version = sys.maxsize
+        self._kept_version = self._version_of_open()
         newest = {sb.OBS: self.observations}
         if self.lane.remembers:
             newest[sb.STATE_IN] = self.states
@@ -485,10 +488,17 @@ class RecordingSlots(ActingSlots):
         fragment.keep(self._is_closed, newest)
         return fragment
 
+    def _version_of_open(self) -> int:
+        """The lowest version of the weights that acted in the open rows; those carried over stand in row 0."""
+        if not len(self._open):
+            return sys.maxsize
+        goes_on = self._began_open and not self._opened[self._open].all()
+        return self.oldest_version if goes_on else self.lane.policy_version
+
     def start_over(self) -> None:
         """Drops the running episodes."""
         self.lane.start_over()
-        self._open, self._open_rows = self._all[:0], {}
+        self._open, self._open_rows, self._kept_version = self._all[:0], {}, sys.maxsize
         self._closed, self._ended = ([], [], []), []
         super().start_over()
 

@@ -26,7 +26,7 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.models.acting_buffers import ENVIRONMENTS_ALIKE
 from rllib.policy import Snapshots
-from rllib.sample_batch import MultiAgentBatch, SampleBatch
+from rllib.sample_batch import WAITED, Column, MultiAgentBatch, SampleBatch
 from rllib.spans import span, stopwatch
 
 
@@ -119,7 +119,7 @@ class MultiAgentWorker(Worker):
             policy,
             own,
             settings,
-            given=stored_columns(spaces[0]),
+            given=stored_columns(spaces[0], [Column(WAITED, (), "bool")] if own.marks_waiting else []),
             action_space=spaces[1],
             rngs=rngs,
             worker_index=self.worker_index,

@@ -1,0 +1,1 @@
+"""Tasks of other packages, with observations of other sizes."""

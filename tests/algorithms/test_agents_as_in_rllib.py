@@ -1,0 +1,179 @@
+"""What RLlib's own tests ask of several agents, where no other test here says it (docs/multi_agent.md has the list)."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rllib import RolloutWorker
+from rllib import sample_batch as sb
+from rllib.algorithms.pg import PGConfig
+from rllib.algorithms.ppo import PPOConfig
+from rllib.env.multi_agent import MultiAgentEnv, make_multi_agent
+from rllib.env.tasks.adapted.pistonball import Pistonball
+from rllib.policies import PolicySpec
+from tests.multi_agent import BasicMultiAgent, FlexAgentsMultiAgent
+
+SMALL = {"fcnet_hiddens": [8]}
+
+
+def poles(config):
+    return make_multi_agent("CartPole-v1")({"num_agents": 10})
+
+
+def five_agents(config):
+    return BasicMultiAgent(5)
+
+
+@pytest.mark.parametrize("mapping", [lambda agent: f"p{agent % 2}", lambda agent, **rest: f"p{agent % 2}"])
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_policies_of_agents_that_all_act_share_out_the_rows(num_envs, mapping):
+    config = PGConfig().environment(five_agents).training(train_batch_size=50 * num_envs, model=SMALL)
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=num_envs, rollout_fragment_length=50)
+    with config.multi_agent(policies={"p0", "p1"}, policy_mapping_fn=mapping).build() as algo:
+        batch, report = algo.workers.local_worker().sample()
+    assert batch.count == batch.env_steps() == 50 * num_envs and batch.agent_steps() == 250 * num_envs
+    # Agents 0, 2 and 4, and agents 1 and 3, each with two episodes of 25 steps in each environment.
+    assert {policy_id: rows.count // num_envs for policy_id, rows in batch.policy_batches.items()} == {
+        "p0": 150,
+        "p1": 100,
+    }
+    for rows, agents in zip((batch.policy_batches[policy_id] for policy_id in ("p0", "p1")), (3, 2)):
+        assert rows[sb.TERMINATEDS].sum() == 2 * agents * num_envs
+    assert [episode.length for episode in report.episodes] == [25] * 2 * num_envs
+
+
+def test_environments_in_processes_of_their_own_give_the_same_rows():
+    found = []
+    for remote in (False, True):
+        config = PGConfig().environment(five_agents).training(train_batch_size=200, model=SMALL).debugging(seed=4)
+        config.rollouts(num_rollout_workers=0, num_envs_per_worker=4, remote_worker_envs=remote)
+        with config.build() as algo:
+            algo.train()
+            found.append((algo.get_weights()["default_policy"], algo.metrics.counters["num_env_steps_sampled"]))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1] == 200
+
+
+def test_workers_for_loops_of_users_are_for_one_agent():
+    with pytest.raises(ValueError, match="for one agent, but this environment has several"):
+        RolloutWorker.from_config(PGConfig().environment(five_agents))
+
+
+def test_agents_that_come_and_go_are_learned_from():
+    config = PGConfig().environment(FlexAgentsMultiAgent).rollouts(num_rollout_workers=0)
+    with config.training(train_batch_size=300, model=SMALL).debugging(seed=3).build() as algo:
+        results = [algo.train() for _ in range(4)]
+    assert results[-1]["timesteps_total"] == 1200
+    # Episodes have agents with new ids, so rows are no fixed multiple of steps.
+    assert results[-1]["num_agent_steps_trained"] > 1200
+    assert np.isfinite([result["episode_reward_mean"] for result in results]).all()
+
+
+def test_ten_poles_act_by_one_of_two_policies():
+    config = PGConfig().environment(poles).rollouts(num_rollout_workers=0).training(train_batch_size=100, model=SMALL)
+    policies = {"policy_1": PolicySpec(config={"gamma": 0.5}), "policy_2": PolicySpec(config={"gamma": 0.99})}
+    config.multi_agent(policies=policies, policy_mapping_fn=lambda agent, **rest: "policy_1")
+    with config.build() as algo:
+        result = algo.train()
+        assert result["info"]["learner"].keys() == {"policy_1"}
+        for policy_id in policies:
+            assert algo.compute_single_action(np.zeros(4, np.float32), policy_id=policy_id) in (0, 1)
+        with pytest.raises(KeyError, match="there is no policy 'policy_3'"):
+            algo.compute_single_action(np.zeros(4, np.float32), policy_id="policy_3")
+
+
+class Nested(MultiAgentEnv):
+    """Two agents that see the same number in differently nested spaces, and are to name whether it is positive."""
+
+    possible_agents = ("dict", "tuple")
+    observation_spaces = {  # noqa: RUF012
+        "dict": spaces.Dict(sensors=spaces.Dict(number=spaces.Box(-1, 1, (1,), np.float32)), of=spaces.Discrete(3)),
+        "tuple": spaces.Tuple([spaces.Tuple([spaces.Box(-1, 1, (1,), np.float32)]), spaces.Discrete(2)]),
+    }
+    action_spaces = dict.fromkeys(possible_agents, spaces.Discrete(2))
+
+    def __init__(self, config=None):
+        super().__init__()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._seen(), {}
+
+    def _seen(self):
+        self.number = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return {"dict": {"sensors": {"number": self.number}, "of": 1}, "tuple": ((self.number,), 0)}
+
+    def step(self, action_dict):
+        self.t += 1
+        rewards = {agent: float(action == (self.number[0] > 0)) for agent, action in action_dict.items()}
+        return self._seen(), rewards, {"__all__": self.t == 5}, {"__all__": False}, {}
+
+
+def test_agents_with_nested_spaces_learn_by_policies_of_their_own():
+    config = PPOConfig().environment(Nested).multi_agent(policies="own").rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=400, sgd_minibatch_size=100, num_sgd_iter=5, lr=0.01, model=SMALL)
+    with config.debugging(seed=2).build() as algo:
+        for _ in range(10):
+            result = algo.train()
+    assert all(mean > 4 for mean in result["policy_reward_mean"].values())  # of 5; at random 2.5
+
+
+class Crashes(make_multi_agent("CartPole-v1")):
+    """Two poles; the 30th step raises or kills the process, as the config says, once in all."""
+
+    def __init__(self, config=None):
+        super().__init__({"num_agents": 2})
+        self.how, self.marker, self.left = config.get("how"), config.get("marker"), 30
+
+    def step(self, action_dict):
+        self.left -= 1
+        if not self.left and self.how and not os.path.exists(self.marker):
+            open(self.marker, "w").close()
+            if self.how == "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("asked to fail")
+        return super().step(action_dict)
+
+
+def crashing(**config):
+    """PPO on poles that crash where the config says so."""
+    settings = PPOConfig().environment(Crashes, env_config=config).multi_agent(policies="own")
+    return settings.training(train_batch_size=50, sgd_minibatch_size=50, num_sgd_iter=1, model=SMALL)
+
+
+@pytest.mark.parametrize("how", ["raises", "dies"])
+def test_a_worker_that_fails_is_replaced_and_has_all_policies(how, tmp_path):
+    config = crashing(how=how, marker=str(tmp_path / "crashed")).rollouts(num_rollout_workers=1)
+    with config.fault_tolerance(recreate_failed_workers=True).build() as algo:
+        algo.add_policy("added", observation_space=spaces.Box(-9, 9, (4,)), action_space=spaces.Discrete(2))
+        for _ in range(3):
+            result = algo.train()
+        assert (tmp_path / "crashed").exists() and result["num_remote_worker_restarts"] == 1
+        known = algo.workers.foreach_worker(lambda worker: set(worker.policy_map), local_worker=False)
+    assert known == [{"0", "1", "added"}]
+    assert {"0", "1"} <= result["info"]["learner"].keys() and result["timesteps_total"] == 150
+
+
+def test_an_environment_that_fails_in_an_evaluation_is_replaced(tmp_path):
+    config = crashing().rollouts(num_rollout_workers=0).fault_tolerance(restart_failed_sub_environments=True)
+    in_evaluation = {"env_config": {"how": "raises", "marker": str(tmp_path / "crashed")}}
+    config.evaluation(evaluation_interval=1, evaluation_duration=5, evaluation_config=in_evaluation)
+    with config.build() as algo:
+        results = [algo.train() for _ in range(2)]
+    assert (tmp_path / "crashed").exists()
+    assert [result["num_faulty_episodes"] for result in results] == [0, 0]
+    assert [result["evaluation"]["episodes_this_iter"] for result in results] == [5, 5]
+
+
+@pytest.mark.extras("pymunk")
+def test_pistons_learn_from_pictures():
+    config = PPOConfig().environment(Pistonball, env_config={"max_cycles": 10}).multi_agent(policies="shared")
+    config.rollouts(num_rollout_workers=0).training(train_batch_size=20, sgd_minibatch_size=20, num_sgd_iter=1)
+    with config.training(model={"conv_filters": [[4, 8, 8], [8, [4, 3], 1]]}).build() as algo:
+        result = algo.train()
+    assert result["num_agent_steps_trained"] == 100
+    assert np.isfinite(result["info"]["learner"]["shared"]["learner_stats"]["total_loss"])

@@ -45,9 +45,13 @@ class Served:
 
     def _serve(self):
         while not self._ends.is_set():
-            for turn in self.env.exchange.take(0.05):
-                self.turns.append(turn)
-                self.answer(turn)
+            self.env.exchange.serve(self._take, 0.05)
+
+    def _take(self, turns):
+        for turn in turns:
+            self.turns.append(turn)
+            self.answer(turn)
+        return self._ends.is_set()
 
     def ask(self, method, path, body=None, headers=None, kind="application/json"):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)

@@ -219,6 +219,7 @@ class ExternalEnv(threading.Thread):
         with episode.lock:
             turn = episode.turn(observations, logged, None)
             self.exchange.hand_over(turn)
+            self.exchange.take_part()
             self._wait(episode, turn, ACTION_TIMEOUT_S if logged is None else REPORT_TIMEOUT_S)
         return turn.actions
 
@@ -228,6 +229,7 @@ class ExternalEnv(threading.Thread):
             turn = episode.turn(observations, None, (not truncated, truncated))
             self._forget(episode_id)
             self.exchange.hand_over(turn)
+            self.exchange.take_part()
             self._wait(episode, turn, REPORT_TIMEOUT_S)
 
     def _wait(self, episode: _Episode, turn: Turn, timeout_s: float) -> None:

@@ -312,28 +312,28 @@ class _ZeroMQConnection:
             raise ImportError(f"an address tcp://HOST:PORT needs pyzmq and msgspec: {error}") from None
         self._zmq, self._timeout_s, self._socket = zmq, timeout_s, None
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        self._address, self._token = f"tcp://{host}:{parts.port}", (token or "").encode()
-        self._encoder, self._decode = msgspec.msgpack.Encoder(enc_hook=_packed), msgspec.msgpack.decode
+        self._address, self._token = f"tcp://{host}:{parts.port}", token or ""
+        self._encoder, self._raw = msgspec.msgpack.Encoder(enc_hook=_packed), msgspec.Raw
+        self._decode = msgspec.msgpack.Decoder(tuple).decode
 
     def encode(self, body):
         data = self._encoder.encode(body)
         if len(data) > _MOST_BYTES:  # the server would close the connection without a word
             raise ValueError(f"a request may have {_MOST_BYTES} bytes, but this one has {len(data)}")
-        return data
+        return self._raw(data)
 
     def ask(self, method, path, data):
         if self._socket is None:
             self._connect()
         zmq = self._zmq
         try:
-            self._socket.send_multipart((self._token, path.encode(), data or b""))
+            self._socket.send(self._encoder.encode((self._token, path, data)))
         except zmq.Again:
             raise ConnectionError("nobody listens there") from None
         until = time.monotonic() + self._timeout_s
         while True:
             try:
-                status, answer = self._socket.recv_multipart()
-                return int(status), self._decode(answer)
+                return self._decode(self._socket.recv())
             except zmq.Again:
                 # A socket that may not connect again cannot send any more once its connection is lost.
                 if not self._socket.get(zmq.EVENTS) & zmq.POLLOUT:

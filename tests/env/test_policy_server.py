@@ -65,13 +65,12 @@ class Served:
         connection.close()
         return response.status, json.loads(content) if content[:1] in b"{[" else content
 
-    def ask_over_zeromq(self, path, body=None, token=b""):
+    def ask_over_zeromq(self, path, body=None, token=""):
         with zmq.Context.instance().socket(zmq.DEALER) as peer:
             peer.set(zmq.RCVTIMEO, 10_000)
             peer.connect(self.env.url)
-            peer.send_multipart((token, path.encode(), msgspec.msgpack.encode(body)))
-            status, answer = peer.recv_multipart()
-            return int(status), msgspec.msgpack.decode(answer)
+            peer.send(msgspec.msgpack.encode((token, path, body)))
+            return tuple(msgspec.msgpack.decode(peer.recv()))
 
     def close(self):
         self._ends.set()
@@ -248,14 +247,14 @@ def test_a_token_is_needed(tmp_path):
 def test_a_peer_without_the_token_is_refused_once(tmp_path):
     (tmp_path / "token").write_text("secret\n")
     with Served(transport="tcp", token_file=str(tmp_path / "token")) as server:
-        assert server.ask_over_zeromq("/v1/spec", token=b"secret")[0] == 200
-        assert server.ask_over_zeromq("/v1/spec", token=b"wrong")[0] == 401 and server.ask("GET", "/health")[0] == 200
+        assert server.ask_over_zeromq("/v1/spec", token="secret")[0] == 200
+        assert server.ask_over_zeromq("/v1/spec", token="wrong")[0] == 401 and server.ask("GET", "/health")[0] == 200
         with zmq.Context.instance().socket(zmq.DEALER) as peer:
             peer.connect(server.env.url)
-            for token in (b"", b"wrong", b"secret"):
-                peer.send_multipart((token, b"/v1/spec", b""))
-            assert peer.poll(10_000) and peer.recv_multipart()[0] == b"401"
-            assert server.ask_over_zeromq("/v1/spec", token=b"secret")[0] == 200  # behind the three
+            for token in ("", "wrong", "secret"):
+                peer.send(msgspec.msgpack.encode((token, "/v1/spec", None)))
+            assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 401
+            assert server.ask_over_zeromq("/v1/spec", token="secret")[0] == 200  # behind the three
             assert not peer.poll(0)
         with PolicyClient(server.env.url, token="secret") as client:
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
@@ -264,11 +263,15 @@ def test_a_peer_without_the_token_is_refused_once(tmp_path):
 def test_messages_that_are_no_requests_are_refused():
     with Served(transport="tcp") as server, zmq.Context.instance().socket(zmq.DEALER) as peer:
         peer.connect(server.env.url)
-        paths_and_bodies = (b"", b""), (b"\xff", b""), (b"/v1/act", b"\xc1"), (b"/v1/act", b"[")
-        for parts in ((b"x",), *((b"", *pair) for pair in paths_and_bodies)):
+        encode = msgspec.msgpack.encode
+        whole = encode(("", "/v1/act", item()))
+        messages = b"", b"\xc1", encode("x"), encode(("", "/v1/act")), encode(("", "", None)), encode((0, "/v1/act", 0))
+        broken = b"\x93\xa1\xff\xa0\x00", whole[:-1], encode(("", "/v1/act", [[]])), encode(("", "/v1/act", None))
+        for parts in [(each,) for each in messages + broken] + [(whole, whole)]:
             peer.send_multipart(parts)
             assert peer.poll(10_000)
-            assert int(peer.recv_multipart()[0]) in (400, 404, 422)
+            status, answer = msgspec.msgpack.decode(peer.recv())
+            assert status in (400, 404, 422) and answer["error"]
         peer.send(b"x" * (65 << 20))  # closes the connection
         assert server.ask("GET", "/health")[0] == 200
 
@@ -279,10 +282,10 @@ def test_a_peer_has_one_request_at_a_time():
         peer.connect(server.env.url)
         server.ask("POST", "/v1/episodes", {"episode_id": "e"})
         for _ in range(2):
-            peer.send_multipart((b"", b"/v1/act", msgspec.msgpack.encode(item())))
-        assert peer.poll(10_000) and peer.recv_multipart()[0] == b"429"
+            peer.send(msgspec.msgpack.encode(("", "/v1/act", item())))
+        assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 429
         held[0].answer({"agent0": 2})
-        assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv_multipart()[1]) == {"actions": [2]}
+        assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv()) == [200, {"actions": [2]}]
 
 
 def test_wrong_addresses_and_ports(monkeypatch, transport):

@@ -140,17 +140,19 @@ class ExternalWorker(MultiAgentWorker):
             nonlocal made, begun
             taken = clock()
             report.env_time_s += taken - begun
-            while turns and not is_over():
+            ends = False
+            while turns and not ends:
                 self._taken = turns
                 step = made % steps_at_once
                 if made and not step:
                     self._prepare(steps_at_once)
                 made += self._answer(turns, step, report, begins=not (is_complete and self._num_closed >= wanted))
                 turns, self._later = self._later, []
+                ends = is_over()
             self._later = turns
             report.inference_time_s += clock() - taken
             begun = clock()
-            return is_over()
+            return ends
 
         turns, self._waiting, self._later = self._waiting + self._later, [], []
         if not (turns and answer(turns)):

@@ -301,8 +301,13 @@ class PolicyServer(ExternalEnv):
             if self._thread is not None:
                 self._has_ended.wait(LAST_WORDS_S)
 
+    @property
+    def num_clients(self) -> int:
+        """Number of clients, of those whose requests have numbers, that have asked and are remembered."""
+        return len(self._clients)
+
     def describe_silence(self) -> str:
-        return f"{len(self._clients)} clients have asked {self.url} so far. Does one run?"
+        return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
 
     def look_after(self) -> None:
         """Answers requests that have waited for long, and gives up episodes that are silent."""

@@ -1,4 +1,6 @@
-"""A client of a policy server, for simulators in other processes. One file, which needs numpy and nothing else:
+"""A client of a policy server, for simulators in other processes. One file, which needs numpy and nothing else.
+
+Addresses "tcp://HOST:PORT", of ZeroMQ, need pyzmq and msgspec as well.
 
     with PolicyClient("http://127.0.0.1:9900") as client:
         while True:
@@ -25,12 +27,15 @@ import uuid
 import numpy as np
 
 PROTOCOL = 1
-_JSON = "application/json"
+_JSON, _MSGPACK = "application/json", "application/msgpack"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 # Between two requests that are answered with 503 (seconds).
 _LEAST_PAUSE_S = 0.5
 # The server holds a request for 15 s.
 _LEAST_TIMEOUT_S = 20.0
+# ZeroMQ: a connection is made within this time, and one that waits for an answer is looked at this often (seconds).
+_CONNECT_S, _LOOK_S = 2.0, 0.5
+_MOST_BYTES = 64 << 20
 
 
 class EpisodeLost(Exception):
@@ -48,7 +53,7 @@ class PolicyClient:
     twice. Use a client in one thread; several clients may ask one server.
 
     Args:
-        address: of the server, "http://HOST:PORT" or "HOST:PORT".
+        address: of the server, "http://HOST:PORT" or "HOST:PORT"; "tcp://HOST:PORT" for ZeroMQ.
         inference_mode: "remote", the server computes the actions; "local", this process does, which needs rllib.
         update_interval: with local inference, most seconds until newer weights are asked for; 0: at each episode's
             start; None: `update_policy_weights` alone asks. Where the server drops rows by old weights, newer ones are
@@ -86,32 +91,24 @@ class PolicyClient:
         if timeout_s < _LEAST_TIMEOUT_S:
             raise ValueError(f"timeout_s must be at least {_LEAST_TIMEOUT_S:g}: the server holds a request for 15 s")
         parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None:
-            raise ValueError(f"an address is http://HOST:PORT, but got {address!r}")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or parts.port is None:
+            raise ValueError(f"an address is http://HOST:PORT or tcp://HOST:PORT, but got {address!r}")
         self._address, self._retry_s = f"{parts.hostname}:{parts.port}", retry_s
-        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
-        self._headers = {"Content-Type": _JSON}
-        token = token or os.environ.get("RLLIB_TOKEN")
-        if token:
-            self._headers["Authorization"] = "Bearer " + token
+        is_local = inference_mode == "local"
+        acting = _local_acting() if is_local else None
+        kind = _ZeroMQConnection if parts.scheme == "tcp" else _PackedHTTPConnection if is_local else _HTTPConnection
+        self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s)
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
         self._several = False
         self._dtype = None  # of actions that are arrays
         self._local = None  # acts, with local inference
-        if inference_mode == "local":
-            self._local = self._acts_itself(update_interval=update_interval, fragment_length=fragment_length, seed=seed)
+        if is_local:
+            settings = {"update_interval": update_interval, "fragment_length": fragment_length, "seed": seed}
+            self._local = self._acts_itself(acting, settings)
 
-    def _acts_itself(self, **settings):
-        try:
-            from rllib.acting import local_acting
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"inference_mode='local' computes actions as rllib does, but there is no module {error.name!r} here. "
-                "Install rllib, or use inference_mode='remote'."
-            ) from error
+    def _acts_itself(self, acting, settings):
         spec = self._read_spec()
         if self._several:
             raise ValueError(
@@ -124,12 +121,9 @@ class PolicyClient:
             )
 
         def ask(method, path, body):
-            if body is not None:
-                body = local_acting.encode(dict(body, client=self._name, seq=next(self._numbers)))
-            answer = self._request(method, path, body, local_acting.MSGPACK)
-            return local_acting.decode(answer) if answer else None
+            return self._request(method, path, None) if body is None else self._post(path, body)
 
-        return local_acting.LocalActing(ask, EpisodeLost, **settings)
+        return acting.LocalActing(ask, EpisodeLost, **settings)
 
     def __enter__(self):
         return self
@@ -287,23 +281,15 @@ class PolicyClient:
 
     def _post(self, path, body):
         body = dict(body, client=self._name, seq=next(self._numbers))
-        try:
-            data = json.dumps(body, default=_plain, allow_nan=False)
-        except ValueError:
-            raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
-        return self._request("POST", path, data.encode())
+        return self._request("POST", path, self._connection.encode(body))
 
-    def _request(self, method, path, body, kind=_JSON):
-        """The answer to a request, which is repeated while the server cannot be reached or asks to.
-
-        Answers that are not JSON are bytes; None where there is none.
-        """
-        self._headers["Content-Type"] = kind
+    def _request(self, method, path, body):
+        """The answer to a request, which is repeated while the server cannot be reached or asks to; None: none is new."""
         began, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             asked = time.monotonic()
             try:
-                status, answer = self._once(method, path, body)
+                status, answer = self._connection.ask(method, path, body)
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 if time.monotonic() - began > self._retry_s:
@@ -328,19 +314,177 @@ class PolicyClient:
             time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
             began, pause = time.monotonic(), _FIRST_PAUSE_S
 
-    def _once(self, method, path, body):
+
+def _local_acting():
+    """The module of clients that act themselves."""
+    try:
+        from rllib.acting import local_acting
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"inference_mode='local' computes actions as rllib does, but there is no module {error.name!r} here. "
+            "Install rllib, or use inference_mode='remote'."
+        ) from error
+    return local_acting
+
+
+class _OnePacket:
+    """Sends head and body of a request together: the server would else be woken twice for it."""
+
+    _parts = None
+
+    def request(self, *args, **kwargs):
+        self._parts = []
+        super().request(*args, **kwargs)
+        parts, self._parts = self._parts, None
+        super().send(b"".join(parts))
+
+    def send(self, data):
+        if self._parts is None:
+            super().send(data)
+        else:
+            self._parts.append(data)
+
+
+class _Plain(_OnePacket, http.client.HTTPConnection):
+    """A connection over HTTP."""
+
+
+class _Encrypted(_OnePacket, http.client.HTTPSConnection):
+    """A connection over HTTPS."""
+
+
+class _HTTPConnection:
+    """Carries requests over HTTP, with bodies in JSON.
+
+    Args:
+        parts: of the URL of the server.
+        token: of the server; None without one.
+        timeout_s: of one request (seconds).
+    """
+
+    kind = _JSON
+
+    def __init__(self, parts, token, timeout_s):
+        kind = _Encrypted if parts.scheme == "https" else _Plain
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._headers = {"Content-Type": self.kind}
+        if token:
+            self._headers["Authorization"] = "Bearer " + token
+
+    def encode(self, body):
+        """A body as it is sent.
+
+        Raises:
+            ValueError: for a number that is not finite.
+        """
+        try:
+            return json.dumps(body, default=_plain, allow_nan=False).encode()
+        except ValueError:
+            raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
+
+    def ask(self, method, path, data):
+        """Status and answer of a request.
+
+        Raises:
+            OSError, http.client.HTTPException: if the server cannot be reached.
+        """
         if self._connection.sock is None:
             self._connection.connect()
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection.request(method, path, body, self._headers)
+        self._connection.request(method, path, data, self._headers)
         response = self._connection.getresponse()
         data = response.read()
-        if response.status == 204 or (response.status == 200 and response.getheader("Content-Type") != _JSON):
-            return response.status, data
+        if response.status == 204:
+            return 204, None
         try:
-            return response.status, json.loads(data)
+            return response.status, self.decode(data, response.getheader("Content-Type"))
         except ValueError:
             return response.status, {"error": data.decode("utf-8", "replace").strip()}
+
+    def decode(self, data, kind):
+        """An answer of this content type; raises ValueError for one that is not readable."""
+        return json.loads(data)
+
+    def close(self):
+        """Closes the connection; the next request opens another."""
+        self._connection.close()
+
+
+class _PackedHTTPConnection(_HTTPConnection):
+    """Carries requests over HTTP, with bodies in MessagePack, which has arrays."""
+
+    kind = _MSGPACK
+
+    def __init__(self, parts, token, timeout_s):
+        import msgspec
+
+        super().__init__(parts, token, timeout_s)
+        self.encode, self._unpack = msgspec.msgpack.Encoder(enc_hook=_packed).encode, msgspec.msgpack.decode
+
+    def decode(self, data, kind):
+        return self._unpack(data) if kind == _MSGPACK else super().decode(data, kind)
+
+
+class _ZeroMQConnection:
+    """Carries requests over ZeroMQ, with bodies in MessagePack. Arguments and methods as for _HTTPConnection."""
+
+    def __init__(self, parts, token, timeout_s):
+        try:
+            import msgspec
+            import zmq
+        except ImportError as error:
+            raise ImportError(f"an address tcp://HOST:PORT needs pyzmq and msgspec: {error}") from None
+        self._zmq, self._timeout_s, self._socket = zmq, timeout_s, None
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self._address, self._token = f"tcp://{host}:{parts.port}", token or ""
+        self._encoder, self._raw = msgspec.msgpack.Encoder(enc_hook=_packed), msgspec.Raw
+        self._decode = msgspec.msgpack.Decoder(tuple).decode
+
+    def encode(self, body):
+        data = self._encoder.encode(body)
+        if len(data) > _MOST_BYTES:  # the server would close the connection without a word
+            raise ValueError(f"a request may have {_MOST_BYTES} bytes, but this one has {len(data)}")
+        return self._raw(data)
+
+    def ask(self, method, path, data):
+        if self._socket is None:
+            self._connect()
+        zmq = self._zmq
+        try:
+            self._socket.send(self._encoder.encode((self._token, path, data)))
+        except zmq.Again:
+            raise ConnectionError("nobody listens there") from None
+        until = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._decode(self._socket.recv())
+            except zmq.Again:
+                # A socket that may not connect again cannot send any more once its connection is lost.
+                if not self._socket.get(zmq.EVENTS) & zmq.POLLOUT:
+                    raise ConnectionError("the connection was lost") from None
+                if time.monotonic() > until:
+                    raise TimeoutError(f"no answer for {self._timeout_s:g} s") from None
+
+    def _connect(self):
+        zmq = self._zmq
+        self._socket = zmq.Context.instance().socket(zmq.DEALER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.IPV6, "[" in self._address),
+            (zmq.IMMEDIATE, 1),  # messages wait for the connection, and none is kept for a later one
+            (zmq.RECONNECT_IVL, -1),  # the client makes a new socket, and repeats its request
+            (zmq.SNDTIMEO, int(1000 * _CONNECT_S)),
+            (zmq.RCVTIMEO, int(1000 * _LOOK_S)),
+            (zmq.HEARTBEAT_IVL, 5_000),
+            (zmq.HEARTBEAT_TIMEOUT, 20_000),
+        ):
+            self._socket.set(option, value)
+        self._socket.connect(self._address)
+
+    def close(self):
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 def _plain(value):
@@ -348,3 +492,10 @@ def _plain(value):
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise TypeError(f"{value!r} ({type(value).__name__}) cannot be sent")
+
+
+def _packed(value):
+    """Values of numpy as MessagePack has them here."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return {"$array": [value.dtype.str, value.shape, value.tobytes()]}
+    return _plain(value)

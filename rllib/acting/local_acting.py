@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
@@ -22,13 +21,10 @@ from rllib.env.streams.rewards import FLOAT32_MAX
 from rllib.policy import FILTER_PREFIX, Policy
 from rllib.web.bodies import with_arrays
 
-MSGPACK = "application/msgpack"
 # An episode's end is sent at once, unless the last request is so new: it costs as much as dozens of steps (seconds).
 _APART_S = 0.02
 # Steps are kept so long, if the client acts (seconds).
 _KEPT_S = 1.0
-
-encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
 
 def _message(array: np.ndarray) -> dict[str, list]:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
+# Of the query of an address, in place of a body.
+QUERY = "application/x-www-form-urlencoded"
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 

@@ -1,6 +1,7 @@
 """Checks of HTTP requests to the policy server and the dashboard: permission, size and time."""
 
 import asyncio
+import functools
 import hmac
 import ipaddress
 import itertools
@@ -15,6 +16,8 @@ MOST_HEADER_BYTES = 32 << 10
 HEADERS_S, BODY_S, UNREAD_S = 10.0, 30.0, 60.0
 _MOST_CONNECTIONS, _OTHER_DESCRIPTORS, _LOOKED_AT = 16384, 64, 256
 _MOST_PIPELINED = 64
+# Hosts of requests that are remembered.
+_KNOWN_HOSTS = 64
 _HEADERS, _BODY = "headers", "body"
 
 
@@ -33,6 +36,7 @@ class Guard:
     def __init__(self, token: str | None, names: Iterable[str] = ()):
         self._token = None if token is None else token.encode()
         self._names = {"localhost", *(name.lower() for name in names)}
+        self._is_ours = functools.lru_cache(_KNOWN_HOSTS)(self._names_us)
 
     def refusal(self, scope: dict[str, Any], tokens: Sequence[str] = ()) -> tuple[int, str] | None:
         """Status and message for a request that may not be answered, else None.
@@ -56,7 +60,7 @@ class Guard:
             return 403, "pages from elsewhere get no answer; start the server with --token, and send the token"
         return None
 
-    def _is_ours(self, host: str) -> bool:
+    def _names_us(self, host: str) -> bool:
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if name.rstrip(".") in self._names:
             return True

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import gymnasium
 import msgspec
@@ -23,6 +24,7 @@ from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.exploration.explorers import StochasticSampling
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3, start=2), gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+ZEROMQ = "tcp://127.0.0.1:0"
 NUMBERS = gymnasium.spaces.Box(-2, 3, (2,))
 
 
@@ -105,6 +107,7 @@ def rows_of(mode, config, space, count, settings, **client):
         (IMPALAConfig, CHOICE, {}),
         (DQNConfig, CHOICE, {"n_step": 3}),
         (SACConfig, NUMBERS, {}),
+        (PPOConfig, CHOICE, {"listen": ZEROMQ}),
     ],
 )
 def test_rows_are_those_of_a_client_that_asks(config, space, settings):
@@ -169,6 +172,7 @@ def test_episodes_at_once_and_several_clients():
         (TD3Config, NUMBERS, {"num_steps_sampled_before_learning_starts": 32}),
         (PPOConfig, NUMBERS, {"model": {"use_sde": True}}),
         (IMPALAConfig, CHOICE, {"model": {"use_lstm": True, "lstm_cell_size": 8}}),
+        (DQNConfig, CHOICE, {"num_steps_sampled_before_learning_starts": 32, "listen": ZEROMQ}),
     ],
 )
 def test_algorithms_learn_from_clients_that_act_themselves(config, space, settings):
@@ -269,17 +273,19 @@ def sampled():
         algorithm.sample(9)
         loop.stop()
 
-        def post(body, method="POST", path="/v1/samples"):
-            connection = http.client.HTTPConnection(url_of(algorithm).removeprefix("http://"), timeout=10)
-            data = body if isinstance(body, bytes) else msgspec.msgpack.encode(body)
-            connection.request(method, path, data, {"Content-Type": "application/msgpack"})
-            response = connection.getresponse()
-            content = response.read()
-            connection.close()
-            packed = response.getheader("Content-Type") == "application/msgpack"
-            return response.status, (msgspec.msgpack if packed else msgspec.json).decode(content) if content else None
+        yield algorithm, partial(post_to, url_of(algorithm))
 
-        yield algorithm, post
+
+def post_to(url, body, method="POST", path="/v1/samples"):
+    """Status and answer of a request with a body in MessagePack."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    data = body if isinstance(body, bytes) else msgspec.msgpack.encode(body)
+    connection.request(method, path, data, {"Content-Type": "application/msgpack"})
+    response = connection.getresponse()
+    content = response.read()
+    connection.close()
+    packed = response.getheader("Content-Type") == "application/msgpack"
+    return response.status, (msgspec.msgpack if packed else msgspec.json).decode(content) if content else None
 
 
 def array(values, dtype="<f4"):
@@ -349,6 +355,16 @@ def test_weights_are_sent_when_they_are_newer(sampled):
     assert status == 200 and "description" not in newer and newer["policy_version"] == 0
     assert post(b"", "GET", "/v1/weights?have=all")[0] == 422
     assert post(b"", "POST", "/v1/weights")[0] == 405
+
+
+def test_samples_that_came_before_the_policy_are_taken_in_when_they_come_again():
+    with build(fragment=9) as algorithm:
+        body = {**part(is_first=False), "client": "c", "seq": 1}
+        for _ in range(2):
+            assert post_to(url_of(algorithm), body)[0] == 503
+        algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
+        status, answer = post_to(url_of(algorithm), body)
+        assert status == 200 and answer["lost"] == {"e": "Episode e not found."}
 
 
 def test_wrong_values_are_refused_in_the_client():

@@ -334,7 +334,9 @@ class AlgorithmConfig(OfflineDataConfig):
         self,
         *,
         listen: Annotated[
-            str | None, '"HOST:PORT" where clients ask for actions; port 0: a free one; None: there are none'
+            str | None,
+            '"HOST:PORT" where clients ask for actions, "tcp://HOST:PORT" over ZeroMQ; port 0: a free one; None: there '
+            "are none",
         ] = None,
         token_file: Annotated[
             str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
@@ -512,9 +514,12 @@ class AlgorithmConfig(OfflineDataConfig):
                 f"listen={self.listen!r} is for clients that step the environment, but env={shortened(self.env)} is "
                 "given as well. Leave env out, and give observation_space and action_space."
             )
-        host, separator, port = self.listen.rpartition(":")
-        if not (host and separator and port.isdecimal() and int(port) < 65536):
-            return f'listen={self.listen!r} must be "HOST:PORT". Use .external(listen="127.0.0.1:9900").'
+        host, separator, port = self.listen.removeprefix("tcp://").rpartition(":")
+        if not (host and separator and "/" not in host and port.isdecimal() and int(port) < 65536):
+            return (
+                f'listen={self.listen!r} must be "HOST:PORT" or "tcp://HOST:PORT". Use '
+                '.external(listen="127.0.0.1:9900").'
+            )
         return None
 
     @relation("env_wrappers", "gym_env_vectorize_mode")

@@ -4,8 +4,6 @@ A part has N observations, and the actions on them; a part that ends an episode 
 The reward of an observation is that since the action before, in an earlier part where it is the part's first.
 """
 
-import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -91,17 +89,22 @@ class Replay(Turn):
 
     Args:
         part: whose values `checked` has found to be right.
-        loop: of the server.
+        tell: called with it once the worker has taken the first turn in, or never will.
 
     Attributes:
-        began: a future of the loop, which is done when the worker has taken the first turn in; or it raises.
+        error: why the first turn was not taken in.
+        turns: of the request that it belongs to.
     """
 
-    __slots__ = ("_at", "_count", "_infos", "_lock", "_logged", "_loop", "_next", "_part", "acted", "began")
+    __slots__ = (
+        *("_at", "_count", "_infos", "_is_told", "_lock", "_logged", "_next", "_part", "_tell"),
+        *("acted", "error", "turns"),
+    )
 
-    def __init__(self, part: Part, loop: asyncio.AbstractEventLoop):
-        self._part, self._loop, self._at = part, loop, 0
-        self.began = loop.create_future()
+    def __init__(self, part: Part, tell: Callable[["Replay"], None]):
+        self._part, self._tell, self._is_told, self._at = part, tell, False, 0
+        self.error: BaseException | None = None
+        self.turns: Any = None
         self._lock, self._next = threading.Lock(), None
         self._count, self._infos, self._logged = len(part.observations), dict(part.infos), frozenset(part.logged)
         super().__init__(part.episode_id, self._step(), trains=part.training_enabled, is_first=part.is_first)
@@ -129,8 +132,7 @@ class Replay(Turn):
 
     def answer(self, actions: Mapping) -> None:
         """Notes that the present turn was taken in."""
-        if self._at == 0:
-            self._tell(None)
+        self._has_begun(None)
         if self._at + 1 == self._count:
             with self._lock:
                 self.is_answered = True
@@ -160,23 +162,14 @@ class Replay(Turn):
 
     def fail(self, error: BaseException) -> None:
         """Gives the part up."""
-        self._tell(error)
+        self._has_begun(error)
         with self._lock:
             self.is_answered = True
 
-    def _tell(self, error: BaseException | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-            self._loop.call_soon_threadsafe(_settle, self.began, error)
-
-
-def _settle(future: asyncio.Future, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-        future.exception()  # nobody may wait for it
+    def _has_begun(self, error: BaseException | None) -> None:
+        if not self._is_told:
+            self._is_told, self.error = True, error
+            self._tell(self)
 
 
 class Chains:
@@ -193,31 +186,30 @@ class Chains:
         self._most = most
         self._newest: dict[str, list[Replay]] = {}
 
-    def link(self, client: str, replays: list[Replay], hand_over: Callable[[Replay], None]) -> list[Replay]:
+    def link(self, client: str, replays: list[Replay]) -> tuple[list[Replay], list[Replay]]:
         """Puts a client's parts behind its earlier ones.
 
         Args:
             client: its name.
             replays: parts of different episodes.
-            hand_over: called with each part that none precedes, or none any more.
 
         Returns:
-            those that follow no other of `replays`.
+            those that follow no other of `replays`, and of them those that follow none at all: they are to be handed over.
         """
         before = [each for each in self._newest.pop(client, ()) if not each.is_answered]
         now: list[Replay] = []
-        first = []
+        first, alone = [], []
         for replay in replays:
             if not _follows_one_of(now, replay):
                 first.append(replay)
                 if not _follows_one_of(before, replay):
-                    hand_over(replay)
+                    alone.append(replay)
             now.append(replay)
         self._newest[client] = before + now
         if len(self._newest) > self._most:
             running = {name: [each for each in them if not each.is_answered] for name, them in self._newest.items()}
             self._newest = {name: them for name, them in running.items() if them}
-        return first
+        return first, alone
 
 
 def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:

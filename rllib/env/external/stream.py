@@ -1,7 +1,7 @@
 """The stream of an external environment: its episodes are handed over by its own loop, each in a place of its own."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rllib.env.external.exchange import RunEnded, Turn
 from rllib.env.external.external_env import ExternalEnv
@@ -88,24 +88,31 @@ class ExternalStream:
 
     # ------------------------------------------------------------------ turns
 
-    def take(self, timeout_s: float) -> list[Turn]:
-        """The turns that wait, at least one unless `timeout_s` is 0.
+    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> None:
+        """Has turns answered until `answer` returns that it is enough (Exchange.serve).
 
         Raises:
             the exception of `run`; RuntimeError if it has returned.
-            SampleTimeoutError: if there is none in time.
+            SampleTimeoutError: if nobody has asked for timeout_s.
         """
-        turns = self._env.exchange.take(0.0 if self._failure is not None else timeout_s)
+
+        def counted(turns: list[Turn]) -> bool:
+            self._num_turns += len(turns)
+            return answer(turns)
+
+        if self._failure is None and self._env.exchange.serve(counted, timeout_s):
+            return
         if self._failure is not None:
             self._env.exchange.end(RunEnded(f"the loop of {type(self._env).__name__} has ended: {self._failure}"))
-            for turn in turns:
-                turn.fail(self._env.exchange.error)
             raise self._failure
-        if not turns and timeout_s:
-            raise SampleTimeoutError(
-                f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
-                f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
-            )
+        raise SampleTimeoutError(
+            f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
+            f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
+        )
+
+    def arrived(self) -> list[Turn]:
+        """Takes the turns that have come since; for the `answer` of `serve` (Exchange.arrived)."""
+        turns = self._env.exchange.arrived()
         self._num_turns += len(turns)
         return turns
 

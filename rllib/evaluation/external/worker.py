@@ -182,7 +182,10 @@ class ExternalWorker(MultiAgentWorker):
             self._collect(report)
 
     def _collect(self, report: SampleReport) -> None:
-        """The hot loop: until enough rows are closed, and in complete_episodes mode until all episodes are over."""
+        """The hot loop: until enough rows are closed, and in complete_episodes mode until all episodes are over.
+
+        Turns are answered in the threads that hand them over, one at a time.
+        """
         settings = self.settings
         self._make_places()
         wanted, is_complete = settings.fragment_length * settings.num_envs, settings.complete_episodes
@@ -192,28 +195,38 @@ class ExternalWorker(MultiAgentWorker):
             lane.begin(steps_at_once)
         for each in self._seats:
             each.begin_fragment()
-        clock, made = stopwatch("act", "step"), 0
-        turns, self._waiting = self._waiting, []
-        while True:
-            is_full = self._num_closed >= wanted
-            if is_full and not (is_complete and self._place_of):
-                break
-            begun = clock()
-            turns, self._later = turns + self._later, []
-            turns += self.stream.take(0.0 if turns else settings.sample_timeout_s)
-            self._taken = turns
+        clock, made = stopwatch("step", "act"), 0
+        begun = clock()
+
+        def is_over() -> bool:
+            if is_complete:
+                return self._num_closed >= wanted and not self._place_of
+            # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
+            return self._num_closed >= wanted or made >= most or bool(self._waiting and not self._free)
+
+        def answer(turns: list[Turn]) -> bool:
+            nonlocal made, begun
             taken = clock()
             report.env_time_s += taken - begun
-            step = made % steps_at_once
-            if made and not step:
-                self._prepare(steps_at_once)
-            made += self._answer(turns, step, report, begins=not (is_full and is_complete))
+            ends = False
+            while turns and not ends:
+                self._taken = turns
+                step = made % steps_at_once
+                if made and not step:
+                    self._prepare(steps_at_once)
+                made += self._answer(turns, step, report, begins=not (is_complete and self._num_closed >= wanted))
+                turns, self._later = self._later, []
+                ends = is_over()
+                if turns and not ends:
+                    turns += self.stream.arrived()
+            self._later = turns
             report.inference_time_s += clock() - taken
-            turns = []
-            if self._waiting and not self._free and not is_complete:
-                break  # the next fragment has more places
-            if made >= most and not is_complete:
-                break  # few of the slots have acted in each pass: the next fragment needs no more memory than this
+            begun = clock()
+            return ends
+
+        turns, self._waiting, self._later = self._waiting + self._later, [], []
+        if not (turns and answer(turns)):
+            self.stream.serve(answer, settings.sample_timeout_s)
         self._advance(made)
         report.env_steps = report.rows = self._num_closed
         if not self._is_lone:

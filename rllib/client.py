@@ -15,6 +15,7 @@ It may be copied into a simulator that has no rllib, and runs on Python 3.9 and 
 import http.client
 import itertools
 import json
+import math
 import os
 import socket
 import time
@@ -52,6 +53,8 @@ class PolicyClient:
         token: of the server; by default that of the variable RLLIB_TOKEN.
         timeout_s: of one request (seconds).
         retry_s: goes on trying for so long (seconds).
+        observation_space, action_space: that the client is written for, as GET /v1/spec describes them; `start_episode`
+            is refused by a server with others. None: any.
 
     Raises:
         ValueError: for another inference_mode, or an address of another form.
@@ -67,6 +70,8 @@ class PolicyClient:
         token=None,
         timeout_s=30.0,
         retry_s=60.0,
+        observation_space=None,
+        action_space=None,
     ):
         if inference_mode != "remote":
             raise ValueError(
@@ -86,8 +91,10 @@ class PolicyClient:
         if token:
             self._headers["Authorization"] = "Bearer " + token
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._stated = {"observation_space": observation_space, "action_space": action_space, "protocol": PROTOCOL}
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
+        self._num_actions = {}
         self._several = False
         self._dtype = None  # of actions that are arrays
 
@@ -108,12 +115,17 @@ class PolicyClient:
 
         Returns:
             its id.
+
+        Raises:
+            ValueError: if the server refuses it: too many episodes are under way, the id was used before, or the server
+                has another protocol or other spaces.
+            RunEnded, ConnectionError: as for `get_action`.
         """
         if self._dtype is None:
             self._read_spec()
         episode_id = episode_id or uuid.uuid4().hex
-        self._post("/v1/episodes", {"episode_id": episode_id, "training_enabled": training_enabled})
-        self._given[episode_id] = {}
+        self._post("/v1/episodes", dict(self._stated, episode_id=episode_id, training_enabled=training_enabled))
+        self._given[episode_id], self._num_actions[episode_id] = {}, 0
         return episode_id
 
     def get_action(self, episode_id, observation):
@@ -128,20 +140,22 @@ class PolicyClient:
 
         Raises:
             ValueError: if the server refuses the request; its message says why.
-            EpisodeLost, RunEnded: if the episode, or the run, cannot go on.
+            EpisodeLost, RunEnded: if the episode, or the run, cannot go on. With one episode of a list, all of the list
+                are over.
             ConnectionError: if the server cannot be reached for retry_s.
         """
         ids = episode_id if isinstance(episode_id, list) else [episode_id]
         seen = observation if isinstance(episode_id, list) else {episode_id: observation}
         answer = self._post("/v1/act", {"items": [self._item(each, seen[each]) for each in ids]})
-        self._given.update((each, {}) for each in ids)
+        for each in ids:
+            self._acted(each)
         actions = {each: self._action(action) for each, action in zip(ids, answer["actions"])}
         return actions if isinstance(episode_id, list) else actions[episode_id]
 
     def log_action(self, episode_id, observation, action):
         """Reports an action that somebody else has chosen; errors as for `get_action`."""
         self._post("/v1/log", {"items": [dict(self._item(episode_id, observation), action=action)]})
-        self._given[episode_id] = {}
+        self._acted(episode_id)
 
     def log_returns(self, episode_id, reward, info=None, multiagent_done_dict=None, *, truncated_dict=None):
         """Adds to the reward of the last action; it is sent with the next call.
@@ -151,14 +165,19 @@ class PolicyClient:
             reward: a number; with several agents a dict by agent.
             info: what the simulator says beside it.
             multiagent_done_dict, truncated_dict: agents that have ended, and why.
+
+        Raises:
+            ValueError: if a reward is no finite number, or the info cannot be sent; nothing is taken in then.
         """
         given = self._of(episode_id)
+        if info:
+            _encoded(info, "the info")
         if isinstance(reward, dict):
-            rewards = given.setdefault("reward", {})
-            for agent, each in reward.items():
-                rewards[agent] = rewards.get(agent, 0.0) + float(each)
+            before = given.get("reward", {})
+            sums = {agent: self._sum(episode_id, before.get(agent, 0.0), each) for agent, each in reward.items()}
+            given["reward"] = dict(before, **sums)
         else:
-            given["reward"] = given.get("reward", 0.0) + float(reward)
+            given["reward"] = self._sum(episode_id, given.get("reward", 0.0), reward)
         if info:
             given["info"] = info
         for name, flags in (("dones", multiagent_done_dict), ("truncateds", truncated_dict)):
@@ -174,7 +193,7 @@ class PolicyClient:
             truncated: whether a limit outside of the task has ended it, so that its value goes on.
         """
         self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
-        del self._given[episode_id]
+        del self._given[episode_id], self._num_actions[episode_id]
 
     def update_policy_weights(self):
         """Does nothing: the server always acts by its newest weights."""
@@ -189,6 +208,22 @@ class PolicyClient:
         if episode_id not in self._given:
             raise ValueError(f"Episode {episode_id} not found.")
         return self._given[episode_id]
+
+    def _acted(self, episode_id):
+        self._given[episode_id] = {}
+        self._num_actions[episode_id] += 1
+
+    def _sum(self, episode_id, before, reward):
+        try:
+            total = before + float(reward)
+        except (TypeError, ValueError):
+            total = math.nan
+        if not math.isfinite(total):
+            raise ValueError(
+                f"a reward must be a finite number, but after step {self._num_actions[episode_id]} of episode "
+                f"{episode_id} it is {reward!r}"
+            )
+        return total
 
     def _item(self, episode_id, observation):
         return dict(self._of(episode_id), episode_id=episode_id, observation=observation)
@@ -220,10 +255,11 @@ class PolicyClient:
     def _post(self, path, body):
         body = dict(body, client=self._name, seq=next(self._numbers))
         try:
-            data = json.dumps(body, default=_plain, allow_nan=False)
-        except ValueError:
-            raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
-        return self._request("POST", path, data.encode())
+            return self._request("POST", path, _encoded(body, "the observation or action").encode())
+        except EpisodeLost:
+            for item in body.get("items", ()):
+                del self._given[item["episode_id"]], self._num_actions[item["episode_id"]]
+            raise
 
     def _request(self, method, path, body):
         """The answer to a request, which is repeated while the server cannot be reached or asks to."""
@@ -265,6 +301,13 @@ class PolicyClient:
             return response.status, json.loads(data)
         except ValueError:
             return response.status, {"error": data.decode("utf-8", "replace").strip()}
+
+
+def _encoded(value, name):
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False)
+    except ValueError:
+        raise ValueError(f"{name} has a number that is not finite, which JSON cannot say") from None
 
 
 def _plain(value):

@@ -30,6 +30,7 @@ from rllib.models.model_settings import check_model
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.sample_batch import Column
 from rllib.schedules import Schedule
+from rllib.web.sockets import host_and_port
 
 # Defaults that are dicts; every config gets its own copy.
 _EMPTY: dict = {}
@@ -342,6 +343,7 @@ class AlgorithmConfig(ConfigObject):
             float, "an episode whose client is silent for so long is given up (seconds)", above(0)
         ] = 300.0,
         max_clients: Annotated[int, "most clients of one server", at_least(1)] = 1024,
+        max_episodes_per_client: Annotated[int, "most episodes that a client has under way", at_least(1)] = 1000,
     ) -> Self:
         """Clients in other processes, which step their own environments and ask for actions (rllib.client)."""
 
@@ -501,9 +503,10 @@ class AlgorithmConfig(ConfigObject):
                 f"listen={self.listen!r} is for clients that step the environment, but env={shortened(self.env)} is "
                 "given as well. Leave env out, and give observation_space and action_space."
             )
-        host, separator, port = self.listen.rpartition(":")
-        if not (host and separator and port.isdecimal() and int(port) < 65536):
-            return f'listen={self.listen!r} must be "HOST:PORT". Use .external(listen="127.0.0.1:9900").'
+        try:
+            host_and_port(self.listen)
+        except ValueError as error:
+            return f'listen: {error}. Use .external(listen="127.0.0.1:9900").'
         return None
 
     @relation("env_wrappers", "gym_env_vectorize_mode")

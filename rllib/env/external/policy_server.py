@@ -4,15 +4,16 @@
 |--------------------|-------------------------------------------------------------------|------------------|
 | GET /, /health     |                                                                   | status           |
 | GET /v1/spec       |                                                                   | spaces, protocol |
-| POST /v1/episodes  | episode_id?, training_enabled?                                    | episode_id       |
+| POST /v1/episodes  | episode_id?, training_enabled?, protocol?, and both spaces?       | episode_id       |
 | POST /v1/act       | items: [{episode_id, observation, reward?, info?}]                | actions          |
 | POST /v1/log       | items: [{episode_id, observation, action, reward?, info?}]        |                  |
 | POST /v1/end       | items: [{episode_id, observation, reward?, info?, truncated?}]    |                  |
 
 The reward of an item is that since the last action of its episode: one request a step is enough. Bodies may have
 `client` and `seq`: a client that has lost an answer repeats its request with the same number, and nothing is counted
-twice. With several agents observations, actions, rewards and infos are dicts by agent, and `dones` and `truncateds` say
-which have ended.
+twice. A client may state its `protocol`, `observation_space` and `action_space`, as /v1/spec describes them, and is
+refused where the server has others. With several agents observations, actions, rewards and infos are dicts by agent,
+and `dones` and `truncateds` say which have ended.
 """
 
 import asyncio
@@ -21,9 +22,11 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import msgspec
 import uvicorn
@@ -44,7 +47,7 @@ from rllib.web.bodies import (
     with_arrays,
 )
 from rllib.web.guard import Guard, server_config
-from rllib.web.sockets import is_loopback, listen, url_of
+from rllib.web.sockets import host_and_port, is_loopback, listen, url_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,12 @@ HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
 LAST_WORDS_S = 2.0
 _LOOKED_AFTER_S = 1.0
+# Share of episode_timeout_s for which whole episodes of other clients wait for the end of a silent one.
+_SHARE_OF_PATIENCE = 0.1
+# Most episodes under way, of all clients together.
+MOST_EPISODES = 16384
+# Most agents that a request may name, where the spaces do not say which there are.
+_MOST_AGENTS = 1024
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class ServerSettings:
         token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
         episode_timeout_s: an episode that is silent for so long is given up (seconds).
         max_clients: most clients whose requests have numbers.
+        max_episodes_per_client: most episodes that a client may have under way. All requests without a client count as
+            those of one client.
     """
 
     host: str
@@ -74,6 +85,7 @@ class ServerSettings:
     token_file: str | None = None
     episode_timeout_s: float = 300.0
     max_clients: int = 1024
+    max_episodes_per_client: int = 1000
 
     @classmethod
     def of_address(cls, address: str, **more) -> "ServerSettings":
@@ -82,10 +94,7 @@ class ServerSettings:
         Raises:
             ValueError: for another form.
         """
-        host, separator, port = address.rpartition(":")
-        if not separator or not host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError(f'an address is "HOST:PORT", such as "127.0.0.1:9900", but got {address!r:.80}')
-        return cls(host.strip("[]"), int(port), **more)
+        return cls(*host_and_port(address), **more)
 
     def token(self) -> str | None:
         """The token that requests must carry; None: they need none."""
@@ -95,28 +104,38 @@ class ServerSettings:
             return file.read().strip()
 
 
+# What a client can make the server remember is short.
+_LONGEST_NAME = 128
+_Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
+_Flags = Annotated[dict[_Name, bool], msgspec.Meta(max_length=_MOST_AGENTS)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class _Item(msgspec.Struct, forbid_unknown_fields=True):
-    episode_id: str
+    episode_id: _Name
     observation: Any
     reward: Any = None
     info: Any = None
     action: Any = msgspec.UNSET
     truncated: bool = False
-    dones: dict[str, bool] = {}
-    truncateds: dict[str, bool] = {}
+    dones: _Flags = {}
+    truncateds: _Flags = {}
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    items: list[_Item] = []
-    client: str = ""
-    seq: int = 0
+    items: Annotated[list[_Item], msgspec.Meta(max_length=MOST_EPISODES)] = []
+    client: _Name = ""
+    seq: _Number = 0
 
 
 class _Start(msgspec.Struct, forbid_unknown_fields=True):
-    episode_id: str | None = None
+    episode_id: _Name | None = None
     training_enabled: bool = True
-    client: str = ""
-    seq: int = 0
+    protocol: int = PROTOCOL
+    observation_space: Any = None
+    action_space: Any = None
+    client: _Name = ""
+    seq: _Number = 0
 
 
 class _AwaitedTurn(Turn):
@@ -179,10 +198,15 @@ class PolicyServer(ExternalEnv):
                 f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
             )
         self._has_ended = threading.Event()
-        self._clients: dict[str, tuple[int, asyncio.Task]] = {}
+        # By client: number of its newest request, the hash of that request, and its answer.
+        self._clients: dict[str, tuple[int, int, asyncio.Task]] = {}
+        # Clients of the episodes whose end is not taken in yet, and how many each has.
+        self._client_of: dict[str, str] = {}
+        self._num_open: Counter[str] = Counter()
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
+        self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -230,6 +254,10 @@ class PolicyServer(ExternalEnv):
         elif self._socket is not None:
             self._socket.close()
 
+    @property
+    def patience_s(self) -> float:
+        return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
+
     def describe_silence(self) -> str:
         return f"{len(self._clients)} clients have asked {self.url} so far. Does one run?"
 
@@ -240,20 +268,33 @@ class PolicyServer(ExternalEnv):
             limit = time.monotonic() - self._settings.episode_timeout_s
             silent = [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]
             for episode_id in silent:
-                episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
-                self._drop(episode_id)
-                if episode is not None and newest is not None:
-                    logger.warning(
-                        "episode %s was given up after %g s of silence", episode_id, self._settings.episode_timeout_s
-                    )
-                    turn = self._awaited(episode, newest, None, (False, True))
-                    turn.is_void = True
-                    self.exchange.hand_over(turn)
+                self._give_up(episode_id)
 
-    def _drop(self, episode_id: str) -> None:
+    def _give_up(self, episode_id: str) -> None:
+        episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
+        story = f"was given up after {self._settings.episode_timeout_s:g} s of silence"
+        self._drop(episode_id, f"Episode {episode_id} {story}; start a new one.")
+        if episode is None or newest is None:  # nobody has acted in it
+            self._release(episode_id)
+            return
+        logger.warning("episode %s %s", episode_id, story)
+        turn = self._awaited(episode, newest, None, (False, True))
+        turn.is_void = True
+        self.exchange.hand_over(turn)
+
+    def _drop(self, episode_id: str, reason: str | None = None) -> None:
         self._heard.pop(episode_id, None)
         self._newest.pop(episode_id, None)
-        self._forget(episode_id)
+        self._agents.pop(episode_id, None)
+        self._forget(episode_id, reason)
+
+    def _release(self, episode_id: str) -> None:
+        """Lets its client begin another episode in the place of one that is over."""
+        client = self._client_of.pop(episode_id, None)
+        if client is not None:
+            self._num_open[client] -= 1
+            if not self._num_open[client]:
+                del self._num_open[client]
 
     # ------------------------------------------------------------------ requests
 
@@ -280,6 +321,8 @@ class PolicyServer(ExternalEnv):
             headers.append((b"retry-after", b"1"))
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
+        if status == 426:
+            headers.append((b"upgrade", b"rllib/%d" % PROTOCOL))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -287,11 +330,12 @@ class PolicyServer(ExternalEnv):
         path, method = scope["path"], scope["method"]
         is_open = path in ("/", "/health")
         if not is_open and (refusal := self._guard.refusal(scope)):
+            await self._guard.slow_down(scope)
             raise BadRequest(*refusal)
         if is_open or path == "/v1/spec":
             if method != "GET":
                 raise BadRequest(405, f"{path} is for GET")
-            return 200, {"status": "ok"} if is_open else self._spec(), JSON
+            return 200, {"status": "ok"} if is_open else self._spec, JSON
         known = {
             "/v1/episodes": (_Start, self._begin_episode),
             "/v1/act": (_Request, self._act_all),
@@ -305,9 +349,11 @@ class PolicyServer(ExternalEnv):
         kind = content_kind(dict(scope["headers"]).get(b"content-type", b""))
         if kind not in (JSON, MSGPACK):
             raise BadRequest(415, f"a body is {JSON} or {MSGPACK}")
-        request = _decoded(await read_body(scope, receive, _BODY_LIMIT), kind, known[path][0])
-        return 200, await self._once(request, known[path][1]), kind
+        body = await read_body(scope, receive, _BODY_LIMIT)
+        request = _decoded(body, kind, known[path][0])
+        return 200, await self._once(request, hash((path, body)), known[path][1]), kind
 
+    @cached_property
     def _spec(self) -> dict[str, Any]:
         def encoded(space):
             by_agent = space if isinstance(space, dict) else {}
@@ -320,30 +366,36 @@ class PolicyServer(ExternalEnv):
             "several_agents": self._has_several,
         }
 
-    async def _once(self, request: _Request | _Start, answer: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _once(self, request: _Request | _Start, content: int, answer: Callable[[Any], Awaitable[Any]]) -> Any:
         """The answer of a request; of one that is repeated, that of the first time.
+
+        Args:
+            request: see above.
+            content: hash of its path and body, which are the same where it is repeated.
+            answer: takes the request in.
 
         Raises:
             BadRequest: 503 after HOLD_S, when the algorithm does not sample; the client asks again.
         """
         if not request.client:
-            task = self._loop.create_task(answer(request))
-            await asyncio.wait({task}, timeout=ACTION_TIMEOUT_S)
-            if not task.done():
-                raise BadRequest(503, f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?")
-            return task.result()
+            return await self._unnumbered(self._loop.create_task(answer(request)))
         if request.seq < 1:
             raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
-        seq, task = self._clients.pop(request.client, (0, None))
+        seq, known, task = self._clients.pop(request.client, (0, 0, None))
         if task is not None:
-            self._clients[request.client] = seq, task  # behind those that were heard of earlier
+            self._clients[request.client] = seq, known, task  # behind those that were heard of earlier
+        name = f"client {request.client:.40}"
         if request.seq < seq:
-            raise BadRequest(409, f"client {request.client:.40} has sent number {seq} already, and now {request.seq}")
+            raise BadRequest(409, f"{name} has sent number {seq} already, and now {request.seq}")
+        if request.seq == seq and content != known:
+            raise BadRequest(
+                409, f"{name} has sent another request with number {seq}; only the same one may be sent again"
+            )
         if task is None and len(self._clients) >= self._settings.max_clients:
             self._forget_a_client()
         if request.seq != seq:
             task = self._loop.create_task(answer(request))
-            self._clients[request.client] = request.seq, task
+            self._clients[request.client] = request.seq, content, task
         await asyncio.wait({task}, timeout=HOLD_S)
         if not task.done():
             raise BadRequest(503, "the algorithm does not sample at the moment; ask again")
@@ -353,13 +405,22 @@ class PolicyServer(ExternalEnv):
             self._clients.pop(request.client, None)
             raise
 
+    @staticmethod
+    async def _unnumbered(task: asyncio.Task) -> Any:
+        """The answer of a request that cannot be asked for again, so that it is withdrawn where there is none."""
+        await asyncio.wait({task}, timeout=ACTION_TIMEOUT_S)
+        if not task.done():
+            task.cancel()
+            raise BadRequest(503, f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?")
+        return task.result()
+
     def _forget_a_client(self) -> None:
         """Forgets the client that was heard of first and waits for nothing.
 
         Raises:
             BadRequest: if all wait.
         """
-        for name, (_, task) in self._clients.items():
+        for name, (*_, task) in self._clients.items():
             if task.done():
                 del self._clients[name]
                 return
@@ -368,12 +429,41 @@ class PolicyServer(ExternalEnv):
     async def _begin_episode(self, request: _Start) -> dict[str, Any]:
         if self.exchange.error is not None:
             raise self.exchange.error
+        self._check_agreement(request)
+        count, most = self._num_open[request.client], self._settings.max_episodes_per_client
+        if count >= most:
+            raise BadRequest(
+                429,
+                f"client {request.client:.40} has {count:,} episodes under way, and max_episodes_per_client={most}: "
+                "end one before the next begins",
+            )
+        if len(self._client_of) >= MOST_EPISODES:
+            raise BadRequest(429, f"{MOST_EPISODES:,} episodes are under way, the most of a server: end one first")
         try:
             episode_id = self.start_episode(request.episode_id, request.training_enabled)
         except ValueError as error:
             raise BadRequest(409, str(error)) from None
         self._heard[episode_id] = time.monotonic()
+        self._client_of[episode_id] = request.client
+        self._num_open[request.client] += 1
         return {"episode_id": episode_id}
+
+    def _check_agreement(self, request: _Start) -> None:
+        """Refuses a client that states another protocol, or other spaces, than the server has."""
+        if request.protocol != PROTOCOL:
+            raise BadRequest(
+                426,
+                f"the client speaks version {request.protocol} of the protocol, and this server {PROTOCOL}: use the "
+                "client of the server's rllib",
+            )
+        for kind in ("observation_space", "action_space"):
+            stated = getattr(request, kind)
+            if stated is not None and stated != self._spec[kind]:
+                raise BadRequest(
+                    409,
+                    f"the client's {kind} is {_shown(stated)}, but the run has {_shown(self._spec[kind])}: give both "
+                    "the same",
+                )
 
     async def _act_all(self, request: _Request) -> dict[str, Any]:
         found = await self._turns(request, lambda item: None, end=None)
@@ -409,6 +499,12 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(422, "with several agents, infos are a dict by agent")
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
         actions = [logged(item) for item, *_ in given]
+        if self._has_several:
+            for item, episode, seen in given:
+                self._meet(item, episode, seen)
+        if not end:
+            for (_, _, seen), action in zip(given, actions):
+                self._legal(seen, action)
         turns = []
         for (item, episode, seen), reward, action in zip(given, rewards, actions):
             infos = item.info or {} if self._has_several else {AGENT: item.info} if item.info else {}
@@ -425,11 +521,17 @@ class PolicyServer(ExternalEnv):
         self._asked |= ids
         try:
             answers = await asyncio.gather(*(turn.answered for turn in turns), return_exceptions=True)
+        except asyncio.CancelledError:
+            for (_, episode, _), turn in zip(given, turns):
+                if not end and turn.claim():  # an end stands, and is taken in when sampling goes on
+                    episode.withdraw(turn)  # a repeated request brings its rewards again
+            raise
         finally:
             self._asked -= ids
         for (_, episode, _), answer in zip(given, answers):
             if isinstance(answer, EpisodeLost):
                 self._drop(episode.id)
+                self._release(episode.id)
             elif not end:
                 self._heard[episode.id] = time.monotonic()
         if errors := [answer for answer in answers if isinstance(answer, BaseException)]:
@@ -439,7 +541,36 @@ class PolicyServer(ExternalEnv):
     def _awaited(self, episode, seen, action, end) -> _AwaitedTurn:
         step, is_first = episode.step(seen, end), episode.num_turns == 0
         episode.num_turns += 1
-        return _AwaitedTurn(self._loop, episode.id, step, action, episode.trains, is_first)
+        turn = _AwaitedTurn(self._loop, episode.id, step, action, episode.trains, is_first)
+        if step.is_over:
+            turn.answered.add_done_callback(lambda answered: self._end_is_taken_in(episode.id, answered))
+        return turn
+
+    def _end_is_taken_in(self, episode_id: str, answered: asyncio.Future) -> None:
+        self._release(episode_id)
+        if not answered.cancelled():
+            answered.exception()  # of an episode that was given up, nobody else asks for it
+
+    def _meet(self, item: _Item, episode, seen: Mapping) -> None:
+        """Refuses agents that the run does not have, and more than an episode may have."""
+        named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
+        if isinstance(self.observation_space, dict):
+            if unknown := named - self.observation_space.keys():
+                known = ", ".join(map(repr, self.observation_space))
+                raise BadRequest(400, f"there is no agent {min(map(repr, unknown)):.80}; there are {known}")
+            return
+        if any(isinstance(agent, str | bytes) and len(agent) > _LONGEST_NAME for agent in named):
+            raise BadRequest(422, f"the name of an agent may have {_LONGEST_NAME} characters")
+        met = self._agents.setdefault(episode.id, set())
+        if len(met | named) > _MOST_AGENTS:
+            raise BadRequest(422, f"an episode may have {_MOST_AGENTS:,} agents")
+        met |= named
+
+    def _legal(self, seen: Mapping, logged: Mapping | None) -> None:
+        try:
+            self._check_masks(seen, logged)
+        except ValueError as error:
+            raise BadRequest(400, str(error)) from None
 
     def _episode(self, item: _Item):
         try:
@@ -477,6 +608,10 @@ class PolicyServer(ExternalEnv):
 
 class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
+
+
+def _shown(space: Any) -> str:
+    return f"{msgspec.json.encode(space).decode():.200}"
 
 
 def _decoded(body: bytes, kind: str, form: type) -> Any:

@@ -272,7 +272,7 @@ def test_another_protocol_is_refused(served, monkeypatch):
     status, answer = begin(served, "protocol", protocol=2)
     assert status == 426 and "version 2 of the protocol, and this server 1" in answer["error"]
     monkeypatch.setattr("rllib.client.PROTOCOL", 2)
-    with PolicyClient(served.env.url) as client, pytest.raises(ValueError, match="version 1 .*, and this client 2"):
+    with PolicyClient(served.env.url) as client, pytest.raises(ValueError, match=r"version 1 .*, and this client 2"):
         client.start_episode()
 
 

@@ -14,17 +14,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.env.external.exchange import EpisodeLost, Turn
-from rllib.env.external.stream import ExternalStream
+from rllib.env.external.external_env import ExternalEnv
+from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation import seeding
+from rllib.evaluation.external.legal_actions import LegalActions
 from rllib.evaluation.external.seats import ExternalSeats
 from rllib.evaluation.multi_agent.lanes import RecordingSlots
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.settings import RolloutSettings
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import stopwatch
 
@@ -74,11 +77,27 @@ class ExternalWorker(MultiAgentWorker):
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
         self._told_of_dropped_rows = False
-        return ExternalStream(env, len(self._indices), f"{self.kind} {self.worker_index}")
+
+        def remake() -> ExternalEnv:
+            made = make_environment(self.settings.env, context)
+            self._look_at_masks(made)
+            return made
+
+        self._look_at_masks(env)
+        where = f"{self.kind} {self.worker_index}"
+        return ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
 
     def _seat(self) -> None:
         super()._seat()
         self._forget_episodes()
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        super().change_settings(settings)
+        self._look_at_masks(*self.stream.environments)
+
+    def _look_at_masks(self, env: ExternalEnv) -> None:
+        legal = LegalActions(self.policies, self.settings.agents, ExternalSpaces(env))
+        env.mask_problem = legal.problem if legal.reads_masks else None
 
     def _forget_episodes(self) -> None:
         # Places of the running episodes, by their ids, and the places that are free.
@@ -125,7 +144,7 @@ class ExternalWorker(MultiAgentWorker):
         for each in self._seats:
             each.begin_fragment()
         clock, made = stopwatch("act", "step"), 0
-        turns, self._waiting = self._waiting, []
+        turns, self._waiting, self._answered_at = self._waiting, [], time.monotonic()
         while True:
             is_full = self._num_closed >= wanted
             if is_full and not (is_complete and self._place_of):
@@ -133,14 +152,19 @@ class ExternalWorker(MultiAgentWorker):
             begun = clock()
             turns, self._later = turns + self._later, []
             if not turns:
-                turns = self.stream.take(settings.sample_timeout_s)
+                turns = self._take(is_full, report)
+                if turns is None:
+                    break
             self._taken = turns
             taken = clock()
             report.env_time_s += taken - begun
             step = made % steps_at_once
             if made and not step:
                 self._prepare(steps_at_once)
+            num_waiting = len(self._waiting)
             made += self._answer(turns, step, report, begins=not (is_full and is_complete))
+            if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
+                self._answered_at = time.monotonic()
             report.inference_time_s += clock() - taken
             turns = []
             if self._waiting and not self._free and not is_complete:
@@ -151,6 +175,37 @@ class ExternalWorker(MultiAgentWorker):
         report.env_steps = report.rows = self._num_closed
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
+
+    def _take(self, is_full: bool, report: SampleReport) -> list[Turn] | None:
+        """The turns that wait; None: the fragment ends without the ends of episodes that are silent.
+
+        Args:
+            is_full: whether the fragment only waits for episodes to end.
+            report: counts the episodes of an environment that was replaced.
+        """
+        limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
+        try:
+            if not is_full or patience_s is None:
+                return self.stream.take(limit_s)
+            # Without others that wait, there is time until the silence would be an error.
+            limit_s = min(patience_s, limit_s) if self._waiting else limit_s
+            turns = self.stream.take_soon(max(self._answered_at + limit_s - time.monotonic(), 0.0))
+        except EnvironmentReplaced:
+            self._void_all(report)
+            return []
+        if not turns:
+            logger.info("the ends of %d silent episodes are left to the next fragment", len(self._place_of))
+        return turns or None
+
+    def _void_all(self, report: SampleReport) -> None:
+        """Ends the episodes of an environment that was replaced."""
+        for place in self._place_of.values():
+            self._seats[place].void()
+        report.num_faulty_episodes += len(self._place_of)
+        for turn in (*self._waiting, *self._later):
+            if not turn.is_answered:
+                turn.fail(_lost(turn))
+        self._forget_episodes()
 
     def _make_places(self) -> None:
         """Doubles the places until each episode that waits has one."""

@@ -243,6 +243,18 @@ def test_a_run_that_nobody_asks_says_where_it_listens():
             algorithm.sample(20)
 
 
+def test_a_run_with_one_client_repeats():
+    batches = []
+    for _ in range(2):
+        with served(mode="truncate_episodes", rows=30) as algorithm:
+            thread = play_whole(environment(algorithm).url, 1, length=7)
+            batches.append([algorithm.sample(30) for _ in range(2)])
+        thread.join(20)
+    for first, second in zip(*batches):
+        for name in (sb.OBS, sb.ACTIONS, sb.ACTION_LOGP, sb.REWARDS, sb.ADVANTAGES, sb.TERMINATEDS):
+            np.testing.assert_array_equal(first[name], second[name])
+
+
 # ------------------------------------------------------------------ action masks
 
 MASKED = gymnasium.spaces.Dict(action_mask=gymnasium.spaces.MultiBinary(3), seen=BOX)

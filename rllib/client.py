@@ -1,4 +1,6 @@
-"""A client of a policy server, for simulators in other processes. One file, which needs numpy and nothing else:
+"""A client of a policy server, for simulators in other processes. One file, which needs numpy and nothing else.
+
+Addresses "tcp://HOST:PORT", of ZeroMQ, need pyzmq and msgspec as well.
 
     with PolicyClient("http://127.0.0.1:9900") as client:
         while True:
@@ -30,6 +32,9 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _LEAST_PAUSE_S = 0.5
 # The server holds a request for 15 s.
 _LEAST_TIMEOUT_S = 20.0
+# ZeroMQ: a connection is made within this time, and one that waits for an answer is looked at this often (seconds).
+_CONNECT_S, _LOOK_S = 2.0, 0.5
+_MOST_BYTES = 64 << 20
 
 
 class EpisodeLost(Exception):
@@ -47,7 +52,7 @@ class PolicyClient:
     twice. Use a client in one thread; several clients may ask one server.
 
     Args:
-        address: of the server, "http://HOST:PORT" or "HOST:PORT".
+        address: of the server, "http://HOST:PORT" or "HOST:PORT"; "tcp://HOST:PORT" for ZeroMQ.
         inference_mode: "remote", the server computes the actions.
         update_interval, session: accepted for programs written for RLlib; they have no effect.
         token: of the server; by default that of the variable RLLIB_TOKEN.
@@ -81,15 +86,11 @@ class PolicyClient:
         if timeout_s < _LEAST_TIMEOUT_S:
             raise ValueError(f"timeout_s must be at least {_LEAST_TIMEOUT_S:g}: the server holds a request for 15 s")
         parts = urllib.parse.urlsplit(address if "//" in address else "http://" + address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port is None:
-            raise ValueError(f"an address is http://HOST:PORT, but got {address!r}")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        if parts.scheme not in ("http", "https", "tcp") or not parts.hostname or parts.port is None:
+            raise ValueError(f"an address is http://HOST:PORT or tcp://HOST:PORT, but got {address!r}")
         self._address, self._retry_s = f"{parts.hostname}:{parts.port}", retry_s
-        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
-        self._headers = {"Content-Type": "application/json"}
-        token = token or os.environ.get("RLLIB_TOKEN")
-        if token:
-            self._headers["Authorization"] = "Bearer " + token
+        kind = _ZeroMQConnection if parts.scheme == "tcp" else _HTTPConnection
+        self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s)
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
         self._stated = {"observation_space": observation_space, "action_space": action_space, "protocol": PROTOCOL}
         # By episode: the reward since the last action, the newest info, and agents that have ended.
@@ -171,7 +172,7 @@ class PolicyClient:
         """
         given = self._of(episode_id)
         if info:
-            _encoded(info, "the info")
+            self._connection.encode(info)
         if isinstance(reward, dict):
             before = given.get("reward", {})
             sums = {agent: self._sum(episode_id, before.get(agent, 0.0), each) for agent, each in reward.items()}
@@ -255,7 +256,7 @@ class PolicyClient:
     def _post(self, path, body):
         body = dict(body, client=self._name, seq=next(self._numbers))
         try:
-            return self._request("POST", path, _encoded(body, "the observation or action").encode())
+            return self._request("POST", path, self._connection.encode(body))
         except EpisodeLost:
             for item in body.get("items", ()):
                 del self._given[item["episode_id"]], self._num_actions[item["episode_id"]]
@@ -267,7 +268,7 @@ class PolicyClient:
         while True:
             asked = time.monotonic()
             try:
-                status, answer = self._once(method, path, body)
+                status, answer = self._connection.ask(method, path, body)
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 if time.monotonic() - began > self._retry_s:
@@ -290,11 +291,44 @@ class PolicyClient:
             time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
             began, pause = time.monotonic(), _FIRST_PAUSE_S
 
-    def _once(self, method, path, body):
+
+class _HTTPConnection:
+    """Carries requests over HTTP, with bodies in JSON.
+
+    Args:
+        parts: of the URL of the server.
+        token: of the server; None without one.
+        timeout_s: of one request (seconds).
+    """
+
+    def __init__(self, parts, token, timeout_s):
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = "Bearer " + token
+
+    def encode(self, body):
+        """A body as it is sent.
+
+        Raises:
+            ValueError: for a number that is not finite.
+        """
+        try:
+            return json.dumps(body, default=_plain, allow_nan=False).encode()
+        except ValueError:
+            raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
+
+    def ask(self, method, path, data):
+        """Status and answer of a request.
+
+        Raises:
+            OSError, http.client.HTTPException: if the server cannot be reached.
+        """
         if self._connection.sock is None:
             self._connection.connect()
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection.request(method, path, body, self._headers)
+        self._connection.request(method, path, data, self._headers)
         response = self._connection.getresponse()
         data = response.read()
         try:
@@ -302,12 +336,71 @@ class PolicyClient:
         except ValueError:
             return response.status, {"error": data.decode("utf-8", "replace").strip()}
 
+    def close(self):
+        """Closes the connection; the next request opens another."""
+        self._connection.close()
 
-def _encoded(value, name):
-    try:
-        return json.dumps(value, default=_plain, allow_nan=False)
-    except ValueError:
-        raise ValueError(f"{name} has a number that is not finite, which JSON cannot say") from None
+
+class _ZeroMQConnection:
+    """Carries requests over ZeroMQ, with bodies in MessagePack. Arguments and methods as for _HTTPConnection."""
+
+    def __init__(self, parts, token, timeout_s):
+        try:
+            import msgspec
+            import zmq
+        except ImportError as error:
+            raise ImportError(f"an address tcp://HOST:PORT needs pyzmq and msgspec: {error}") from None
+        self._zmq, self._timeout_s, self._socket = zmq, timeout_s, None
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self._address, self._token = f"tcp://{host}:{parts.port}", token or ""
+        self._encoder, self._raw = msgspec.msgpack.Encoder(enc_hook=_packed), msgspec.Raw
+        self._decode = msgspec.msgpack.Decoder(tuple).decode
+
+    def encode(self, body):
+        data = self._encoder.encode(body)
+        if len(data) > _MOST_BYTES:  # the server would close the connection without a word
+            raise ValueError(f"a request may have {_MOST_BYTES} bytes, but this one has {len(data)}")
+        return self._raw(data)
+
+    def ask(self, method, path, data):
+        if self._socket is None:
+            self._connect()
+        zmq = self._zmq
+        try:
+            self._socket.send(self._encoder.encode((self._token, path, data)))
+        except zmq.Again:
+            raise ConnectionError("nobody listens there") from None
+        until = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._decode(self._socket.recv())
+            except zmq.Again:
+                # A socket that may not connect again cannot send any more once its connection is lost.
+                if not self._socket.get(zmq.EVENTS) & zmq.POLLOUT:
+                    raise ConnectionError("the connection was lost") from None
+                if time.monotonic() > until:
+                    raise TimeoutError(f"no answer for {self._timeout_s:g} s") from None
+
+    def _connect(self):
+        zmq = self._zmq
+        self._socket = zmq.Context.instance().socket(zmq.DEALER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.IPV6, "[" in self._address),
+            (zmq.IMMEDIATE, 1),  # messages wait for the connection, and none is kept for a later one
+            (zmq.RECONNECT_IVL, -1),  # the client makes a new socket, and repeats its request
+            (zmq.SNDTIMEO, int(1000 * _CONNECT_S)),
+            (zmq.RCVTIMEO, int(1000 * _LOOK_S)),
+            (zmq.HEARTBEAT_IVL, 5_000),
+            (zmq.HEARTBEAT_TIMEOUT, 20_000),
+        ):
+            self._socket.set(option, value)
+        self._socket.connect(self._address)
+
+    def close(self):
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 def _plain(value):
@@ -315,3 +408,10 @@ def _plain(value):
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise TypeError(f"{value!r} ({type(value).__name__}) cannot be sent")
+
+
+def _packed(value):
+    """Values of numpy as MessagePack has them here."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return {"$array": [value.dtype.str, value.shape, value.tobytes()]}
+    return _plain(value)

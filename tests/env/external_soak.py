@@ -74,7 +74,8 @@ def serve(port: int, directory: Path) -> None:
         algorithm.save(directory / f"checkpoint_{number}")
         state["counted"] += [each for each in ended if each]  # an episode that was given up has no reward
         ended.clear()
-        state.update(checkpoint=number, faulty=result["num_faulty_episodes"], saved_at=time.time())
+        state["faulty"] += result["num_faulty_episodes"]
+        state.update(checkpoint=number, saved_at=time.time())
         written = directory / "state.new"
         written.write_text(json.dumps(state))
         written.replace(state_file)
@@ -154,7 +155,8 @@ class CuttingProxy:
             return
         pair = writer, to_writer
         self._open.add(pair)
-        await asyncio.gather(self._copied(reader, to_writer), self._copied(to_reader, writer))
+        with contextlib.suppress(asyncio.CancelledError):  # the proxy is being closed
+            await asyncio.gather(self._copied(reader, to_writer), self._copied(to_reader, writer))
         self._open.discard(pair)
         self._abort([pair])
 

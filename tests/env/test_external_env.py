@@ -22,10 +22,13 @@ class Silent(ExternalEnv):
 
     def answer(self, *actions):
         def serve():
-            for each in actions:
-                (turn,) = self.exchange.take(5.0)
-                self.turns.append(turn)
-                turn.answer(each)
+            self.exchange.serve(take, 5.0)
+
+        def take(turns):
+            (turn,) = turns
+            self.turns.append(turn)
+            turn.answer(actions[len(self.turns) - 1])
+            return len(self.turns) == len(actions)
 
         threading.Thread(target=serve, daemon=True).start()
 
@@ -127,11 +130,11 @@ def test_a_lost_episode_is_known_as_ended():
     env = Silent()
     episode = env.start_episode()
 
-    def lose():
-        (turn,) = env.exchange.take(5.0)
-        turn.fail(EpisodeLost("start a new one"))
+    def lose(turns):
+        turns[0].fail(EpisodeLost("start a new one"))
+        return True
 
-    threading.Thread(target=lose, daemon=True).start()
+    threading.Thread(target=env.exchange.serve, args=(lose, 5.0), daemon=True).start()
     with pytest.raises(EpisodeLost, match="start a new one"):
         env.get_action(episode, SEEN)
     with pytest.raises(ValueError, match="already completed"):

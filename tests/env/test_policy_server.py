@@ -13,6 +13,7 @@ import gymnasium
 import msgspec
 import numpy as np
 import pytest
+import zmq
 
 import rllib.client
 from rllib.algorithms.dqn import DQNConfig
@@ -28,8 +29,8 @@ CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))
 class Served:
     """A server whose turns are noted, and answered by a function of the turn."""
 
-    def __init__(self, kind=PolicyServer, spaces=(CHOICE, BOX), answer=None, port=0, **settings):
-        self.env = kind(*spaces, ServerSettings("127.0.0.1", port, **settings))
+    def __init__(self, kind=PolicyServer, spaces=(CHOICE, BOX), answer=None, port=0, transport="http", **settings):
+        self.env = kind(*spaces, ServerSettings("127.0.0.1", port, transport, **settings))
         self.turns, self.answer = [], answer or (lambda turn: turn.answer(dict.fromkeys(turn.step.observations, 1)))
         self.stream = ExternalStream(self.env, 1, "rollout worker 0")
         self.port = int(self.env.url.rpartition(":")[2])
@@ -45,11 +46,17 @@ class Served:
 
     def _serve(self):
         while not self._ends.is_set():
-            for turn in self.env.exchange.take(0.05):
-                self.turns.append(turn)
-                self.answer(turn)
+            self.env.exchange.serve(self._take, 0.05)
+
+    def _take(self, turns):
+        for turn in turns:
+            self.turns.append(turn)
+            self.answer(turn)
+        return self._ends.is_set()
 
     def ask(self, method, path, body=None, headers=None, kind="application/json"):
+        if self.env.url.startswith("tcp://"):
+            return self.ask_over_zeromq(path, body)
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection.request(method, path, data, {"Content-Type": kind, **(headers or {})})
@@ -57,6 +64,13 @@ class Served:
         content = response.read()
         connection.close()
         return response.status, json.loads(content) if content[:1] in b"{[" else content
+
+    def ask_over_zeromq(self, path, body=None, token=""):
+        with zmq.Context.instance().socket(zmq.DEALER) as peer:
+            peer.set(zmq.RCVTIMEO, 10_000)
+            peer.connect(self.env.url)
+            peer.send(msgspec.msgpack.encode((token, path, body)))
+            return tuple(msgspec.msgpack.decode(peer.recv()))
 
     def close(self):
         self._ends.set()
@@ -71,9 +85,14 @@ class Served:
         self.close()
 
 
+@pytest.fixture(scope="module", params=["http", "tcp"])
+def transport(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def served():
-    with Served() as server:
+def served(transport):
+    with Served(transport=transport) as server:
         yield server
 
 
@@ -97,12 +116,15 @@ def test_an_episode_of_any_client(served):
     assert served.ask("POST", "/v1/act", act)[0] == 410
 
 
-def test_messagepack_with_arrays(served):
+def test_messagepack_with_arrays(served, transport):
     served.ask("POST", "/v1/episodes", {"episode_id": "m"})
     seen = {"$array": ["<f4", [2], np.array([0.25, 0.75], np.float32).tobytes()]}
-    body = msgspec.msgpack.encode({"items": [{"episode_id": "m", "observation": seen}]})
+    body = {"items": [{"episode_id": "m", "observation": seen}]}
+    if transport == "http":
+        body = msgspec.msgpack.encode(body)
     status, answer = served.ask("POST", "/v1/act", body, kind="application/msgpack")
-    assert status == 200 and msgspec.msgpack.decode(answer) == {"actions": [1]}
+    assert status == 200
+    assert (msgspec.msgpack.decode(answer) if transport == "http" else answer) == {"actions": [1]}
     np.testing.assert_array_equal(served.turns[-1].step.observations["agent0"], [0.25, 0.75])
 
 
@@ -129,14 +151,18 @@ def test_messagepack_with_arrays(served):
         ("/v1/episodes", {"episode_id": "e"}, 409, "Episode e is already started"),
     ],
 )
-def test_a_refused_request_says_why_and_changes_nothing(served, path, body, status, message):
+def test_a_refused_request_says_why_and_changes_nothing(served, transport, path, body, status, message):
+    if transport == "tcp" and (isinstance(body, bytes) or status == 405):
+        pytest.skip("of JSON and HTTP alone")
     served.ask("POST", "/v1/episodes", {"episode_id": "e"})
     count = len(served.turns)
     answer = served.ask("POST", path, body)
     assert answer[0] == status and message in answer[1]["error"] and len(served.turns) == count
 
 
-def test_other_bodies_and_pages_are_refused(served):
+def test_other_bodies_and_pages_are_refused(served, transport):
+    if transport == "tcp":
+        pytest.skip("of HTTP alone")
     assert served.ask("POST", "/v1/act", b"x", kind="text/plain")[0] == 415
     assert served.ask("GET", "/v1/spec", headers={"Origin": "http://elsewhere.example"})[0] == 403
     assert served.ask("GET", "/v1/spec", headers={"Host": "rebound.example"})[0] == 421
@@ -151,18 +177,18 @@ def test_a_repeated_request_is_taken_in_once(served):
     assert served.ask("POST", "/v1/act", {**body, "seq": 6})[0] == 409
 
 
-def test_a_request_that_waits_is_held_and_asked_again(monkeypatch):
+def test_a_request_that_waits_is_held_and_asked_again(monkeypatch, transport):
     monkeypatch.setattr(policy_server, "HOLD_S", 0.1)
     held = []
-    with Served(answer=held.append) as server, PolicyClient(server.env.url) as client:
+    with Served(transport=transport, answer=held.append) as server, PolicyClient(server.env.url) as client:
         threading.Timer(0.6, lambda: held[0].answer({"agent0": 2})).start()
         episode = client.start_episode()
         assert client.get_action(episode, np.zeros(2)) == 2
         assert len(held) == 1
 
 
-def test_a_silent_episode_is_given_up_at_its_last_observation():
-    with Served(episode_timeout_s=0.3) as server, PolicyClient(server.env.url) as client:
+def test_a_silent_episode_is_given_up_at_its_last_observation(transport):
+    with Served(transport=transport, episode_timeout_s=0.3) as server, PolicyClient(server.env.url) as client:
         episode = client.start_episode()
         client.get_action(episode, np.array([0.5, 0.25]))
         for _ in range(200):
@@ -176,16 +202,17 @@ def test_a_silent_episode_is_given_up_at_its_last_observation():
             client.get_action(episode, np.zeros(2))
 
 
-def test_an_episode_that_waits_for_the_algorithm_is_not_silent():
+def test_an_episode_that_waits_for_the_algorithm_is_not_silent(transport):
     held = []
-    with Served(answer=held.append, episode_timeout_s=0.2) as server, PolicyClient(server.env.url) as client:
+    server = Served(transport=transport, answer=held.append, episode_timeout_s=0.2)
+    with server, PolicyClient(server.env.url) as client:
         threading.Timer(1.2, lambda: held[0].answer({"agent0": 2})).start()
         assert client.get_action(client.start_episode(), np.zeros(2)) == 2
         assert len(held) == 1
 
 
-def test_a_refused_request_costs_no_reward():
-    with Served() as server, PolicyClient(server.env.url) as client:
+def test_a_refused_request_costs_no_reward(transport):
+    with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
         episode = client.start_episode()
         client.log_returns(episode, 2.0)
         for wrong in (np.zeros(3), [float("nan"), 0.0]):
@@ -217,12 +244,57 @@ def test_a_token_is_needed(tmp_path):
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
 
 
-def test_wrong_addresses_and_ports(monkeypatch):
+def test_a_peer_without_the_token_is_refused_once(tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    with Served(transport="tcp", token_file=str(tmp_path / "token")) as server:
+        assert server.ask_over_zeromq("/v1/spec", token="secret")[0] == 200
+        assert server.ask_over_zeromq("/v1/spec", token="wrong")[0] == 401 and server.ask("GET", "/health")[0] == 200
+        with zmq.Context.instance().socket(zmq.DEALER) as peer:
+            peer.connect(server.env.url)
+            for token in ("", "wrong", "secret"):
+                peer.send(msgspec.msgpack.encode((token, "/v1/spec", None)))
+            assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 401
+            assert server.ask_over_zeromq("/v1/spec", token="secret")[0] == 200  # behind the three
+            assert not peer.poll(0)
+        with PolicyClient(server.env.url, token="secret") as client:
+            assert client.get_action(client.start_episode(), np.zeros(2)) == 1
+
+
+def test_messages_that_are_no_requests_are_refused():
+    with Served(transport="tcp") as server, zmq.Context.instance().socket(zmq.DEALER) as peer:
+        peer.connect(server.env.url)
+        encode = msgspec.msgpack.encode
+        whole = encode(("", "/v1/act", item()))
+        messages = b"", b"\xc1", encode("x"), encode(("", "/v1/act")), encode(("", "", None)), encode((0, "/v1/act", 0))
+        broken = b"\x93\xa1\xff\xa0\x00", whole[:-1], encode(("", "/v1/act", [[]])), encode(("", "/v1/act", None))
+        for parts in [(each,) for each in messages + broken] + [(whole, whole)]:
+            peer.send_multipart(parts)
+            assert peer.poll(10_000)
+            status, answer = msgspec.msgpack.decode(peer.recv())
+            assert status in (400, 404, 422) and answer["error"]
+        peer.send(b"x" * (65 << 20))  # closes the connection
+        assert server.ask("GET", "/health")[0] == 200
+
+
+def test_a_peer_has_one_request_at_a_time():
+    held = []
+    with Served(transport="tcp", answer=held.append) as server, zmq.Context.instance().socket(zmq.DEALER) as peer:
+        peer.connect(server.env.url)
+        server.ask("POST", "/v1/episodes", {"episode_id": "e"})
+        for _ in range(2):
+            peer.send(msgspec.msgpack.encode(("", "/v1/act", item())))
+        assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 429
+        held[0].answer({"agent0": 2})
+        assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv()) == [200, {"actions": [2]}]
+
+
+def test_wrong_addresses_and_ports(monkeypatch, transport):
     monkeypatch.delenv("RLLIB_TOKEN", raising=False)
     with pytest.raises(ValueError, match="without a token"):
         PolicyServer(CHOICE, BOX, ServerSettings("0.0.0.0", 0))
-    with Served() as server, pytest.raises(OSError, match=r'cannot listen on 127.0.0.1:\d+ .*listen="127.0.0.1:0"'):
-        Served(port=server.port)
+    in_use = pytest.raises(OSError, match=r'cannot listen on 127.0.0.1:\d+ .*in use.*listen="127.0.0.1:0"')
+    with Served(transport=transport) as server, in_use:
+        Served(port=server.port, transport=transport)
     for address in ("nowhere", "http://nowhere", "ftp://host:1"):
         with pytest.raises(ValueError, match="http://HOST:PORT"):
             PolicyClient(address)
@@ -230,10 +302,10 @@ def test_wrong_addresses_and_ports(monkeypatch):
         PolicyClient("localhost:9900", "local")
 
 
-def test_several_agents_and_arrays_of_actions():
+def test_several_agents_and_arrays_of_actions(transport):
     spaces = {"a": gymnasium.spaces.Box(-1, 1, (1,)), "b": CHOICE}, {"a": BOX, "b": BOX}
     given = {"a": np.array([0.5], np.float32), "b": 2}
-    server = Served(PolicyServerOfAgents, spaces, lambda turn: turn.answer(given))
+    server = Served(PolicyServerOfAgents, spaces, lambda turn: turn.answer(given), transport=transport)
     with server, PolicyClient(server.env.url) as client:
         episode = client.start_episode()
         actions = client.get_action(episode, {"a": np.zeros(2), "b": np.zeros(2)})
@@ -245,8 +317,8 @@ def test_several_agents_and_arrays_of_actions():
         assert step.rewards == {"a": 2.0, "b": 3.0} and step.terminateds == {"b": True, "__all__": True}
 
 
-def test_episodes_of_one_request():
-    with Served() as server, PolicyClient(server.env.url) as client:
+def test_episodes_of_one_request(transport):
+    with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
         ids = [client.start_episode() for _ in range(3)]
         client.log_returns(ids[1], 2.0)
         actions = client.get_action(ids, {each: np.zeros(2) for each in ids})
@@ -254,8 +326,8 @@ def test_episodes_of_one_request():
         assert [turn.step.rewards for turn in server.turns] == [{}, {"agent0": 2.0}, {}]
 
 
-def test_a_client_waits_for_a_server_that_comes_back():
-    server = Served()
+def test_a_client_waits_for_a_server_that_comes_back(transport):
+    server = Served(transport=transport)
     with PolicyClient(server.env.url, retry_s=20) as client:
         client.start_episode()
         server.close()
@@ -263,7 +335,7 @@ def test_a_client_waits_for_a_server_that_comes_back():
 
         def come_back():
             time.sleep(0.5)
-            again.append(Served(port=server.port))
+            again.append(Served(port=server.port, transport=transport))
             started.set()
 
         again = []
@@ -273,8 +345,8 @@ def test_a_client_waits_for_a_server_that_comes_back():
         again[0].close()
 
 
-def test_a_client_gives_up_in_the_end():
-    with Served() as server:
+def test_a_client_gives_up_in_the_end(transport):
+    with Served(transport=transport) as server:
         url = server.env.url
     with pytest.raises(ConnectionError, match=r"could not be reached for 0 s"):
         PolicyClient(url, retry_s=0.3).start_episode()
@@ -283,8 +355,8 @@ def test_a_client_gives_up_in_the_end():
 @pytest.mark.parametrize(
     "error, raised", [(exchange.EpisodeLost("gone"), EpisodeLost), (exchange.RunEnded("gone"), RunEnded)]
 )
-def test_lost_episodes_and_ended_runs(error, raised):
-    server = Served(answer=lambda turn: turn.fail(error))
+def test_lost_episodes_and_ended_runs(error, raised, transport):
+    server = Served(transport=transport, answer=lambda turn: turn.fail(error))
     with server, PolicyClient(server.env.url) as client, pytest.raises(raised, match="gone"):
         client.get_action(client.start_episode(), np.zeros(2))
 
@@ -320,11 +392,13 @@ with PolicyClient(sys.argv[1]) as client:
 """
 
 
-@pytest.mark.parametrize("config", [PPOConfig, DQNConfig])
-def test_algorithms_learn_from_clients_in_other_processes(config):
+@pytest.mark.parametrize(
+    "config, listen", [(PPOConfig, "127.0.0.1:0"), (DQNConfig, "127.0.0.1:0"), (PPOConfig, "tcp://127.0.0.1:0")]
+)
+def test_algorithms_learn_from_clients_in_other_processes(config, listen):
     env = gymnasium.make("CartPole-v1")
     config = config().environment(observation_space=env.observation_space, action_space=env.action_space)
-    config.external(listen="127.0.0.1:0").rollouts(num_rollout_workers=0)
+    config.external(listen=listen).rollouts(num_rollout_workers=0)
     config.training(train_batch_size=128).reporting(min_sample_timesteps_per_iteration=200, min_time_s_per_iteration=0)
     with config.build() as algorithm:
         url = algorithm.workers.local_worker().stream.environments[0].url
@@ -343,5 +417,6 @@ def test_listen_goes_without_an_environment():
     with pytest.raises(ValueError, match="Leave env out"):
         PPOConfig().environment("CartPole-v1").external(listen="127.0.0.1:0").build()
     config = PPOConfig().environment(observation_space=BOX, action_space=CHOICE)
-    with pytest.raises(ValueError, match="HOST:PORT"):
-        config.external(listen="9900").build()
+    for wrong in ("9900", "http://127.0.0.1:9900"):
+        with pytest.raises(ValueError, match="HOST:PORT"):
+            config.external(listen=wrong).build()

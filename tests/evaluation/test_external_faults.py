@@ -30,7 +30,7 @@ class Failing(ExternalEnv):
 
     def __init__(self, config):
         super().__init__(CHOICE, BOX)
-        self.config, self.number, self.errors = config, 0, []
+        self.config, self.number, self.errors, self.fails = config, 0, [], threading.Event()
 
     def run(self):
         Failing.loops += 1
@@ -47,12 +47,15 @@ class Failing(ExternalEnv):
                 self.get_action(name, np.array([self.number, 10 * episode + step], np.float32))
                 self.log_returns(name, 1.0)
                 if fails and episode == 1 and step == self.config["at"]:
+                    self.fails.set()
                     raise KeyError("the user's own")
             self.end_episode(name, np.array([self.number, 10 * episode + 5], np.float32))
 
     def wait_for_an_action(self):
         try:
             name = self.start_episode()
+            self.get_action(name, np.zeros(2, np.float32))
+            self.fails.wait(20)
             while True:
                 self.get_action(name, np.zeros(2, np.float32))
         except RunEndedHere as error:

@@ -334,7 +334,9 @@ class AlgorithmConfig(ConfigObject):
         self,
         *,
         listen: Annotated[
-            str | None, '"HOST:PORT" where clients ask for actions; port 0: a free one; None: there are none'
+            str | None,
+            '"HOST:PORT" where clients ask for actions, "tcp://HOST:PORT" over ZeroMQ; port 0: a free one; None: there '
+            "are none",
         ] = None,
         token_file: Annotated[
             str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
@@ -504,9 +506,9 @@ class AlgorithmConfig(ConfigObject):
                 "given as well. Leave env out, and give observation_space and action_space."
             )
         try:
-            host_and_port(self.listen)
+            host_and_port(self.listen.removeprefix("tcp://"))
         except ValueError as error:
-            return f'listen: {error}. Use .external(listen="127.0.0.1:9900").'
+            return f'listen: {error}; or "tcp://HOST:PORT". Use .external(listen="127.0.0.1:9900").'
         return None
 
     @relation("env_wrappers", "gym_env_vectorize_mode")

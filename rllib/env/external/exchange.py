@@ -1,13 +1,20 @@
 """The place where loops outside of a worker hand over what has happened in their episodes, and wait for actions."""
 
-import queue
+import contextlib
 import threading
-from collections.abc import Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.errors import RLlibError
+
+# A turn waits for those of other loops until none has come for so long (seconds).
+_QUIET_S = 0.0005
+# Interval between looks at a round of another thread that takes longer than the time-out (seconds).
+_LOOK_S = 0.01
 
 
 class EpisodeLost(RLlibError):
@@ -102,50 +109,145 @@ class Turn:
 class Exchange:
     """Turns of all episodes of one external environment, from any number of threads to one worker.
 
+    While the worker samples, a thread that hands turns over answers them itself, with those of all others (flat
+    combining: Hendler, Incze, Shavit and Tzafrir, 2010): a turn then costs no switch to the worker's thread and back.
+    One thread at a time answers. The worker's own thread answers what others leave.
+
     Attributes:
         error: of every turn, once there is nobody who answers; before, None.
     """
 
     def __init__(self):
-        self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
         self.error: BaseException | None = None
+        self._turns: deque[Turn] = deque()
+        self._answering = threading.Lock()  # held by the thread that answers
+        self._answer: Callable[[list[Turn]], bool] | None = None  # of the worker, while it samples
+        self._failure: BaseException | None = None  # of `_answer`
+        # Rounds of answers: number, time of the last one, and the turns that may follow it soon.
+        self._num_rounds, self._newest, self._expected = 0, 0.0, 1
+        self._bell = threading.Lock()  # held unless the worker's thread is to look
+        self._bell.acquire()
+        self._is_watched = self._is_woken = False
+
+    # ------------------------------------------------------------------ called by those who ask
 
     def hand_over(self, turn: Turn) -> None:
-        """Hands a turn over to the worker.
-
-        Raises:
-            RunEnded: if there will be no answer.
-        """
-        self._turns.put(turn)
+        """Hands a turn over to the worker; one that will have no answer gets `error`."""
+        self._turns.append(turn)
         if self.error is not None:
             self._fail_all()
 
-    def take(self, timeout_s: float) -> list[Turn]:
-        """All turns that wait; waits for the first.
+    def answer_waiting(self) -> None:
+        """Answers all turns that wait in this thread, while the worker samples and no other thread answers."""
+        while self._turns and self._answer_once():
+            pass
+
+    def take_part(self) -> None:
+        """Called after `hand_over` by one of several threads; the last of a round answers the turns of all.
+
+        The round is complete with as many turns as were answered in the one before. If a thread takes longer, the
+        worker's thread answers the others.
+        """
+        if self._answer is None:
+            return
+        if len(self._turns) >= self._expected and self._answer_once() and not self._turns:
+            return
+        if not self._is_watched:
+            self._is_watched = True
+            self._ring()
+
+    # ------------------------------------------------------------------ called by the worker
+
+    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> bool:
+        """Has turns answered until it is enough.
+
+        Args:
+            answer: function of the turns that wait, in the order in which they came; returns whether it is enough. It
+                is called in this thread or in one that hands turns over, by one at a time.
+            timeout_s: longest time without turns (seconds).
 
         Returns:
-            the turns in the order in which they came; [] if there is none in time, or `wake` was called.
+            whether it was enough; False if there were no turns in time, or `wake` was called.
+
+        Raises:
+            the exception of `answer`.
         """
-        turns, timeout = [], timeout_s
+        self._newest, self._failure, self._answer = time.monotonic(), None, answer
         try:
-            while True:
-                turn = self._turns.get(timeout=timeout) if timeout else self._turns.get_nowait()
-                if turn is not None:
-                    turns.append(turn)
-                timeout = 0.0
-        except queue.Empty:
-            pass
-        return turns
+            self._answer_once()
+            while self._answer is not None and not self._is_woken:
+                if self._turns:
+                    self._answer_stragglers()
+                    continue
+                self._is_watched = False
+                if self._turns:  # handed over before the line above
+                    continue
+                left_s = self._newest + timeout_s - time.monotonic()
+                if left_s <= 0 and not self._answering.locked():
+                    break
+                self._bell.acquire(timeout=max(left_s, _LOOK_S))
+        finally:
+            with self._answering:
+                is_enough, self._answer = self._answer is None, None
+            self._is_woken = False
+        if self._failure is not None:
+            raise self._failure
+        return is_enough
 
     def wake(self) -> None:
-        """Ends the present `take`."""
-        self._turns.put(None)
+        """Ends the present call of `serve`, or the next."""
+        self._is_woken = True
+        self._ring()
 
     def end(self, error: BaseException) -> None:
         """Answers all turns that wait, and those to come, with this error."""
         self.error = error
         self._fail_all()
 
+    # ------------------------------------------------------------------ rounds
+
+    def _answer_once(self) -> bool:
+        """Answers the turns that wait; returns whether the worker samples, and no other thread was answering."""
+        if not self._answering.acquire(blocking=False):
+            return False
+        try:
+            if self._answer is None:
+                return False
+            turns = self._drained()
+            try:
+                is_enough = bool(turns) and self._answer(turns)
+            except BaseException as error:  # raised in the worker's thread
+                self._failure, is_enough = error, True
+            if turns:
+                self._expected = max(sum([turn.is_answered for turn in turns]), 1)
+                self._num_rounds, self._newest = self._num_rounds + 1, time.monotonic()
+            if is_enough:
+                self._answer = None
+                self._ring()
+        finally:
+            self._answering.release()
+        return True
+
+    def _answer_stragglers(self) -> None:
+        """Answers the turns that wait if no other turn has come for a moment."""
+        count, rounds = len(self._turns), self._num_rounds
+        time.sleep(_QUIET_S)
+        if (count, rounds) == (len(self._turns), self._num_rounds):
+            self._answer_once()
+
+    def _drained(self) -> list[Turn]:
+        turns = []
+        try:
+            while True:
+                turns.append(self._turns.popleft())
+        except IndexError:
+            return turns
+
+    def _ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._bell.release()
+
     def _fail_all(self) -> None:
-        for turn in self.take(0.0):
-            turn.fail(self.error)
+        while turns := self._drained():
+            for turn in turns:
+                turn.fail(self.error)

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -17,7 +18,7 @@ import gymnasium
 from rllib.env.external.exchange import Exchange, Turn
 from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
-from rllib.env.spaces.supported import mismatch, not_finite
+from rllib.env.spaces.supported import fits_at_once, mismatch, not_finite
 from rllib.env.streams.rewards import FLOAT32_MAX
 
 # The agent of an environment that has one.
@@ -26,6 +27,7 @@ AGENT = "agent0"
 ACTION_TIMEOUT_S, REPORT_TIMEOUT_S = 300.0, 60.0
 # Ids of ended episodes that are remembered, for messages.
 _REMEMBERED = 10_000
+_NO_ENDS = MappingProxyType({ALL: False})
 
 
 class _Episode:
@@ -42,11 +44,13 @@ class _Episode:
 
     def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:
         """The step that ends with these observations; `end` is (terminated, truncated) if it is the last."""
+        rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
+        if end is None and not self.terminateds and not self.truncateds:
+            return AgentStep(observations, rewards, _NO_ENDS, _NO_ENDS, infos, False, False)
         terminated, truncated = end or (False, False)
         terminateds = {**self.terminateds, ALL: terminated}
         truncateds = {**self.truncateds, ALL: truncated}
         has_ends = end is not None or any(self.terminateds.values()) or any(self.truncateds.values())
-        rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
         return AgentStep(observations, rewards, terminateds, truncateds, infos, end is not None, has_ends)
 
     def turn(self, observations: Mapping[AgentID, Any], logged: Mapping | None, end: tuple[bool, bool] | None) -> Turn:
@@ -212,7 +216,10 @@ class ExternalEnv(threading.Thread):
             space = space[agent]
         if agent in RESERVED:
             raise ValueError(f"{agent!r} stands for no agent, and has no {kind}")
-        if problem := mismatch(space, value, kind, bounded=kind == "action") or not_finite(space, value, kind):
+        bounded = kind == "action"
+        if fits_at_once(space, value, bounded=bounded):
+            return
+        if problem := mismatch(space, value, kind, bounded=bounded) or not_finite(space, value, kind):
             raise ValueError(problem if agent == AGENT else f"{problem} (agent {agent!r})")
 
     def _found(self, episode_id: str) -> _Episode:
@@ -238,6 +245,7 @@ class ExternalEnv(threading.Thread):
         with episode.lock:
             turn = episode.turn(observations, logged, None)
             self.exchange.hand_over(turn)
+            self.exchange.take_part()
             self._wait(episode, turn, ACTION_TIMEOUT_S if logged is None else REPORT_TIMEOUT_S)
         return turn.actions
 
@@ -247,6 +255,7 @@ class ExternalEnv(threading.Thread):
             turn = episode.turn(observations, None, (not truncated, truncated))
             self._forget(episode_id)
             self.exchange.hand_over(turn)
+            self.exchange.take_part()
             self._wait(episode, turn, REPORT_TIMEOUT_S)
 
     def _wait(self, episode: _Episode, turn: Turn, timeout_s: float) -> None:

@@ -1,4 +1,6 @@
-"""A server of actions for loops in other processes: HTTP with JSON or MessagePack, for any client.
+"""A server of actions for loops in other processes.
+
+Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py), and are answered here:
 
 | request            | body                                                              | answer           |
 |--------------------|-------------------------------------------------------------------|------------------|
@@ -16,44 +18,30 @@ refused where the server has others. With several agents observations, actions, 
 and `dones` and `truncateds` say which have ended.
 """
 
-import asyncio
-import contextlib
 import logging
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
-import uvicorn
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
 from rllib.storage.encoding import space_to_json
-from rllib.web.bodies import (
-    JSON,
-    MSGPACK,
-    NO_ARRAY,
-    BadRequest,
-    ClientHasGone,
-    Receive,
-    content_kind,
-    plain,
-    read_body,
-    with_arrays,
-)
-from rllib.web.guard import Guard, server_config
-from rllib.web.sockets import host_and_port, is_loopback, listen, url_of
+from rllib.web.bodies import MSGPACK, NO_ARRAY, BadRequest, plain, with_arrays
+from rllib.web.sockets import host_and_port, is_loopback
 
 logger = logging.getLogger(__name__)
 
 PROTOCOL = 1
 TOKEN_VARIABLE = "RLLIB_TOKEN"
-_BODY_LIMIT = 64 << 20
+# Before the addresses of ZeroMQ.
+ZEROMQ = "tcp://"
 # Seconds after which a request that waits is answered with 503, so that its client knows that the server lives.
 HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
@@ -65,6 +53,10 @@ _SHARE_OF_PATIENCE = 0.1
 MOST_EPISODES = 16384
 # Most agents that a request may name, where the spaces do not say which there are.
 _MOST_AGENTS = 1024
+# Paths that need no token.
+OPEN_PATHS = "/", "/health"
+_NOT_NOW = "the algorithm does not sample at the moment; ask again"
+_NOT_FOR_LONG = f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?"
 
 
 @dataclass(frozen=True)
@@ -73,6 +65,7 @@ class ServerSettings:
 
     Attributes:
         host, port: where it listens; port 0 takes a free one. Worker i listens on port + i - 1.
+        transport: "http" or "tcp", ZeroMQ.
         token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
         episode_timeout_s: an episode that is silent for so long is given up (seconds).
         max_clients: most clients whose requests have numbers.
@@ -82,6 +75,7 @@ class ServerSettings:
 
     host: str
     port: int
+    transport: str = "http"
     token_file: str | None = None
     episode_timeout_s: float = 300.0
     max_clients: int = 1024
@@ -89,12 +83,13 @@ class ServerSettings:
 
     @classmethod
     def of_address(cls, address: str, **more) -> "ServerSettings":
-        """Reads "HOST:PORT".
+        """Reads "HOST:PORT", for HTTP, or "tcp://HOST:PORT", for ZeroMQ.
 
         Raises:
             ValueError: for another form.
         """
-        return cls(*host_and_port(address), **more)
+        place = address.removeprefix(ZEROMQ)
+        return cls(*host_and_port(place), "http" if place == address else "tcp", **more)
 
     def token(self) -> str | None:
         """The token that requests must carry; None: they need none."""
@@ -138,35 +133,101 @@ class _Start(msgspec.Struct, forbid_unknown_fields=True):
     seq: _Number = 0
 
 
-class _AwaitedTurn(Turn):
-    """A turn whose answer is awaited in an event loop."""
+Reply = Callable[[int, Any], None]
 
-    __slots__ = ("_future", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *args, **kwargs):
+class Route(NamedTuple):
+    """The answering of the requests to one path.
+
+    Attributes:
+        method: of HTTP.
+        handle: function of the request, decoded; returns the answer, or the turns that give it.
+        form: of the request's body; None: it has none.
+    """
+
+    method: str
+    handle: Callable[[Any], "dict[str, Any] | _Turns"]
+    form: type | None = None
+
+
+class Transport(Protocol):
+    """Carries the requests of clients to a server, and its answers back.
+
+    Its thread calls `ask` of the server, `answer_turns` after one or several requests and after `wake`, and
+    `look_after` every `look_after_s`.
+
+    Attributes:
+        url: where clients find it.
+    """
+
+    url: str
+
+    def run(self, server: "PolicyServer") -> None:
+        """Serves until `stop`, and frees the port."""
+
+    def wake(self) -> None:
+        """Has `answer_turns` called soon; from any thread."""
+
+    def stop(self) -> None:
+        """Ends `run`; from any thread."""
+
+
+class _AskedTurn(Turn):
+    """A turn of a request.
+
+    Args:
+        tell: called with it once it was answered, in the thread that has answered it.
+    """
+
+    __slots__ = ("_tell", "error", "turns")
+
+    def __init__(self, tell: Callable[["_AskedTurn"], None], *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._loop, self._future = loop, loop.create_future()
+        self._tell, self.error = tell, None
+        self.turns: _Turns | None = None
 
     def answer(self, actions: Mapping) -> None:
-        self.is_answered = True
-        self._tell(self._future.set_result, actions)
+        self.actions, self.is_answered = actions, True
+        self._tell(self)
 
     def fail(self, error: BaseException) -> None:
-        self.is_answered = True
-        self._tell(self._future.set_exception, error)
+        self.error, self.is_answered = error, True
+        self._tell(self)
 
-    def _tell(self, function: Callable, value) -> None:
-        def set_unless_done():
-            if not self._future.done():
-                function(value)
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-            self._loop.call_soon_threadsafe(set_unless_done)
+class _Turns:
+    """The turns of a request.
 
-    @property
-    def answered(self) -> asyncio.Future:
-        """The actions, once they are there."""
-        return self._future
+    Attributes:
+        answer: function of their actions, which gives the answer to the request.
+        asked: the request.
+    """
+
+    __slots__ = ("answer", "asked", "num_open", "turns")
+
+    def __init__(self, turns: list[_AskedTurn], answer: Callable[[list[Mapping]], dict[str, Any]]):
+        self.turns, self.answer, self.num_open = turns, answer, len(turns)
+        self.asked: _Asked | None = None
+
+
+class _Asked:
+    """A request that was taken in.
+
+    Attributes:
+        client, number: of it; "" for a request without a number.
+        content: hash of its path and body, which are the same where it is repeated.
+        turns: that are to be answered; None where there are none.
+        answer: status and answer, once they are there.
+        replies: what waits for the answer, each with the time until which it may wait (s).
+    """
+
+    __slots__ = ("answer", "client", "content", "number", "replies", "turns")
+
+    def __init__(self, client: str, number: int, content: int):
+        self.client, self.number, self.content = client, number, content
+        self.turns: _Turns | None = None
+        self.answer: tuple[int, Any] | None = None
+        self.replies: list[tuple[float, Reply]] = []
 
 
 class PolicyServer(ExternalEnv):
@@ -180,8 +241,10 @@ class PolicyServer(ExternalEnv):
     Attributes:
         url: where it listens, once it was opened.
         num_requests: so far.
+        open_paths: need no token.
     """
 
+    open_paths = OPEN_PATHS
     url: str | None = None
     num_requests = 0
 
@@ -189,24 +252,35 @@ class PolicyServer(ExternalEnv):
         super().__init__(action_space, observation_space)
         self._settings, self._index = settings, index
         self._has_several = isinstance(self, ExternalMultiAgentEnv)
-        self._socket = self._server = None
-        token = settings.token()
-        self._guard = Guard(token)
-        if token is None and not is_loopback(settings.host):
+        self._token = settings.token()
+        if self._token is None and not is_loopback(settings.host):
             raise ValueError(
                 f"a server that listens on {settings.host} without a token lets anyone on the network steer this run. "
                 f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
             )
+        self._routes = {
+            **dict.fromkeys(OPEN_PATHS, Route("GET", lambda _: {"status": "ok"})),
+            "/v1/spec": Route("GET", lambda _: self._spec),
+            "/v1/episodes": Route("POST", self._begin_episode, _Start),
+            "/v1/act": Route("POST", self._act_all, _Request),
+            "/v1/log": Route("POST", self._log_all, _Request),
+            "/v1/end": Route("POST", self._end_all, _Request),
+        }
+        self._transport: Transport | None = None
+        self._thread: int | None = None  # of the transport
         self._has_ended = threading.Event()
-        # By client: number of its newest request, the hash of that request, and its answer.
-        self._clients: dict[str, tuple[int, int, asyncio.Task]] = {}
-        # Clients of the episodes whose end is not taken in yet, and how many each has.
-        self._client_of: dict[str, str] = {}
-        self._num_open: Counter[str] = Counter()
+        # Turns that another thread has answered, and whether the transport knows of them.
+        self._answered: deque[_AskedTurn] = deque()
+        self._is_woken = False
+        self._clients: dict[str, _Asked] = {}
+        self._waiting: dict[_Asked, None] = {}  # requests that have replies
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
         self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
+        # Clients of the episodes whose end is not taken in yet, and how many each has.
+        self._client_of: dict[str, str] = {}
+        self._num_open: Counter[str] = Counter()
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -216,31 +290,28 @@ class PolicyServer(ExternalEnv):
         Raises:
             OSError: if it cannot be; the message names what to do.
         """
-        port = self._settings.port and self._settings.port + max(self._index - 1, 0)
+        host, port = self._settings.host, self._settings.port and self._settings.port + max(self._index - 1, 0)
+        if self._settings.transport == "http":
+            from rllib.env.external.http_transport import HTTPTransport as Kind
+        else:
+            from rllib.env.external.zeromq_transport import ZeroMQTransport as Kind
         try:
-            self._socket = listen(self._settings.host, port)
+            self._transport = Kind(host, port, self._token)
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"the policy server cannot listen on {self._settings.host}:{port} ({error.strerror}); "
+                f"the policy server cannot listen on {host}:{port} ({error.strerror}); "
                 '.external(listen="127.0.0.1:0") takes a free port',
             ) from None
-        self.url = url_of(self._settings.host, self._socket.getsockname()[1])
+        self.url = self._transport.url
         logger.info("the policy server of worker %d listens on %s", self._index, self.url)
 
     def run(self) -> None:
         """Serves until the run ends."""
-        self._server = uvicorn.Server(server_config(self._app, interface="asgi3"))
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        watch = self._loop.create_task(self._give_up_silent_episodes())
+        self._thread = threading.get_ident()
         try:
-            await self._server.serve(sockets=[self._socket])
+            self._transport.run(self)
         finally:
-            watch.cancel()
-            self._socket.close()
             self._has_ended.set()
 
     def close(self) -> None:
@@ -248,11 +319,10 @@ class PolicyServer(ExternalEnv):
         deadline = time.monotonic() + LAST_WORDS_S
         while self._clients and self.exchange.error is not None and time.monotonic() < deadline:
             time.sleep(0.01)
-        if self._server is not None:
-            self._server.should_exit = True
-            self._has_ended.wait(LAST_WORDS_S)
-        elif self._socket is not None:
-            self._socket.close()
+        if self._transport is not None:
+            self._transport.stop()
+            if self._thread is not None:
+                self._has_ended.wait(LAST_WORDS_S)
 
     @property
     def patience_s(self) -> float:
@@ -261,16 +331,29 @@ class PolicyServer(ExternalEnv):
     def describe_silence(self) -> str:
         return f"{len(self._clients)} clients have asked {self.url} so far. Does one run?"
 
-    async def _give_up_silent_episodes(self) -> None:
-        """Truncates episodes whose clients are gone at their last observations."""
-        while True:
-            await asyncio.sleep(min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4))
-            limit = time.monotonic() - self._settings.episode_timeout_s
-            silent = [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]
-            for episode_id in silent:
-                self._give_up(episode_id)
+    def look_after(self) -> None:
+        """Answers requests that have waited for long, and gives up episodes that are silent."""
+        now = time.monotonic()
+        for asked in [each for each in self._waiting if each.replies[0][0] <= now]:
+            late = [reply for until, reply in asked.replies if until <= now]
+            asked.replies = asked.replies[len(late) :]
+            if not asked.replies:
+                del self._waiting[asked]
+                if not asked.client:
+                    self._withdraw(asked.turns)
+            for reply in late:
+                reply(503, {"error": _NOT_NOW if asked.client else _NOT_FOR_LONG})
+        limit = now - self._settings.episode_timeout_s
+        for episode_id in [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]:
+            self._give_up(episode_id)
+
+    @property
+    def look_after_s(self) -> float:
+        """Interval between calls of `look_after` (seconds)."""
+        return min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4, HOLD_S / 4)
 
     def _give_up(self, episode_id: str) -> None:
+        """Truncates an episode whose client is gone at its last observation."""
         episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
         story = f"was given up after {self._settings.episode_timeout_s:g} s of silence"
         self._drop(episode_id, f"Episode {episode_id} {story}; start a new one.")
@@ -278,7 +361,7 @@ class PolicyServer(ExternalEnv):
             self._release(episode_id)
             return
         logger.warning("episode %s %s", episode_id, story)
-        turn = self._awaited(episode, newest, None, (False, True))
+        turn = self._turn(episode, newest, None, (False, True))
         turn.is_void = True
         self.exchange.hand_over(turn)
 
@@ -296,62 +379,56 @@ class PolicyServer(ExternalEnv):
             if not self._num_open[client]:
                 del self._num_open[client]
 
+    def _withdraw(self, turns: "_Turns") -> None:
+        """Withdraws the turns of a request that cannot be asked for again; ends stand, and are taken in later."""
+        self._asked -= {turn.episode_id for turn in turns.turns if turn.step.is_over}
+        withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
+        for turn in withdrawn:
+            self._asked.discard(turn.episode_id)
+            if (episode := self._running.get(turn.episode_id)) is not None:
+                episode.withdraw(turn)  # a repeated request brings its rewards again
+        turns.turns = [turn for turn in turns.turns if turn not in withdrawn]
+        turns.num_open -= len(withdrawn)
+
     # ------------------------------------------------------------------ requests
 
-    async def _app(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict], Awaitable[None]]) -> None:
-        """The application of ASGI."""
-        self.num_requests += 1
-        kind = JSON
-        try:
-            status, answer, kind = await self._answered(scope, receive)
-        except BadRequest as error:
-            status, answer = error.status, {"error": error.message}
-        except ClientHasGone:
-            return
-        except EpisodeLost as error:
-            status, answer = 409, {"error": str(error), "lost": True}
-        except RunEnded as error:
-            status, answer = 503, {"error": str(error), "ended": True}
-        except Exception:
-            logger.exception("a request to %s failed", scope["path"])
-            status, answer = 500, {"error": "the server failed; its log says more"}
-        body = (msgspec.msgpack if kind == MSGPACK else msgspec.json).encode(answer)
-        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
-        if status == 503:
-            headers.append((b"retry-after", b"1"))
-        if status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if status == 426:
-            headers.append((b"upgrade", b"rllib/%d" % PROTOCOL))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    def route(self, path: str, method: str | None = None) -> Route:
+        """Finds what answers the requests to a path.
 
-    async def _answered(self, scope, receive: Receive) -> tuple[int, Any, str]:
-        path, method = scope["path"], scope["method"]
-        is_open = path in ("/", "/health")
-        if not is_open and (refusal := self._guard.refusal(scope)):
-            await self._guard.slow_down(scope)
-            raise BadRequest(*refusal)
-        if is_open or path == "/v1/spec":
-            if method != "GET":
-                raise BadRequest(405, f"{path} is for GET")
-            return 200, {"status": "ok"} if is_open else self._spec, JSON
-        known = {
-            "/v1/episodes": (_Start, self._begin_episode),
-            "/v1/act": (_Request, self._act_all),
-            "/v1/log": (_Request, self._log_all),
-            "/v1/end": (_Request, self._end_all),
-        }
-        if path not in known:
-            raise BadRequest(404, f"there is no {path}; there are /health, /v1/spec, {', '.join(known)}")
-        if method != "POST":
-            raise BadRequest(405, f"{path} is for POST")
-        kind = content_kind(dict(scope["headers"]).get(b"content-type", b""))
-        if kind not in (JSON, MSGPACK):
-            raise BadRequest(415, f"a body is {JSON} or {MSGPACK}")
-        body = await read_body(scope, receive, _BODY_LIMIT)
-        request = _decoded(body, kind, known[path][0])
-        return 200, await self._once(request, hash((path, body)), known[path][1]), kind
+        Raises:
+            BadRequest: if there is none, or it is for another method of HTTP.
+        """
+        if path not in self._routes:
+            known = ", ".join(each for each in self._routes if each != "/")
+            raise BadRequest(404, f"there is no {path:.80}; there are {known}")
+        if method not in (None, self._routes[path].method):
+            raise BadRequest(405, f"{path} is for {self._routes[path].method}")
+        return self._routes[path]
+
+    def ask(self, route: Route, body: bytes, kind: str, reply: Reply) -> None:
+        """Takes in a request; called in the transport's thread, which then calls `answer_turns`.
+
+        Args:
+            route: of its path.
+            body: of the request.
+            kind: of the body, JSON or MSGPACK.
+            reply: function of status and answer, called once, in the transport's thread.
+        """
+        self.num_requests += 1
+        try:
+            if route.form is None:
+                reply(200, route.handle(None))
+            else:
+                self._once(_decoded(body, kind, route.form), hash((route, body)), route.handle, reply)
+        except Exception as error:
+            reply(*_refusal(error))
+
+    def answer_turns(self) -> None:
+        """Has the turns answered that were handed over, and replies to requests whose turns are answered."""
+        self._is_woken = False
+        while self._answered:
+            self._take_answer(self._answered.popleft())
+        self.exchange.answer_waiting()
 
     @cached_property
     def _spec(self) -> dict[str, Any]:
@@ -366,53 +443,98 @@ class PolicyServer(ExternalEnv):
             "several_agents": self._has_several,
         }
 
-    async def _once(self, request: _Request | _Start, content: int, answer: Callable[[Any], Awaitable[Any]]) -> Any:
-        """The answer of a request; of one that is repeated, that of the first time.
+    def _once(self, request: "_Request | _Start", content: int, handle: Callable, reply: Reply) -> None:
+        """Replies with the answer to a request; for one that is repeated, with that of the first time.
 
-        Args:
-            request: see above.
-            content: hash of its path and body, which are the same where it is repeated.
-            answer: takes the request in.
-
-        Raises:
-            BadRequest: 503 after HOLD_S, when the algorithm does not sample; the client asks again.
+        A reply that waits for HOLD_S is 503, and the client asks again. `content` is the hash of path and body.
         """
         if not request.client:
-            return await self._unnumbered(self._loop.create_task(answer(request)))
+            asked = _Asked("", 0, content)
+            self._take_in(asked, request, handle)
+            self._reply(asked, reply, ACTION_TIMEOUT_S)
+            return
         if request.seq < 1:
             raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
-        seq, known, task = self._clients.pop(request.client, (0, 0, None))
-        if task is not None:
-            self._clients[request.client] = seq, known, task  # behind those that were heard of earlier
-        name = f"client {request.client:.40}"
-        if request.seq < seq:
-            raise BadRequest(409, f"{name} has sent number {seq} already, and now {request.seq}")
-        if request.seq == seq and content != known:
-            raise BadRequest(
-                409, f"{name} has sent another request with number {seq}; only the same one may be sent again"
-            )
-        if task is None and len(self._clients) >= self._settings.max_clients:
+        asked = self._clients.pop(request.client, None)
+        if asked is not None:
+            self._clients[request.client] = asked  # behind those that were heard of earlier
+            name = f"client {request.client:.40}"
+            if request.seq < asked.number:
+                raise BadRequest(409, f"{name} has sent number {asked.number} already, and now {request.seq}")
+            if request.seq == asked.number and content != asked.content:
+                raise BadRequest(
+                    409, f"{name} has sent another request with number {request.seq}; only the same may be sent again"
+                )
+        elif len(self._clients) >= self._settings.max_clients:
             self._forget_a_client()
-        if request.seq != seq:
-            task = self._loop.create_task(answer(request))
-            self._clients[request.client] = request.seq, content, task
-        await asyncio.wait({task}, timeout=HOLD_S)
-        if not task.done():
-            raise BadRequest(503, "the algorithm does not sample at the moment; ask again")
-        try:
-            return task.result()
-        except RunEnded:
-            self._clients.pop(request.client, None)
-            raise
+        if asked is None or request.seq != asked.number:
+            asked = self._clients[request.client] = _Asked(request.client, request.seq, content)
+            self._take_in(asked, request, handle)
+        self._reply(asked, reply, HOLD_S)
 
-    @staticmethod
-    async def _unnumbered(task: asyncio.Task) -> Any:
-        """The answer of a request that cannot be asked for again, so that it is withdrawn where there is none."""
-        await asyncio.wait({task}, timeout=ACTION_TIMEOUT_S)
-        if not task.done():
-            task.cancel()
-            raise BadRequest(503, f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?")
-        return task.result()
+    def _take_in(self, asked: _Asked, request: "_Request | _Start", handle: Callable) -> None:
+        try:
+            answer = handle(request)
+        except Exception as error:
+            asked.answer = _refusal(error)
+            return
+        if not isinstance(answer, _Turns):
+            asked.answer = 200, answer
+            return
+        answer.asked, asked.turns = asked, answer
+        if not answer.num_open:  # the run has ended
+            self._conclude(answer)
+
+    def _reply(self, asked: _Asked, reply: Reply, limit_s: float) -> None:
+        """Replies, now or when the answer is there."""
+        if asked.answer is None:
+            asked.replies.append((time.monotonic() + limit_s, reply))
+            self._waiting[asked] = None
+            return
+        status, answer = asked.answer
+        if asked.client and answer.get("ended"):
+            self._clients.pop(asked.client, None)
+        reply(status, answer)
+
+    def _tell(self, turn: _AskedTurn) -> None:
+        """Takes note of an answer, in any thread."""
+        if threading.get_ident() == self._thread:
+            self._take_answer(turn)
+            return
+        self._answered.append(turn)
+        if not self._is_woken:
+            self._is_woken = True
+            self._transport.wake()
+
+    def _take_answer(self, turn: _AskedTurn) -> None:
+        if turn.step.is_over or isinstance(turn.error, EpisodeLost):
+            self._release(turn.episode_id)
+        turns = turn.turns
+        if turns is None:  # of an episode that was given up
+            return
+        turns.num_open -= 1
+        if not turns.num_open and turns.asked is not None:
+            self._conclude(turns)
+
+    def _conclude(self, turns: _Turns) -> None:
+        """Answers the request whose turns are all answered."""
+        now = time.monotonic()
+        for turn in turns.turns:
+            self._asked.discard(turn.episode_id)
+            if isinstance(turn.error, EpisodeLost):
+                self._drop(turn.episode_id)
+            elif not turn.step.is_over:
+                self._heard[turn.episode_id] = now
+        asked, errors = turns.asked, [turn.error for turn in turns.turns if turn.error is not None]
+        try:
+            answer = turns.answer([turn.actions for turn in turns.turns]) if not errors else None
+            asked.answer = _refusal(errors[0]) if errors else (200, answer)
+        except Exception as error:
+            asked.answer = _refusal(error)
+        replies, asked.replies = asked.replies, []
+        self._waiting.pop(asked, None)
+        for _, reply in replies:
+            self._reply(asked, reply, HOLD_S)
 
     def _forget_a_client(self) -> None:
         """Forgets the client that was heard of first and waits for nothing.
@@ -420,13 +542,13 @@ class PolicyServer(ExternalEnv):
         Raises:
             BadRequest: if all wait.
         """
-        for name, (*_, task) in self._clients.items():
-            if task.done():
+        for name, asked in self._clients.items():
+            if asked.answer is not None:
                 del self._clients[name]
                 return
         raise BadRequest(429, f"there are {len(self._clients)} clients, and max_clients={self._settings.max_clients}")
 
-    async def _begin_episode(self, request: _Start) -> dict[str, Any]:
+    def _begin_episode(self, request: _Start) -> dict[str, Any]:
         if self.exchange.error is not None:
             raise self.exchange.error
         self._check_agreement(request)
@@ -465,27 +587,38 @@ class PolicyServer(ExternalEnv):
                     "the same",
                 )
 
-    async def _act_all(self, request: _Request) -> dict[str, Any]:
-        found = await self._turns(request, lambda item: None, end=None)
+    def _act_all(self, request: _Request) -> _Turns:
+        return self._turns(request, lambda item: None, None, self._actions)
+
+    def _actions(self, found: list[Mapping]) -> dict[str, Any]:
         return {"actions": [plain(actions if self._has_several else actions[AGENT]) for actions in found]}
 
-    async def _log_all(self, request: _Request) -> dict[str, Any]:
+    def _log_all(self, request: _Request) -> _Turns:
         def logged(item: _Item) -> Mapping:
             if item.action is msgspec.UNSET:
                 raise BadRequest(422, "an item of /v1/log needs the action")
             return self._by_agent("action", item.action)
 
-        await self._turns(request, logged, end=None)
-        return {}
+        return self._turns(request, logged, None, lambda _: {})
 
-    async def _end_all(self, request: _Request) -> dict[str, Any]:
-        await self._turns(request, lambda item: None, end=True)
-        return {}
+    def _end_all(self, request: _Request) -> _Turns:
+        return self._turns(request, lambda item: None, True, lambda _: {})
 
-    async def _turns(
-        self, request: _Request, logged: Callable[[_Item], Mapping | None], end: bool | None
-    ) -> list[Mapping]:
-        """Hands over a turn for each item, and waits for all answers."""
+    def _turns(
+        self,
+        request: _Request,
+        logged: Callable[[_Item], Mapping | None],
+        end: bool | None,
+        answer: Callable[[list[Mapping]], dict[str, Any]],
+    ) -> _Turns:
+        """Hands over a turn for each item.
+
+        Args:
+            request: with the items.
+            logged: function of an item, which gives the action that somebody else has chosen.
+            end: whether the episodes end.
+            answer: function of the actions of all turns, which gives the answer to the request.
+        """
         if not request.items:
             raise BadRequest(422, "items must hold at least one item")
         ids = {item.episode_id for item in request.items}
@@ -511,45 +644,23 @@ class PolicyServer(ExternalEnv):
             self._add_rewards(episode, reward, infos)
             episode.terminateds.update(item.dones)
             episode.truncateds.update(item.truncateds)
-            turn = self._awaited(episode, seen, action, end and (not item.truncated, item.truncated))
+            turn = self._turn(episode, seen, action, end and (not item.truncated, item.truncated))
             if end:
                 self._drop(episode.id)
             else:
                 self._heard[episode.id], self._newest[episode.id] = time.monotonic(), seen
-            self.exchange.hand_over(turn)
             turns.append(turn)
         self._asked |= ids
-        try:
-            answers = await asyncio.gather(*(turn.answered for turn in turns), return_exceptions=True)
-        except asyncio.CancelledError:
-            for (_, episode, _), turn in zip(given, turns):
-                if not end and turn.claim():  # an end stands, and is taken in when sampling goes on
-                    episode.withdraw(turn)  # a repeated request brings its rewards again
-            raise
-        finally:
-            self._asked -= ids
-        for (_, episode, _), answer in zip(given, answers):
-            if isinstance(answer, EpisodeLost):
-                self._drop(episode.id)
-                self._release(episode.id)
-            elif not end:
-                self._heard[episode.id] = time.monotonic()
-        if errors := [answer for answer in answers if isinstance(answer, BaseException)]:
-            raise errors[0]
-        return answers
+        made = _Turns(turns, answer)
+        for turn in turns:
+            turn.turns = made
+            self.exchange.hand_over(turn)
+        return made
 
-    def _awaited(self, episode, seen, action, end) -> _AwaitedTurn:
+    def _turn(self, episode, seen, action, end) -> _AskedTurn:
         step, is_first = episode.step(seen, end), episode.num_turns == 0
         episode.num_turns += 1
-        turn = _AwaitedTurn(self._loop, episode.id, step, action, episode.trains, is_first)
-        if step.is_over:
-            turn.answered.add_done_callback(lambda answered: self._end_is_taken_in(episode.id, answered))
-        return turn
-
-    def _end_is_taken_in(self, episode_id: str, answered: asyncio.Future) -> None:
-        self._release(episode_id)
-        if not answered.cancelled():
-            answered.exception()  # of an episode that was given up, nobody else asks for it
+        return _AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
 
     def _meet(self, item: _Item, episode, seen: Mapping) -> None:
         """Refuses agents that the run does not have, and more than an episode may have."""
@@ -608,6 +719,18 @@ class PolicyServer(ExternalEnv):
 
 class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
+
+
+def _refusal(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Status and answer of a request that was not answered, because of this error."""
+    if isinstance(error, BadRequest):
+        return error.status, {"error": error.message}
+    if isinstance(error, EpisodeLost):
+        return 409, {"error": str(error), "lost": True}
+    if isinstance(error, RunEnded):
+        return 503, {"error": str(error), "ended": True}
+    logger.error("a request failed", exc_info=error)
+    return 500, {"error": "the server failed; its log says more"}
 
 
 def _shown(space: Any) -> str:

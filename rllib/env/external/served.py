@@ -27,7 +27,8 @@ class ServedFactory(EnvFactory):
 
     @property
     def name(self) -> str:
-        return f"the policy server on {self.settings.host}:{self.settings.port}"
+        settings = self.settings
+        return f"the policy server on {settings.transport}://{settings.host}:{settings.port}"
 
     def make(self, context: EnvContext) -> PolicyServer:
         kind = PolicyServerOfAgents if self.has_several else PolicyServer

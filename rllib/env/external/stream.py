@@ -97,30 +97,34 @@ class ExternalStream:
 
     # ------------------------------------------------------------------ turns
 
-    def take(self, timeout_s: float) -> list[Turn]:
-        """The turns that wait, at least one.
+    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> bool:
+        """Has turns answered until `answer` returns that it is enough (Exchange.serve).
+
+        Returns:
+            whether it was enough; False if nobody has asked for timeout_s.
 
         Raises:
             the exception of `run`; RuntimeError if it has returned.
             EnvironmentReplaced: in place of the exception, where environments are replaced.
-            SampleTimeoutError: if there is none in time.
         """
-        turns = self.take_soon(timeout_s)
-        if not turns:
-            raise SampleTimeoutError(
-                f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
-                f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
-            )
-        return turns
 
-    def take_soon(self, timeout_s: float) -> list[Turn]:
-        """The turns that wait; [] if there are none in time. Errors as for `take`."""
-        turns = self._env.exchange.take(0.0 if self._failure is not None else timeout_s)
+        def counted(turns: list[Turn]) -> bool:
+            self._num_turns += len(turns)
+            self._num_failures = 0
+            return answer(turns)
+
+        if self._failure is None and self._env.exchange.serve(counted, timeout_s):
+            return True
         if self._failure is not None:
-            self._end_failed(turns)
-        self._num_turns += len(turns)
-        self._num_failures = 0 if turns else self._num_failures
-        return turns
+            self._end_failed()
+        return False
+
+    def silence(self, timeout_s: float) -> SampleTimeoutError:
+        """The error of a time without turns."""
+        return SampleTimeoutError(
+            f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
+            f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
+        )
 
     def _run(self, env: ExternalEnv) -> None:
         try:
@@ -136,20 +140,13 @@ class ExternalStream:
             self._remake = None  # the next would return as well
         env.exchange.wake()
 
-    def _end_failed(self, turns: Sequence[Turn]) -> NoReturn:
+    def _end_failed(self) -> NoReturn:
         """Ends the calls of a loop that has failed, and replaces its environment if that is wanted."""
         failure, env = self._failure, self._env
         self._num_failures += 1
-        is_replaced = (
-            self._remake is not None
-            and isinstance(failure, Exception)
-            and self._num_failures <= MAX_FAILURES_IN_A_ROW
-        )
-        story = f"the loop of {type(env).__name__} has ended: {failure}"
-        env.exchange.end(RunEnded(story))
-        for turn in turns:
-            turn.fail(env.exchange.error)
-        if not is_replaced:
+        env.exchange.end(RunEnded(f"the loop of {type(env).__name__} has ended: {failure}"))
+        is_wanted = self._remake is not None and isinstance(failure, Exception)
+        if not is_wanted or self._num_failures > MAX_FAILURES_IN_A_ROW:
             raise failure
         logger.warning("the %s raised; it is replaced by a new one", self._where, exc_info=failure)
         env.close()

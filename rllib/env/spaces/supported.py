@@ -49,6 +49,33 @@ def mismatch(space, value, path: str = "observation", *, bounded: bool = True) -
     return _number_mismatch(space, array, path, bounded)
 
 
+def fits_at_once(space, value, *, bounded: bool = True) -> bool:
+    """Whether a value of the usual form lies in a space, and is finite: a quick check before `mismatch`.
+
+    Such values are arrays and lists for a Box of floats, arrays of its own dtype for a Box of integers, and an int for
+    a Discrete. False says nothing.
+    """
+    if type(space) is spaces.Discrete:
+        return type(value) is int and space.start <= value < space.start + space.n
+    if bounded or type(space) is not spaces.Box:
+        return False
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return False
+    if array.shape != space.shape:
+        return False
+    if space.dtype.kind != "f":
+        return array.dtype == space.dtype
+    if array.dtype.kind == "f":
+        return float(np.vdot(array, array)) < _SQUARES  # not for NaN, either
+    return array.dtype.kind in "biu"
+
+
+# Numbers whose squares have a smaller sum are finite in float32.
+_SQUARES = 1e76
+
+
 def all_fit(space, values: np.ndarray, *, bounded: bool = True) -> bool:
     """Whether all of N values [N, *shape] lie in a space that is no Dict or Tuple, as `mismatch` says it of one."""
     is_batch = values.dtype.kind in "biuf" and values.shape[1:] == space.shape

@@ -7,7 +7,7 @@ answered together, with one pass through each network.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -133,7 +133,10 @@ class ExternalWorker(MultiAgentWorker):
             self._collect(report)
 
     def _collect(self, report: SampleReport) -> None:
-        """The hot loop: until enough rows are closed, and in complete_episodes mode until all episodes are over."""
+        """The hot loop: until enough rows are closed, and in complete_episodes mode until all episodes are over.
+
+        Turns are answered in the threads that hand them over, one at a time.
+        """
         settings = self.settings
         self._make_places()
         wanted, is_complete = settings.fragment_length * settings.num_envs, settings.complete_episodes
@@ -143,59 +146,75 @@ class ExternalWorker(MultiAgentWorker):
             lane.begin(steps_at_once)
         for each in self._seats:
             each.begin_fragment()
-        clock, made = stopwatch("act", "step"), 0
-        turns, self._waiting, self._answered_at = self._waiting, [], time.monotonic()
-        while True:
-            is_full = self._num_closed >= wanted
-            if is_full and not (is_complete and self._place_of):
-                break
-            begun = clock()
-            turns, self._later = turns + self._later, []
-            if not turns:
-                turns = self._take(is_full, report)
-                if turns is None:
-                    break
-            self._taken = turns
+        clock, made = stopwatch("step", "act"), 0
+        begun = clock()
+        self._answered_at = time.monotonic()
+
+        def is_over() -> bool:
+            if is_complete:
+                return self._num_closed >= wanted and not self._place_of
+            # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
+            return self._num_closed >= wanted or made >= most or bool(self._waiting and not self._free)
+
+        def answer(turns: list[Turn]) -> bool:
+            nonlocal made, begun
             taken = clock()
             report.env_time_s += taken - begun
-            step = made % steps_at_once
-            if made and not step:
-                self._prepare(steps_at_once)
-            num_waiting = len(self._waiting)
-            made += self._answer(turns, step, report, begins=not (is_full and is_complete))
-            if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
-                self._answered_at = time.monotonic()
+            ends = False
+            while turns and not ends:
+                self._taken, num_waiting = turns, len(self._waiting)
+                step = made % steps_at_once
+                if made and not step:
+                    self._prepare(steps_at_once)
+                made += self._answer(turns, step, report, begins=not (is_complete and self._num_closed >= wanted))
+                if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
+                    self._answered_at = time.monotonic()
+                turns, self._later = self._later, []
+                ends = is_over()
+            self._later = turns
             report.inference_time_s += clock() - taken
-            turns = []
-            if self._waiting and not self._free and not is_complete:
-                break  # the next fragment has more places
-            if made >= most and not is_complete:
-                break  # few of the slots have acted in each pass: the next fragment needs no more memory than this
+            begun = clock()
+            return ends
+
+        turns, self._waiting, self._later = self._waiting + self._later, [], []
+        if not (turns and answer(turns)):
+            self._serve(answer, lambda: is_complete and self._num_closed >= wanted, report)
         self._advance(made)
         report.env_steps = report.rows = self._num_closed
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
 
-    def _take(self, is_full: bool, report: SampleReport) -> list[Turn] | None:
-        """The turns that wait; None: the fragment ends without the ends of episodes that are silent.
+    def _serve(
+        self, answer: Callable[[list[Turn]], bool], waits_for_ends: Callable[[], bool], report: SampleReport
+    ) -> None:
+        """Has turns answered until the fragment is over.
 
         Args:
-            is_full: whether the fragment only waits for episodes to end.
+            answer: function of turns; returns whether the fragment is over.
+            waits_for_ends: whether it only waits for episodes to end. It does not wait for silent ones any longer than
+                others can be expected to.
             report: counts the episodes of an environment that was replaced.
+
+        Raises:
+            SampleTimeoutError: if nobody asks.
         """
-        limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
-        try:
-            if not is_full or patience_s is None:
-                return self.stream.take(limit_s)
-            # Without others that wait, there is time until the silence would be an error.
-            limit_s = min(patience_s, limit_s) if self._waiting else limit_s
-            turns = self.stream.take_soon(max(self._answered_at + limit_s - time.monotonic(), 0.0))
-        except EnvironmentReplaced:
-            self._void_all(report)
-            return []
-        if not turns:
-            logger.info("the ends of %d silent episodes are left to the next fragment", len(self._place_of))
-        return turns or None
+        limit_s = self.settings.sample_timeout_s
+        patience_s = self.stream.environments[0].patience_s if self.settings.complete_episodes else None
+        interval_s = limit_s if patience_s is None else min(patience_s, limit_s)
+        while True:
+            try:
+                if self.stream.serve(answer, interval_s):
+                    return
+            except EnvironmentReplaced:
+                self._void_all(report)
+                continue
+            is_silent = time.monotonic() - self._answered_at >= limit_s
+            # Without others that wait, there is time until the silence is an error.
+            if patience_s is not None and waits_for_ends() and (self._waiting or is_silent):
+                logger.info("the ends of %d silent episodes are left to the next fragment", len(self._place_of))
+                return
+            if is_silent:
+                raise self.stream.silence(limit_s)
 
     def _void_all(self, report: SampleReport) -> None:
         """Ends the episodes of an environment that was replaced."""

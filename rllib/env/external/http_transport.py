@@ -1,0 +1,129 @@
+"""Requests to a policy server over HTTP, with bodies in JSON or MessagePack."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvicorn
+
+from rllib.web.bodies import JSON, MSGPACK, BadRequest, ClientHasGone, Receive, content_kind, header, read_body
+from rllib.web.guard import Guard, server_config
+from rllib.web.sockets import listen, url_of
+
+if TYPE_CHECKING:
+    from rllib.env.external.policy_server import PolicyServer
+
+_BODY_LIMIT = 64 << 20
+_ENCODE = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
+_HEADERS = {
+    401: [(b"www-authenticate", b"Bearer")],
+    426: [(b"upgrade", b"rllib")],
+    503: [(b"retry-after", b"1")],
+}
+
+
+class HTTPTransport:
+    """Carries requests over HTTP (policy_server.Transport).
+
+    Args:
+        host, port: where it listens; port 0 takes a free one.
+        token: that requests must carry; None: they need none.
+
+    Raises:
+        OSError: if it cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, token: str | None):
+        self._socket = listen(host, port)
+        self.url = url_of(host, self._socket.getsockname()[1])
+        self._guard = Guard(token)
+        self._uvicorn = uvicorn.Server(server_config(self._app, interface="asgi3"))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_due = False  # whether answer_turns will be called
+
+    def run(self, server: "PolicyServer") -> None:
+        """Serves until `stop`, and frees the port."""
+        self._server = server
+        try:
+            with asyncio.Runner(loop_factory=self._uvicorn.config.get_loop_factory()) as runner:
+                runner.run(self._serve())
+        finally:
+            self._socket.close()
+
+    def wake(self) -> None:
+        """Has turns answered soon; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._server.answer_turns)
+
+    def stop(self) -> None:
+        """Ends `run`; from any thread."""
+        self._uvicorn.should_exit = True
+        if self._loop is None:
+            self._socket.close()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        looking = self._loop.create_task(self._look_after())
+        try:
+            await self._uvicorn.serve(sockets=[self._socket])
+        finally:
+            looking.cancel()
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(self._server.look_after_s)
+            self._server.look_after()
+            self._answer_soon()
+
+    def _answer_soon(self) -> None:
+        """Has the turns of all requests answered together that are being read in this pass of the loop."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._answer)
+
+    def _answer(self) -> None:
+        self._is_due = False
+        self._server.answer_turns()
+
+    async def _app(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict], Awaitable[None]]) -> None:
+        """The application of ASGI."""
+        kind = JSON
+        try:
+            kind, answered = await self._asked(scope, receive)
+            status, answer = await answered
+        except BadRequest as error:
+            status, answer = error.status, {"error": error.message}
+        except ClientHasGone:
+            return
+        kind = kind if status == 200 else JSON
+        body = _ENCODE[kind](answer)
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        headers += _HEADERS.get(status, [])
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _asked(self, scope, receive: Receive) -> tuple[str, asyncio.Future]:
+        """Asks the server; returns the kind of the body, and what will be status and answer."""
+        path, server = scope["path"], self._server
+        if path not in server.open_paths and (refusal := self._guard.refusal(scope)):
+            await self._guard.slow_down(scope)
+            raise BadRequest(*refusal)
+        route, kind, body = server.route(path, scope["method"]), JSON, b""
+        if route.form is not None:
+            kind = content_kind(header(scope, b"content-type") or b"")
+            if kind not in _ENCODE:
+                raise BadRequest(415, f"a body is {JSON} or {MSGPACK}")
+            body = await read_body(scope, receive, _BODY_LIMIT)
+        answered = self._loop.create_future()
+        server.ask(route, body, kind, partial(_set, answered))
+        self._answer_soon()
+        return kind, answered
+
+
+def _set(answered: asyncio.Future, status: int, answer: Any) -> None:
+    if not answered.done():
+        answered.set_result((status, answer))

@@ -4,15 +4,17 @@
 
 The environment gives constant observations of four numbers, so that nothing but the exchange of observations and
 actions is measured, with a 64x64 policy. In the worker one loop, and sixteen threads; beside them the same policy that
-steps such an environment itself. Over HTTP one client and sixteen, each in a process of its own, one request a step;
-beside them the bare round trip: the same client, and the same server, which answers before the worker is asked. All of
-it is sampling, without learning.
+steps such an environment itself. Over HTTP and ZeroMQ one client, 16 and 64, one request a step, in up to 16 processes;
+beside them the bare round trip: the same clients, and the same server, which answers before the worker is asked; and
+the rate of one client. All of it is sampling, without learning.
 """
 
+import contextlib
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -24,24 +26,27 @@ SPACES = gymnasium.spaces.Discrete(2), gymnasium.spaces.Box(-1, 1, (4,), np.floa
 SEEN = np.zeros(4, np.float32)
 LENGTH = 200
 FRAGMENT = 2000
+MOST_PROCESSES = 16
 
 CLIENT = """
-import sys, numpy as np
+import sys, threading, numpy as np
 from rllib.client import PolicyClient, RunEnded
-seen, bare = [0.0] * 4, sys.argv[2] == "bare"
-with PolicyClient(sys.argv[1]) as client:
-    try:
-        while True:
-            if bare:
-                client._request("GET", "/health", None)
-                continue
-            episode = client.start_episode()
-            for _ in range(200):
-                client.get_action(episode, seen)
-                client.log_returns(episode, 1.0)
-            client.end_episode(episode, seen)
-    except RunEnded:
-        pass
+seen, bare = np.zeros(4, np.float32), sys.argv[2] == "bare"
+def play():
+    with PolicyClient(sys.argv[1]) as client:
+        try:
+            while True:
+                episode = client.start_episode()
+                while bare:
+                    client._request("GET", "/health", None)
+                for _ in range(200):
+                    client.get_action(episode, seen)
+                    client.log_returns(episode, 1.0)
+                client.end_episode(episode, seen)
+        except RunEnded:
+            pass
+for _ in range(int(sys.argv[3])):
+    threading.Thread(target=play).start()
 """
 
 
@@ -83,14 +88,15 @@ class Loops(ExternalEnv):
             self.end_episode(episode, SEEN)
 
 
-def build(env=None, **env_config):
+def build(env=None, listen=None, **env_config):
     """PPO, of which the sampling alone is used; without `env` a server for clients."""
     from rllib import PPOConfig
 
     config = PPOConfig().rollouts(num_rollout_workers=0, rollout_fragment_length=FRAGMENT)
     config.training(train_batch_size=FRAGMENT, model={"fcnet_hiddens": [64, 64]})
     if env is None:
-        config.environment(observation_space=SPACES[1], action_space=SPACES[0]).external(listen="127.0.0.1:0")
+        config.environment(observation_space=SPACES[1], action_space=SPACES[0])
+        config.external(listen=listen, episode_timeout_s=2.0)  # those of clients that were killed
     else:
         config.environment(env, env_config=env_config)
     return config.build()
@@ -112,49 +118,58 @@ def in_the_worker(rounds: int) -> list[Row]:
     return made
 
 
-def clients(url: str, count: int, kind: str) -> list[subprocess.Popen]:
-    """Processes of clients."""
-    return [subprocess.Popen([sys.executable, "-c", CLIENT, url, kind], cwd=ROOT) for _ in range(count)]
-
-
-def bare_rate(server, count: int, seconds: float = 3.0) -> float:
-    """Requests a second that the server answers without the worker."""
-    processes = clients(server.url, count, "bare")
-    time.sleep(1.5)
-    before, started = server.num_requests, time.perf_counter()
-    time.sleep(seconds)
-    rate = (server.num_requests - before) / (time.perf_counter() - started)
-    for process in processes:
+@contextlib.contextmanager
+def clients(server, count: int, kind: str):
+    """Runs clients, from when all of them have asked."""
+    processes = min(count, MOST_PROCESSES)
+    command = [sys.executable, "-c", CLIENT, server.url, kind, str(count // processes)]
+    before = server.num_clients
+    started = [subprocess.Popen(command, cwd=ROOT) for _ in range(processes)]
+    while server.num_clients < before + count:
+        time.sleep(0.05)
+    yield
+    for process in started:
         process.kill()
         process.wait()
-    return rate
 
 
-def over_http(rounds: int) -> list[Row]:
+def bare_rate(server, count: int, seconds: float = 2.0) -> float:
+    """Requests a second that the server answers without the worker."""
+    with clients(server, count, "bare"):
+        before, started = server.num_requests, time.perf_counter()
+        time.sleep(seconds)
+        return (server.num_requests - before) / (time.perf_counter() - started)
+
+
+def acting_rate(algo, server, count: int) -> float:
+    """Steps a second of clients."""
+    with clients(server, count, "acts"):
+        sampled(algo)
+        return sampled(algo)
+
+
+def over_a_network(name: str, listen: str, bar: str, rounds: int) -> list[Row]:
+    """Rows of one, 16 and 64 clients; `bar` of the first."""
     made = []
-    for count, bar in ((1, ">= 0.6 limit"), (16, "")):
-        with build() as algo:
+    for count in (1, 16, 64):
+        with build(listen=listen) as algo:
             server = algo.workers.local_worker().stream.environments[0]
-
-            def ours(algo=algo, server=server, count=count) -> float:
-                processes = clients(server.url, count, "acts")
-                sampled(algo)
-                rate = sampled(algo)
-                for process in processes:
-                    process.kill()
-                    process.wait()
-                return rate
-
-            bare = lambda server=server, count=count: bare_rate(server, count)  # noqa: E731
+            ours, bare = partial(acting_rate, algo, server, count), partial(bare_rate, server, count)
             found = alternate(rounds, warm_up=0, ours=ours, limit=bare)
-        made.append(Row.of(found, "", f"HTTP, clients: {count}", "steps/s", bar=bar))
+        more = {"peer": made[0].ours, "peer_name": "one client", "bar": ">= 1.5 peer"} if made else {"bar": bar}
+        ratio = found.ratio("ours", "limit")
+        figures = found.median("ours"), found.median("limit")
+        made.append(Row(f"{name}, clients: {count}", "steps/s", *figures, limit_ratio=ratio, **more))
     return made
 
 
 def main() -> None:
     options = arguments(__doc__, rounds=3).parse_args()
     print(machine())
-    table(in_the_worker(options.rounds) + over_http(options.rounds))
+    made = in_the_worker(options.rounds)
+    made += over_a_network("HTTP", "127.0.0.1:0", ">= 0.6 limit", options.rounds)
+    made += over_a_network("ZeroMQ", "tcp://127.0.0.1:0", ">= 0.5 limit", options.rounds)
+    table(made)
 
 
 if __name__ == "__main__":

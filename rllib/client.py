@@ -292,6 +292,32 @@ class PolicyClient:
             began, pause = time.monotonic(), _FIRST_PAUSE_S
 
 
+class _OnePacket:
+    """Sends head and body of a request together: the server would else be woken twice for it."""
+
+    _parts = None
+
+    def request(self, *args, **kwargs):
+        self._parts = []
+        super().request(*args, **kwargs)
+        parts, self._parts = self._parts, None
+        super().send(b"".join(parts))
+
+    def send(self, data):
+        if self._parts is None:
+            super().send(data)
+        else:
+            self._parts.append(data)
+
+
+class _Plain(_OnePacket, http.client.HTTPConnection):
+    """A connection over HTTP."""
+
+
+class _Encrypted(_OnePacket, http.client.HTTPSConnection):
+    """A connection over HTTPS."""
+
+
 class _HTTPConnection:
     """Carries requests over HTTP, with bodies in JSON.
 
@@ -302,7 +328,7 @@ class _HTTPConnection:
     """
 
     def __init__(self, parts, token, timeout_s):
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        kind = _Encrypted if parts.scheme == "https" else _Plain
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         self._headers = {"Content-Type": "application/json"}
         if token:

@@ -1,6 +1,7 @@
 """Checks of HTTP requests to the policy server and the dashboard: permission, size and time."""
 
 import asyncio
+import functools
 import hmac
 import ipaddress
 import itertools
@@ -16,6 +17,8 @@ MOST_HEADER_BYTES = 32 << 10
 HEADERS_S, BODY_S, UNREAD_S = 10.0, 30.0, 60.0
 _MOST_CONNECTIONS, _OTHER_DESCRIPTORS, _LOOKED_AT = 16384, 64, 256
 _MOST_PIPELINED = 64
+# Hosts of requests that are remembered.
+_KNOWN_HOSTS = 64
 _HEADERS, _BODY = "headers", "body"
 # After this number of wrong tokens in a row, an address waits for each refusal (seconds).
 FAILURES_WITHOUT_DELAY, DELAY_S = 10, 1.0
@@ -39,6 +42,7 @@ class Guard:
         self._names = {"localhost", *(name.lower() for name in names)}
         # Wrong tokens in a row, by address; the address that failed last stands last.
         self._failures: OrderedDict[str, int] = OrderedDict()
+        self._is_ours = functools.lru_cache(_KNOWN_HOSTS)(self._names_us)
 
     def refusal(self, scope: dict[str, Any], tokens: Sequence[str] = ()) -> tuple[int, str] | None:
         """Status and message for a request that may not be answered, else None.
@@ -75,7 +79,7 @@ class Guard:
         if self._failures.get(_address(scope), 0) > FAILURES_WITHOUT_DELAY:
             await asyncio.sleep(DELAY_S)
 
-    def _is_ours(self, host: str) -> bool:
+    def _names_us(self, host: str) -> bool:
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if name.rstrip(".") in self._names:
             return True

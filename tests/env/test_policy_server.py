@@ -401,15 +401,18 @@ def test_algorithms_learn_from_clients_in_other_processes(config, listen):
     config.external(listen=listen).rollouts(num_rollout_workers=0)
     config.training(train_batch_size=128).reporting(min_sample_timesteps_per_iteration=200, min_time_s_per_iteration=0)
     with config.build() as algorithm:
-        url = algorithm.workers.local_worker().stream.environments[0].url
-        clients = [
-            subprocess.Popen([sys.executable, "-c", CLIENT, url], stdout=subprocess.PIPE, text=True) for _ in range(2)
-        ]
+        server = algorithm.workers.local_worker().stream.environments[0]
+        command = [sys.executable, "-c", CLIENT, server.url]
+        clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        for _ in range(600):  # one that starts later than the run ends would wait for another run
+            if server.num_clients == 2:
+                break
+            time.sleep(0.1)
         result = algorithm.train()
         assert result["timesteps_total"] >= 200 and result["episodes_total"] >= 2
         assert all(episode.episode_return == episode.length for episode in algorithm.metrics.episodes)
     for client in clients:
-        printed, _ = client.communicate(timeout=30)
+        printed, _ = client.communicate(timeout=60)
         assert printed.strip() == "ended" and client.returncode == 0
 
 

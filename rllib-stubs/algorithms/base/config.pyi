@@ -111,6 +111,7 @@ class AlgorithmConfig(ConfigObject):
     token_file: str | None
     episode_timeout_s: float
     max_clients: int
+    max_episodes_per_client: int
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
@@ -198,7 +199,7 @@ class AlgorithmConfig(ConfigObject):
     ) -> C: ...
     def external(
         self: C, *, listen: str | None=None, token_file: str | None=None, episode_timeout_s: float=300.0,
-        max_clients: int=1024
+        max_clients: int=1024, max_episodes_per_client: int=1000
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

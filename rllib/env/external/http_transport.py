@@ -40,7 +40,7 @@ class HTTPTransport:
         self._socket = listen(host, port)
         self.url = url_of(host, self._socket.getsockname()[1])
         self._guard = Guard(token)
-        self._uvicorn = uvicorn.Server(server_config(self._app, interface="asgi3"))
+        self._uvicorn = uvicorn.Server(server_config(self._app, interface="asgi3", proxy_headers=False))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_due = False  # whether answer_turns will be called
 

@@ -328,8 +328,13 @@ class PolicyServer(ExternalEnv):
     def patience_s(self) -> float:
         return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
 
+    @property
+    def num_clients(self) -> int:
+        """Number of clients, of those whose requests have numbers, that have asked and are remembered."""
+        return len(self._clients)
+
     def describe_silence(self) -> str:
-        return f"{len(self._clients)} clients have asked {self.url} so far. Does one run?"
+        return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
 
     def look_after(self) -> None:
         """Answers requests that have waited for long, and gives up episodes that are silent."""

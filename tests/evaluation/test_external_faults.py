@@ -30,7 +30,8 @@ class Failing(ExternalEnv):
 
     def __init__(self, config):
         super().__init__(CHOICE, BOX)
-        self.config, self.number, self.errors, self.fails = config, 0, [], threading.Event()
+        self.config, self.number, self.errors = config, 0, []
+        self.strays, self.fails = threading.Event(), threading.Event()
 
     def run(self):
         Failing.loops += 1
@@ -47,6 +48,7 @@ class Failing(ExternalEnv):
                 self.get_action(name, np.array([self.number, 10 * episode + step], np.float32))
                 self.log_returns(name, 1.0)
                 if fails and episode == 1 and step == self.config["at"]:
+                    self.strays.wait(20)
                     self.fails.set()
                     raise KeyError("the user's own")
             self.end_episode(name, np.array([self.number, 10 * episode + 5], np.float32))
@@ -55,6 +57,7 @@ class Failing(ExternalEnv):
         try:
             name = self.start_episode()
             self.get_action(name, np.zeros(2, np.float32))
+            self.strays.set()
             self.fails.wait(20)
             while True:
                 self.get_action(name, np.zeros(2, np.float32))

@@ -2,7 +2,8 @@
 #   make train      trains PPO on CartPole until it is solved, and says where the results are
 #   make test       lint and the quick tests, at most four at a time; it ends with what was skipped, and why
 #   make faults     all tests of the runtime, with the longer ones, and damage at random for all that reads files or requests
-#   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)
+#   make soak       ten minutes of mixed load on the runtime while its processes are killed, then 100 clients of a run that are
+#                   killed while it is restarted and their connections are cut (SEED=n repeats both)
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
@@ -50,10 +51,11 @@ extras: .venv-extras/installed
 # Files named test_damaged_* change what others may have written: files, requests, queries.
 faults: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "not ray" tests/runtime $(wildcard tests/test_damaged_*.py tests/*/test_damaged_*.py) \
-		--timeout 600
+		tests/env/test_external_soak.py --timeout 600
 
 soak: $(VENV)/installed
 	@$(BIN)/python tests/runtime/soak.py $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/env/external_soak.py $(if $(SEED),--seed $(SEED))
 
 learning: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "(learning or slow) and not ray" --timeout 3600

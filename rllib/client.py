@@ -18,6 +18,7 @@ needs rllib: the client acts by a copy of the policy, and sends its steps in par
 import http.client
 import itertools
 import json
+import math
 import os
 import socket
 import time
@@ -64,6 +65,8 @@ class PolicyClient:
         retry_s: goes on trying for so long (seconds).
         fragment_length: with local inference, most steps that are kept before they are sent.
         seed: with local inference, of the actions that are sampled.
+        observation_space, action_space: that the client is written for, as GET /v1/spec describes them; `start_episode`
+            is refused by a server with others. None: any.
 
     Raises:
         ValueError: for another inference_mode, an address of another form, or local inference where the server does not
@@ -83,6 +86,8 @@ class PolicyClient:
         retry_s=60.0,
         fragment_length=100,
         seed=None,
+        observation_space=None,
+        action_space=None,
     ):
         if inference_mode not in ("remote", "local"):
             raise ValueError(f"inference_mode must be 'remote' or 'local', but is {inference_mode!r}")
@@ -99,8 +104,10 @@ class PolicyClient:
         kind = _ZeroMQConnection if parts.scheme == "tcp" else _PackedHTTPConnection if is_local else _HTTPConnection
         self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s)
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
+        self._stated = {"observation_space": observation_space, "action_space": action_space, "protocol": PROTOCOL}
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
+        self._num_actions = {}
         self._several = False
         self._dtype = None  # of actions that are arrays
         self._local = None  # acts, with local inference
@@ -110,6 +117,9 @@ class PolicyClient:
 
     def _acts_itself(self, acting, settings):
         spec = self._read_spec()
+        for kind in ("observation_space", "action_space"):
+            if self._stated[kind] not in (None, spec[kind]):
+                raise ValueError(f"the client's {kind} is {self._stated[kind]}, but the run has {spec[kind]}")
         if self._several:
             raise ValueError(
                 "inference_mode='local' is for episodes with one agent: the server's policy_mapping_fn chooses the "
@@ -144,16 +154,20 @@ class PolicyClient:
 
         Returns:
             its id.
+
+        Raises:
+            ValueError: if the server refuses it: too many episodes are under way, the id was used before, or the server
+                has another protocol or other spaces.
+            RunEnded, ConnectionError: as for `get_action`.
         """
         episode_id = episode_id or uuid.uuid4().hex
         if self._local is not None:
             self._local.begin(episode_id, training_enabled)
-            self._given[episode_id] = {}
-            return episode_id
-        if self._dtype is None:
-            self._read_spec()
-        self._post("/v1/episodes", {"episode_id": episode_id, "training_enabled": training_enabled})
-        self._given[episode_id] = {}
+        else:
+            if self._dtype is None:
+                self._read_spec()
+            self._post("/v1/episodes", dict(self._stated, episode_id=episode_id, training_enabled=training_enabled))
+        self._given[episode_id], self._num_actions[episode_id] = {}, 0
         return episode_id
 
     def get_action(self, episode_id, observation):
@@ -168,27 +182,29 @@ class PolicyClient:
 
         Raises:
             ValueError: if the server refuses the request; its message says why.
-            EpisodeLost, RunEnded: if the episode, or the run, cannot go on.
+            EpisodeLost, RunEnded: if the episode, or the run, cannot go on. With one episode of a list, all of the list
+                are over.
             ConnectionError: if the server cannot be reached for retry_s.
         """
         if self._local is not None:
             if isinstance(episode_id, list):
                 return {each: self.get_action(each, observation[each]) for each in episode_id}
-            return self._local.act(episode_id, observation, self._of(episode_id))
+            return self._locally(self._local.act, episode_id, observation)
         ids = episode_id if isinstance(episode_id, list) else [episode_id]
         seen = observation if isinstance(episode_id, list) else {episode_id: observation}
         answer = self._post("/v1/act", {"items": [self._item(each, seen[each]) for each in ids]})
-        self._given.update((each, {}) for each in ids)
+        for each in ids:
+            self._acted(each)
         actions = {each: self._action(action) for each, action in zip(ids, answer["actions"])}
         return actions if isinstance(episode_id, list) else actions[episode_id]
 
     def log_action(self, episode_id, observation, action):
         """Reports an action that somebody else has chosen; errors as for `get_action`."""
         if self._local is not None:
-            self._local.log(episode_id, observation, self._of(episode_id), action)
+            self._locally(self._local.log, episode_id, observation, action)
             return
         self._post("/v1/log", {"items": [dict(self._item(episode_id, observation), action=action)]})
-        self._given[episode_id] = {}
+        self._acted(episode_id)
 
     def log_returns(self, episode_id, reward, info=None, multiagent_done_dict=None, *, truncated_dict=None):
         """Adds to the reward of the last action; it is sent with the next call.
@@ -198,14 +214,19 @@ class PolicyClient:
             reward: a number; with several agents a dict by agent.
             info: what the simulator says beside it.
             multiagent_done_dict, truncated_dict: agents that have ended, and why.
+
+        Raises:
+            ValueError: if a reward is no finite number, or the info cannot be sent; nothing is taken in then.
         """
         given = self._of(episode_id)
+        if info:
+            self._connection.encode(info)
         if isinstance(reward, dict):
-            rewards = given.setdefault("reward", {})
-            for agent, each in reward.items():
-                rewards[agent] = rewards.get(agent, 0.0) + float(each)
+            before = given.get("reward", {})
+            sums = {agent: self._sum(episode_id, before.get(agent, 0.0), each) for agent, each in reward.items()}
+            given["reward"] = dict(before, **sums)
         else:
-            given["reward"] = given.get("reward", 0.0) + float(reward)
+            given["reward"] = self._sum(episode_id, given.get("reward", 0.0), reward)
         if info:
             given["info"] = info
         for name, flags in (("dones", multiagent_done_dict), ("truncateds", truncated_dict)):
@@ -221,10 +242,10 @@ class PolicyClient:
             truncated: whether a limit outside of the task has ended it, so that its value goes on.
         """
         if self._local is not None:
-            self._local.end(episode_id, observation, self._of(episode_id), truncated)
+            self._locally(self._local.end, episode_id, observation, truncated)
         else:
             self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
-        del self._given[episode_id]
+        self._forget(episode_id)
 
     def update_policy_weights(self):
         """Takes over the newest weights; does nothing with remote inference, where the server acts by them."""
@@ -250,6 +271,35 @@ class PolicyClient:
         if episode_id not in self._given:
             raise ValueError(f"Episode {episode_id} not found.")
         return self._given[episode_id]
+
+    def _locally(self, take_in, episode_id, observation, *more):
+        """Has the copy of the policy take in a step of an episode; gives its answer."""
+        try:
+            answer = take_in(episode_id, observation, self._of(episode_id), *more)
+        except EpisodeLost:
+            self._forget(episode_id)
+            raise
+        self._acted(episode_id)
+        return answer
+
+    def _forget(self, episode_id):
+        del self._given[episode_id], self._num_actions[episode_id]
+
+    def _acted(self, episode_id):
+        self._given[episode_id] = {}
+        self._num_actions[episode_id] += 1
+
+    def _sum(self, episode_id, before, reward):
+        try:
+            total = before + float(reward)
+        except (TypeError, ValueError):
+            total = math.nan
+        if not math.isfinite(total):
+            raise ValueError(
+                f"a reward must be a finite number, but after step {self._num_actions[episode_id]} of episode "
+                f"{episode_id} it is {reward!r}"
+            )
+        return total
 
     def _item(self, episode_id, observation):
         return dict(self._of(episode_id), episode_id=episode_id, observation=observation)
@@ -281,10 +331,15 @@ class PolicyClient:
 
     def _post(self, path, body):
         body = dict(body, client=self._name, seq=next(self._numbers))
-        return self._request("POST", path, self._connection.encode(body))
+        try:
+            return self._request("POST", path, self._connection.encode(body))
+        except EpisodeLost:
+            for item in body.get("items", ()):
+                self._forget(item["episode_id"])
+            raise
 
     def _request(self, method, path, body):
-        """The answer to a request, which is repeated while the server cannot be reached or asks to; None: none is new."""
+        """The answer to a request, which is repeated while the server cannot be reached or asks to; None: no news."""
         began, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             asked = time.monotonic()

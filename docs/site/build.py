@@ -23,7 +23,7 @@ NAVIGATION = {
         *("filters", "exploration", "reproducibility", "tune", "custom_loops"),
     ),
     "Several agents": ("multi_agent",),
-    "Worlds outside": ("external",),
+    "Worlds outside": ("external", "external_faults"),
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
     "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "results"),
     "Coming from": ("from_rllib", "from_sb3", "from_cleanrl"),

@@ -72,7 +72,11 @@ class Page:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            answer = self._refusal(scope) or self._app
+            answer = self._refusal(scope)
+            if answer is None:
+                answer = self._app
+            else:
+                await self._guard.slow_down(scope)
 
             async def send_with_headers(message):
                 if message["type"] == "http.response.start":

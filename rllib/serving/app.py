@@ -75,6 +75,7 @@ class App:
     async def _answered(self, scope, receive: Receive) -> tuple[int, bytes, list]:
         path = scope["path"]
         if path not in self._open and (refusal := self._guard.refusal(scope)):
+            await self._guard.slow_down(scope)
             raise BadRequest(*refusal)
         if path not in self._routes:
             raise BadRequest(404, self._missing(path))

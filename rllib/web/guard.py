@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import itertools
 import resource
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ _MOST_PIPELINED = 64
 # Hosts of requests that are remembered.
 _KNOWN_HOSTS = 64
 _HEADERS, _BODY = "headers", "body"
+# After this number of wrong tokens in a row, an address waits for each refusal (seconds).
+FAILURES_WITHOUT_DELAY, DELAY_S = 10, 1.0
+_MOST_ADDRESSES = 1024
 
 
 class Guard:
@@ -36,6 +40,8 @@ class Guard:
     def __init__(self, token: str | None, names: Iterable[str] = ()):
         self._token = None if token is None else token.encode()
         self._names = {"localhost", *(name.lower() for name in names)}
+        # Wrong tokens in a row, by address; the address that failed last stands last.
+        self._failures: OrderedDict[str, int] = OrderedDict()
         self._is_ours = functools.lru_cache(_KNOWN_HOSTS)(self._names_us)
 
     def refusal(self, scope: dict[str, Any], tokens: Sequence[str] = ()) -> tuple[int, str] | None:
@@ -50,7 +56,10 @@ class Guard:
             kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
             given = [token.encode(errors="replace") for token in tokens] + [bearer] * (kind == b"Bearer")
             if any(hmac.compare_digest(token, self._token) for token in given):
+                if self._failures:
+                    self._failures.pop(_address(scope), None)
                 return None
+            self._note_failure(_address(scope))
             return 401, "this server needs its token: the header Authorization: Bearer TOKEN"
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if not self._is_ours(host):
@@ -59,6 +68,16 @@ class Guard:
         if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
             return 403, "pages from elsewhere get no answer; start the server with --token, and send the token"
         return None
+
+    def _note_failure(self, address: str) -> None:
+        self._failures[address] = self._failures.pop(address, 0) + 1
+        if len(self._failures) > _MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    async def slow_down(self, scope: dict[str, Any]) -> None:
+        """Delays the refusal of a request whose address has given too many wrong tokens in a row."""
+        if self._failures.get(_address(scope), 0) > FAILURES_WITHOUT_DELAY:
+            await asyncio.sleep(DELAY_S)
 
     def _names_us(self, host: str) -> bool:
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
@@ -69,6 +88,11 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+def _address(scope: dict[str, Any]) -> str:
+    """The address that a request comes from, without its port."""
+    return (scope.get("client") or ("",))[0]
 
 
 class LimitedProtocol(HttpToolsProtocol):

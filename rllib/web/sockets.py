@@ -20,6 +20,21 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Reads "HOST:PORT", where an IPv6 address stands in brackets: "[::1]:9900".
+
+    Raises:
+        ValueError: for another form.
+    """
+    host, _, port = address.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    name = host[1:-1] if is_bracketed else host
+    is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65536
+    if not name or not is_port or (":" in name) != is_bracketed:
+        raise ValueError(f'an address is "HOST:PORT", "127.0.0.1:9900" or "[::1]:9900", but got {address!r:.80}')
+    return name, int(port)
+
+
 def is_loopback(host: str) -> bool:
     """Whether only programs on the same machine reach this address."""
     try:

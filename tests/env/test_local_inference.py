@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from uuid import uuid4
 
 import gymnasium
 import msgspec
@@ -279,7 +280,7 @@ def sampled():
 def post_to(url, body, method="POST", path="/v1/samples"):
     """Status and answer of a request with a body in MessagePack."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
-    data = body if isinstance(body, bytes) else msgspec.msgpack.encode(body)
+    data = body if isinstance(body, bytes) else msgspec.msgpack.encode({"client": uuid4().hex, "seq": 1, **body})
     connection.request(method, path, data, {"Content-Type": "application/msgpack"})
     response = connection.getresponse()
     content = response.read()
@@ -378,10 +379,12 @@ def test_wrong_values_are_refused_in_the_client():
         for wrong in (np.zeros(3), np.array([0, np.nan]), "left"):
             with pytest.raises(ValueError, match="observation"):
                 client.get_action(episode, wrong)
-        client.log_returns(episode, float("nan"))
+        with pytest.raises(ValueError, match="must be a finite number"):
+            client.log_returns(episode, float("nan"))
+        client.log_returns(episode, 1e39)
         with pytest.raises(ValueError, match="must be a finite number"):
             client.get_action(episode, np.zeros(2))
-        client._given[episode].clear()
+        client.log_returns(episode, -1e39)
         with pytest.raises(ValueError, match="lies above"):
             client.log_action(episode, np.zeros(2), 9)
         for _ in range(9):

@@ -198,7 +198,7 @@ def test_a_silent_episode_is_given_up_at_its_last_observation(transport):
         last = server.turns[1].step
         assert last.is_over and last.truncateds["__all__"] and server.turns[1].is_void
         np.testing.assert_array_equal(last.observations["agent0"], [0.5, 0.25])
-        with pytest.raises(EpisodeLost, match="already completed"):
+        with pytest.raises(EpisodeLost, match=r"was given up after 0\.3 s of silence; start a new one"):
             client.get_action(episode, np.zeros(2))
 
 

@@ -306,6 +306,23 @@ def test_it_is_not_evaluated_by_the_library():
         config.build()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_it_is_known_without_a_check(workers):
+    config = PPOConfig().environment(
+        Counting, disable_env_checking=True, observation_space=BOX, action_space=CHOICE
+    ).rollouts(num_rollout_workers=workers, rollout_fragment_length=20)
+    with small(config, 20).build() as algorithm:
+        assert algorithm.train()["timesteps_total"] == 20
+
+
+def test_a_function_that_makes_one_without_a_check_is_refused():
+    config = PPOConfig().environment(
+        lambda config: Counting(config), disable_env_checking=True, observation_space=BOX, action_space=CHOICE
+    )
+    with pytest.raises(TypeError, match=r"drives its own loop, .* Leave observation_space and action_space out"):
+        config.rollouts(num_rollout_workers=0).build()
+
+
 def test_workers_have_loops_of_their_own():
     config = PPOConfig().environment(Counting).rollouts(num_rollout_workers=2, rollout_fragment_length=20)
     with small(config, 40).build() as algorithm:

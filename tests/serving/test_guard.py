@@ -221,3 +221,31 @@ def test_a_token_is_all_that_is_needed():
     for given in ("secret", "Bearer ", "Bearer wrong", "Basic secret"):
         assert refusal(with_token, "", authorization=given, host="localhost") == 401
     assert refusal(with_token, "wrong\udcff", host="localhost") == 401
+
+
+def test_wrong_tokens_are_answered_slowly_in_the_end(monkeypatch):
+    waited = []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(guard.asyncio, "sleep", sleep)
+    with_token = Guard("secret")
+
+    def ask(address, token):
+        scope = {"headers": [(b"authorization", b"Bearer " + token)], "client": [address, 5000]}
+        refused = with_token.refusal(scope) is not None
+        asyncio.run(with_token.slow_down(scope)) if refused else None
+        return refused
+
+    assert all(ask("10.0.0.1", b"wrong") for _ in range(10)) and waited == []
+    assert ask("10.0.0.1", b"wrong") and waited == [1.0]
+    assert ask("10.0.0.2", b"wrong") and waited == [1.0], "another address is not delayed"
+    assert not ask("10.0.0.1", b"secret") and ask("10.0.0.1", b"wrong") and waited == [1.0], "it knows the token"
+
+
+def test_few_addresses_are_remembered():
+    with_token = Guard("secret")
+    for number in range(5000):
+        with_token.refusal({"headers": [], "client": [f"address {number}", 1]})
+    assert len(with_token._failures) == 1024

@@ -113,6 +113,7 @@ class AlgorithmConfig(OfflineDataConfig):
     max_clients: int
     inference: Literal["both", "local", "remote"]
     max_lag_updates: int | Literal["auto"] | None
+    max_episodes_per_client: int
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any

@@ -31,6 +31,7 @@ from rllib.models.model_settings import check_model
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.sample_batch import Column
 from rllib.schedules import Schedule
+from rllib.web.sockets import host_and_port
 
 # Defaults that are dicts; every config gets its own copy.
 _EMPTY: dict = {}
@@ -355,6 +356,7 @@ class AlgorithmConfig(OfflineDataConfig):
             '"auto": 1 for PPO, A2C and PG, None for all others',
             at_least(0),
         ] = "auto",
+        max_episodes_per_client: Annotated[int, "most episodes that a client has under way", at_least(1)] = 1000,
     ) -> Self:
         """Clients in other processes, which step their own environments and ask for actions (rllib.client)."""
 
@@ -514,12 +516,10 @@ class AlgorithmConfig(OfflineDataConfig):
                 f"listen={self.listen!r} is for clients that step the environment, but env={shortened(self.env)} is "
                 "given as well. Leave env out, and give observation_space and action_space."
             )
-        host, separator, port = self.listen.removeprefix("tcp://").rpartition(":")
-        if not (host and separator and "/" not in host and port.isdecimal() and int(port) < 65536):
-            return (
-                f'listen={self.listen!r} must be "HOST:PORT" or "tcp://HOST:PORT". Use '
-                '.external(listen="127.0.0.1:9900").'
-            )
+        try:
+            host_and_port(self.listen.removeprefix("tcp://"))
+        except ValueError as error:
+            return f'listen: {error}; or "tcp://HOST:PORT". Use .external(listen="127.0.0.1:9900").'
         return None
 
     @relation("env_wrappers", "gym_env_vectorize_mode")

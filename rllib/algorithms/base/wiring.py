@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.tensor_rollouts import device_for
+from rllib.env.agents import is_external
 from rllib.env.checkup.driver import Examined, examine_environment
 from rllib.env.factories.adapters import adapted_space, adapters_of
 from rllib.env.factories.atari import AtariFactory, is_atari
-from rllib.env.factories.registry import EnvFactory, resolve
+from rllib.env.factories.registry import EnvFactory, environment_class, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
@@ -145,7 +146,10 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     if factory is None and config.is_offline:
         return Examined(config.observation_space, config.action_space)
     adapters = adapters_of(config)
-    unchecked = factory is None or (config.disable_env_checking and config.listen is None)
+    # An external environment is not stepped here in any case, and has to be known as one.
+    known_class = None if factory is None else environment_class(factory)
+    may_be_stepped = config.listen is None and not is_external(known_class)
+    unchecked = factory is None or (config.disable_env_checking and may_be_stepped)
     if unchecked and config.observation_space is not None and config.action_space is not None and not config.policies:
         observation_space = adapted_space(config.observation_space, config.action_space, adapters)
         return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))

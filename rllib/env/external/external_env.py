@@ -9,7 +9,7 @@ import math
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, SupportsFloat
 
@@ -59,10 +59,14 @@ class _Episode:
         self.num_turns += 1
         return Turn(self.id, self.step(observations, end), logged, self.trains, is_first=self.num_turns == 1)
 
-    def take_back(self, turn: Turn) -> None:
-        """Makes a turn that nobody waits for any longer one that has not happened."""
+    def withdraw(self, turn: Turn) -> None:
+        """Makes a turn that nobody waits for any longer one that has not happened, with all that came with it."""
         turn.is_withdrawn = True
         self.num_turns -= 1
+
+    def take_back(self, turn: Turn) -> None:
+        """Withdraws a turn, and keeps what was logged before it for the next."""
+        self.withdraw(turn)
         for agent, reward in turn.step.rewards.items():
             self.rewards[agent] = self.rewards.get(agent, 0.0) + reward
         self.infos = {**turn.step.infos, **self.infos}
@@ -107,8 +111,12 @@ class ExternalEnv(threading.Thread):
                 )
         self.action_space, self.observation_space, self.max_concurrent = action_space, observation_space, max_concurrent
         self.exchange = Exchange()
+        # Says what is wrong with the action mask of an agent's observation, or with an action logged for it. The worker
+        # sets it where a policy reads masks.
+        self.mask_problem: Callable[..., str | None] | None = None
         self._running: dict[str, _Episode] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        # Ids of episodes that are over, and what is said about them.
+        self._ended: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
 
@@ -154,11 +162,12 @@ class ExternalEnv(threading.Thread):
             observation: in the observation space.
 
         Raises:
-            ValueError: if there is no such episode, or the observation does not lie in its space.
+            ValueError: if there is no such episode, or the observation does not lie in its space, or its action mask
+                leaves no legal action.
             TimeoutError: if nothing is sampled for 300 s.
             EpisodeLost, RunEnded: if the episode, or the run, cannot go on.
         """
-        return self._act(episode_id, self._seen(observation), None)[AGENT]
+        return self._act(episode_id, self._seen(observation))[AGENT]
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
         """Reports an action that somebody else has chosen; arguments and errors as for `get_action`."""
@@ -218,12 +227,22 @@ class ExternalEnv(threading.Thread):
         episode = self._running.get(episode_id)
         if episode is None:
             if episode_id in self._ended:
-                raise ValueError(f"Episode {episode_id} has already completed.")
+                raise ValueError(self._ended[episode_id])
             raise ValueError(f"Episode {episode_id} not found.")
         return episode
 
-    def _act(self, episode_id: str, observations: Mapping, logged: Mapping | None) -> Mapping[AgentID, Any]:
+    def _check_masks(self, observations: Mapping, logged: Mapping | None) -> None:
+        """Raises ValueError for agents without a legal action, and for logged actions that are not legal."""
+        if self.mask_problem is None:
+            return
+        for agent, each in observations.items():
+            given = () if logged is None else (logged[agent],)
+            if problem := self.mask_problem(agent, each, *given):
+                raise ValueError(problem if agent == AGENT else f"{problem} (agent {agent!r})")
+
+    def _act(self, episode_id: str, observations: Mapping, logged: Mapping | None = None) -> Mapping[AgentID, Any]:
         episode = self._found(episode_id)
+        self._check_masks(observations, logged)
         with episode.lock:
             turn = episode.turn(observations, logged, None)
             self.exchange.hand_over(turn)
@@ -258,10 +277,10 @@ class ExternalEnv(threading.Thread):
             "running?"
         )
 
-    def _forget(self, episode_id: str) -> None:
+    def _forget(self, episode_id: str, reason: str | None = None) -> None:
         with self._lock:
             self._running.pop(episode_id, None)
-            self._ended[episode_id] = None
+            self._ended[episode_id] = reason or f"Episode {episode_id} has already completed."
             if len(self._ended) > _REMEMBERED:
                 self._ended.popitem(last=False)
 
@@ -290,6 +309,10 @@ class ExternalEnv(threading.Thread):
 
     def publish(self, policy: PublishedPolicy) -> None:
         """Receives the policy that its worker acts by from now on."""
+    @property
+    def patience_s(self) -> float | None:
+        """Longest time that whole episodes of others wait for the end of a silent one (seconds); None: any time."""
+        return None
 
     def open(self) -> None:
         """Called when a worker begins with this environment, before its loop is started."""
@@ -312,7 +335,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
 
     def get_action(self, episode_id: str, observation_dict: Mapping[AgentID, Any]) -> Mapping[AgentID, Any]:
         """Actions of the agents that have an observation; errors as for ExternalEnv."""
-        return self._act(episode_id, self._seen(observation_dict), None)
+        return self._act(episode_id, self._seen(observation_dict))
 
     def log_action(self, episode_id: str, observation_dict: Mapping, action_dict: Mapping) -> None:
         """Reports the actions that somebody else has chosen for the agents that have an observation."""

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 _BODY_LIMIT = 64 << 20
 _ENCODE = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
-_HEADERS = {503: [(b"retry-after", b"1")], 401: [(b"www-authenticate", b"Bearer")]}
+_HEADERS = {
+    401: [(b"www-authenticate", b"Bearer")],
+    426: [(b"upgrade", b"rllib")],
+    503: [(b"retry-after", b"1")],
+}
 
 
 class HTTPTransport:
@@ -106,6 +110,7 @@ class HTTPTransport:
         """Asks the server; returns the kind of its answer, and what will be status and answer."""
         path, server = scope["path"], self._server
         if path not in server.open_paths and (refusal := self._guard.refusal(scope)):
+            await self._guard.slow_down(scope)
             raise BadRequest(*refusal)
         route = server.route(path, scope["method"])
         kind, given, body = route.kind, QUERY, scope.get("query_string", b"")

@@ -6,7 +6,7 @@ Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py), and
 |--------------------|-------------------------------------------------------------------|------------------|
 | GET /, /health     |                                                                   | status           |
 | GET /v1/spec       |                                                                   | spaces, protocol |
-| POST /v1/episodes  | episode_id?, training_enabled?                                    | episode_id       |
+| POST /v1/episodes  | episode_id?, training_enabled?, protocol?, and both spaces?       | episode_id       |
 | POST /v1/act       | items: [{episode_id, observation, reward?, info?}]                | actions          |
 | POST /v1/log       | items: [{episode_id, observation, action, reward?, info?}]        |                  |
 | POST /v1/end       | items: [{episode_id, observation, reward?, info?, truncated?}]    |                  |
@@ -15,8 +15,9 @@ Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py), and
 
 The reward of an item is that since the last action of its episode: one request a step is enough. Bodies may have
 `client` and `seq`: a client that has lost an answer repeats its request with the same number, and nothing is counted
-twice. With several agents observations, actions, rewards and infos are dicts by agent, and `dones` and `truncateds` say
-which have ended.
+twice. A client may state its `protocol`, `observation_space` and `action_space`, as /v1/spec describes them, and is
+refused where the server has others. With several agents observations, actions, rewards and infos are dicts by agent,
+and `dones` and `truncateds` say which have ended.
 """
 
 import logging
@@ -24,20 +25,21 @@ import os
 import threading
 import time
 import urllib.parse
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
-from rllib.env.external.samples import Chains, Part, Replay, Samples, checked
+from rllib.env.external.samples import LONGEST_NAME, Chains, Name, Number, Part, Replay, Samples, checked
 from rllib.env.external.weights import PublishedPolicy
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, with_arrays
-from rllib.web.sockets import is_loopback
+from rllib.web.sockets import host_and_port, is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,12 @@ HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
 LAST_WORDS_S = 2.0
 _LOOKED_AFTER_S = 1.0
+# Share of episode_timeout_s for which whole episodes of other clients wait for the end of a silent one.
+_SHARE_OF_PATIENCE = 0.1
+# Most episodes under way, of all clients together.
+MOST_EPISODES = 16384
+# Most agents that a request may name, where the spaces do not say which there are.
+_MOST_AGENTS = 1024
 # Paths that need no token.
 OPEN_PATHS = "/", "/health"
 _NOT_NOW = "the algorithm does not sample at the moment; ask again"
@@ -66,6 +74,8 @@ class ServerSettings:
         token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
         episode_timeout_s: an episode that is silent for so long is given up (seconds).
         max_clients: most clients whose requests have numbers.
+        max_episodes_per_client: most episodes that a client may have under way. All requests without a client count as
+            those of one client.
         inference: where clients may compute actions: "local", by copies of the policy, "remote", here, or "both".
     """
 
@@ -75,6 +85,7 @@ class ServerSettings:
     token_file: str | None = None
     episode_timeout_s: float = 300.0
     max_clients: int = 1024
+    max_episodes_per_client: int = 1000
     inference: str = "both"
 
     @classmethod
@@ -85,12 +96,7 @@ class ServerSettings:
             ValueError: for another form.
         """
         place = address.removeprefix(ZEROMQ)
-        host, separator, port = place.rpartition(":")
-        if not separator or not host or "/" in host or not port.isdecimal() or int(port) > 65535:
-            raise ValueError(
-                f'an address is "HOST:PORT", such as "127.0.0.1:9900", or "{ZEROMQ}HOST:PORT", but got {address!r:.80}'
-            )
-        return cls(host.strip("[]"), int(port), "http" if place == address else "tcp", **more)
+        return cls(*host_and_port(place), "http" if place == address else "tcp", **more)
 
     def token(self) -> str | None:
         """The token that requests must carry; None: they need none."""
@@ -100,28 +106,34 @@ class ServerSettings:
             return file.read().strip()
 
 
+_Flags = Annotated[dict[Name, bool], msgspec.Meta(max_length=_MOST_AGENTS)]
+
+
 class _Item(msgspec.Struct, forbid_unknown_fields=True):
-    episode_id: str
+    episode_id: Name
     observation: Any
     reward: Any = None
     info: Any = None
     action: Any = msgspec.UNSET
     truncated: bool = False
-    dones: dict[str, bool] = {}
-    truncateds: dict[str, bool] = {}
+    dones: _Flags = {}
+    truncateds: _Flags = {}
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    items: list[_Item] = []
-    client: str = ""
-    seq: int = 0
+    items: Annotated[list[_Item], msgspec.Meta(max_length=MOST_EPISODES)] = []
+    client: Name = ""
+    seq: Number = 0
 
 
 class _Start(msgspec.Struct, forbid_unknown_fields=True):
-    episode_id: str | None = None
+    episode_id: Name | None = None
     training_enabled: bool = True
-    client: str = ""
-    seq: int = 0
+    protocol: int = PROTOCOL
+    observation_space: Any = None
+    action_space: Any = None
+    client: Name = ""
+    seq: Number = 0
 
 
 class _Have(msgspec.Struct, forbid_unknown_fields=True):
@@ -221,14 +233,17 @@ class _Asked:
 
     Attributes:
         client, number: of it; "" for a request without a number.
+        content: hash of its path and body, which are the same where it is repeated.
+        turns: that are to be answered; None where there are none.
         answer: status and answer, once they are there.
         replies: what waits for the answer, each with the time until which it may wait (s).
     """
 
-    __slots__ = ("answer", "client", "number", "replies")
+    __slots__ = ("answer", "client", "content", "number", "replies", "turns")
 
-    def __init__(self, client: str, number: int):
-        self.client, self.number = client, number
+    def __init__(self, client: str, number: int, content: int):
+        self.client, self.number, self.content = client, number, content
+        self.turns: _Turns | None = None
         self.answer: tuple[int, Any] | None = None
         self.replies: list[tuple[float, Reply]] = []
 
@@ -263,7 +278,7 @@ class PolicyServer(ExternalEnv):
             )
         self._routes = {
             **dict.fromkeys(OPEN_PATHS, Route("GET", lambda _: {"status": "ok"})),
-            "/v1/spec": Route("GET", lambda _: self._spec()),
+            "/v1/spec": Route("GET", lambda _: self._spec),
             "/v1/episodes": Route("POST", self._begin_episode, _Start, "remote"),
             "/v1/act": Route("POST", self._act_all, _Request, "remote"),
             "/v1/log": Route("POST", self._log_all, _Request, "remote"),
@@ -282,6 +297,10 @@ class PolicyServer(ExternalEnv):
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
+        self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
+        # Clients of the episodes whose end is not taken in yet, and how many each has.
+        self._client_of: dict[str, str] = {}
+        self._num_open: Counter[str] = Counter()
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
         self._chains = Chains(settings.max_clients)
 
@@ -328,6 +347,10 @@ class PolicyServer(ExternalEnv):
                 self._has_ended.wait(LAST_WORDS_S)
 
     @property
+    def patience_s(self) -> float:
+        return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
+
+    @property
     def num_clients(self) -> int:
         """Number of clients, of those whose requests have numbers, that have asked and are remembered."""
         return len(self._clients)
@@ -343,6 +366,8 @@ class PolicyServer(ExternalEnv):
             asked.replies = asked.replies[len(late) :]
             if not asked.replies:
                 del self._waiting[asked]
+                if not asked.client:
+                    self._withdraw(asked.turns)
             for reply in late:
                 reply(503, {"error": _NOT_NOW if asked.client else _NOT_FOR_LONG})
         limit = now - self._settings.episode_timeout_s
@@ -357,18 +382,40 @@ class PolicyServer(ExternalEnv):
     def _give_up(self, episode_id: str) -> None:
         """Truncates an episode whose client is gone at its last observation."""
         episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
-        self._drop(episode_id)
-        if episode is not None and newest is not None:
-            limit_s = self._settings.episode_timeout_s
-            logger.warning("episode %s was given up after %g s of silence", episode_id, limit_s)
-            turn = self._turn(episode, newest, None, (False, True))
-            turn.is_void = True
-            self.exchange.hand_over(turn)
+        story = f"was given up after {self._settings.episode_timeout_s:g} s of silence"
+        self._drop(episode_id, f"Episode {episode_id} {story}; start a new one.")
+        if episode is None or newest is None:  # nobody has acted in it
+            self._release(episode_id)
+            return
+        logger.warning("episode %s %s", episode_id, story)
+        turn = self._turn(episode, newest, None, (False, True))
+        turn.is_void = True
+        self.exchange.hand_over(turn)
 
-    def _drop(self, episode_id: str) -> None:
+    def _drop(self, episode_id: str, reason: str | None = None) -> None:
         self._heard.pop(episode_id, None)
         self._newest.pop(episode_id, None)
-        self._forget(episode_id)
+        self._agents.pop(episode_id, None)
+        self._forget(episode_id, reason)
+
+    def _release(self, episode_id: str) -> None:
+        """Lets its client begin another episode in the place of one that is over."""
+        client = self._client_of.pop(episode_id, None)
+        if client is not None:
+            self._num_open[client] -= 1
+            if not self._num_open[client]:
+                del self._num_open[client]
+
+    def _withdraw(self, turns: "_Turns") -> None:
+        """Withdraws the turns of a request that cannot be asked for again; ends stand, and are taken in later."""
+        self._asked -= {turn.episode_id for turn in turns.turns if turn.step.is_over}
+        withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
+        for turn in withdrawn:
+            self._asked.discard(turn.episode_id)
+            if (episode := self._running.get(turn.episode_id)) is not None:
+                episode.withdraw(turn)  # a repeated request brings its rewards again
+        turns.turns = [turn for turn in turns.turns if turn not in withdrawn]
+        turns.num_open -= len(withdrawn)
 
     # ------------------------------------------------------------------ requests
 
@@ -402,7 +449,7 @@ class PolicyServer(ExternalEnv):
                 answer = route.handle(request)
                 reply(204 if answer is None else 200, answer)
             else:
-                self._once(request, route.handle, reply)
+                self._once(request, hash((route, body)), route.handle, reply)
         except Exception as error:
             reply(*_refusal(error))
 
@@ -413,6 +460,7 @@ class PolicyServer(ExternalEnv):
             self._take_answer(self._answered.popleft())
         self.exchange.answer_waiting()
 
+    @cached_property
     def _spec(self) -> dict[str, Any]:
         def encoded(space):
             by_agent = space if isinstance(space, dict) else {}
@@ -426,13 +474,13 @@ class PolicyServer(ExternalEnv):
             "inference": self._settings.inference,
         }
 
-    def _once(self, request: "_Request | _Start | Samples", handle: Callable, reply: Reply) -> None:
+    def _once(self, request: "_Request | _Start | Samples", content: int, handle: Callable, reply: Reply) -> None:
         """Replies with the answer to a request; for one that is repeated, with that of the first time.
 
-        A reply that waits for HOLD_S is 503, and the client asks again.
+        A reply that waits for HOLD_S is 503, and the client asks again. `content` is the hash of path and body.
         """
         if not request.client:
-            asked = _Asked("", 0)
+            asked = _Asked("", 0, content)
             self._take_in(asked, request, handle)
             self._reply(asked, reply, ACTION_TIMEOUT_S)
             return
@@ -441,14 +489,17 @@ class PolicyServer(ExternalEnv):
         asked = self._clients.pop(request.client, None)
         if asked is not None:
             self._clients[request.client] = asked  # behind those that were heard of earlier
+            name = f"client {request.client:.40}"
             if request.seq < asked.number:
+                raise BadRequest(409, f"{name} has sent number {asked.number} already, and now {request.seq}")
+            if request.seq == asked.number and content != asked.content:
                 raise BadRequest(
-                    409, f"client {request.client:.40} has sent number {asked.number} already, and now {request.seq}"
+                    409, f"{name} has sent another request with number {request.seq}; only the same may be sent again"
                 )
         elif len(self._clients) >= self._settings.max_clients:
             self._forget_a_client()
         if asked is None or request.seq != asked.number:
-            asked = self._clients[request.client] = _Asked(request.client, request.seq)
+            asked = self._clients[request.client] = _Asked(request.client, request.seq, content)
             self._take_in(asked, request, handle)
         self._reply(asked, reply, HOLD_S)
 
@@ -461,7 +512,7 @@ class PolicyServer(ExternalEnv):
         if not isinstance(answer, _Turns):
             asked.answer = 200, answer
             return
-        answer.asked = asked
+        answer.asked, asked.turns = asked, answer
         if not answer.num_open:  # the run has ended
             self._conclude(answer)
 
@@ -487,6 +538,8 @@ class PolicyServer(ExternalEnv):
             self._transport.wake()
 
     def _take_answer(self, turn: "_AskedTurn | Replay") -> None:
+        if turn.ends or isinstance(turn.error, EpisodeLost):
+            self._release(turn.episode_id)
         turns = turn.turns
         if turns is None:  # of an episode that was given up
             return
@@ -564,6 +617,8 @@ class PolicyServer(ExternalEnv):
 
     def _take_samples(self, request: Samples) -> _Turns:
         """Hands over the turns of parts of episodes; the answer comes when the worker has begun with each of them."""
+        if not request.client:
+            raise BadRequest(422, "parts of episodes need client and seq, so that none is taken in twice")
         rows, ids = self._published().rows, {part.episode_id for part in request.parts}
         if len(ids) < len(request.parts):
             raise BadRequest(422, "an episode may have one part in a request")
@@ -571,9 +626,14 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
         # All parts are looked at before any is taken in.
         parts = [checked(part, self.observation_space, rows) for part in request.parts]
+        for part in parts:
+            for seen in part.observations[: len(part.observations) - (part.end is not None)]:
+                self._legal({AGENT: seen}, None)
+        self._check_room(request.client, sum(part.is_first and part.end is None for part in parts))
         self._asked |= ids
         lost: dict[str, str] = {}
-        replays = [replay for replay in (self._replay(part, lost) for part in parts) if replay is not None]
+        made = [self._replay(part, request.client, lost) for part in parts]
+        replays = [replay for replay in made if replay is not None]
         first, alone = self._chains.link(request.client, replays)
 
         def answer(begun: list[Replay]) -> dict[str, Any]:
@@ -594,11 +654,11 @@ class PolicyServer(ExternalEnv):
             self.exchange.leave(replay)
         return turns
 
-    def _replay(self, part: Part, lost: dict[str, str]) -> Replay | None:
+    def _replay(self, part: Part, client: str, lost: dict[str, str]) -> Replay | None:
         """The turns of a part; None for an episode that is lost, with the reason by its id."""
         try:
             if part.is_first:
-                self.start_episode(part.episode_id, part.training_enabled)
+                self._open_episode(part.episode_id, part.training_enabled, client)
             self._found(part.episode_id).num_turns += len(part.observations)
         except ValueError as error:
             lost[part.episode_id] = str(error)
@@ -614,12 +674,50 @@ class PolicyServer(ExternalEnv):
     def _begin_episode(self, request: _Start) -> dict[str, Any]:
         if self.exchange.error is not None:
             raise self.exchange.error
+        self._check_agreement(request)
+        self._check_room(request.client, 1)
         try:
-            episode_id = self.start_episode(request.episode_id, request.training_enabled)
+            episode_id = self._open_episode(request.episode_id, request.training_enabled, request.client)
         except ValueError as error:
             raise BadRequest(409, str(error)) from None
         self._heard[episode_id] = time.monotonic()
         return {"episode_id": episode_id}
+
+    def _open_episode(self, episode_id: str | None, trains: bool, client: str) -> str:
+        """Starts an episode of a client; arguments and errors as for `start_episode`."""
+        episode_id = self.start_episode(episode_id, trains)
+        self._client_of[episode_id] = client
+        self._num_open[client] += 1
+        return episode_id
+
+    def _check_room(self, client: str, num_more: int) -> None:
+        """Refuses more episodes than a client, or all of them, may have under way."""
+        count, most = self._num_open[client], self._settings.max_episodes_per_client
+        if count + num_more > most:
+            raise BadRequest(
+                429,
+                f"client {client:.40} has {count:,} episodes under way, and max_episodes_per_client={most}: "
+                "end one before the next begins",
+            )
+        if len(self._client_of) + num_more > MOST_EPISODES:
+            raise BadRequest(429, f"{MOST_EPISODES:,} episodes are under way, the most of a server: end one first")
+
+    def _check_agreement(self, request: _Start) -> None:
+        """Refuses a client that states another protocol, or other spaces, than the server has."""
+        if request.protocol != PROTOCOL:
+            raise BadRequest(
+                426,
+                f"the client speaks version {request.protocol} of the protocol, and this server {PROTOCOL}: use the "
+                "client of the server's rllib",
+            )
+        for kind in ("observation_space", "action_space"):
+            stated = getattr(request, kind)
+            if stated is not None and stated != self._spec[kind]:
+                raise BadRequest(
+                    409,
+                    f"the client's {kind} is {_shown(stated)}, but the run has {_shown(self._spec[kind])}: give both "
+                    "the same",
+                )
 
     def _act_all(self, request: _Request) -> _Turns:
         return self._turns(request, lambda item: None, None, self._actions)
@@ -666,6 +764,12 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(422, "with several agents, infos are a dict by agent")
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
         actions = [logged(item) for item, *_ in given]
+        if self._has_several:
+            for item, episode, seen in given:
+                self._meet(item, episode, seen)
+        if not end:
+            for (_, _, seen), action in zip(given, actions):
+                self._legal(seen, action)
         turns = []
         for (item, episode, seen), reward, action in zip(given, rewards, actions):
             infos = item.info or {} if self._has_several else {AGENT: item.info} if item.info else {}
@@ -688,6 +792,27 @@ class PolicyServer(ExternalEnv):
         step, is_first = episode.step(seen, end), episode.num_turns == 0
         episode.num_turns += 1
         return _AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
+
+    def _meet(self, item: _Item, episode, seen: Mapping) -> None:
+        """Refuses agents that the run does not have, and more than an episode may have."""
+        named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
+        if isinstance(self.observation_space, dict):
+            if unknown := named - self.observation_space.keys():
+                known = ", ".join(map(repr, self.observation_space))
+                raise BadRequest(400, f"there is no agent {min(map(repr, unknown)):.80}; there are {known}")
+            return
+        if any(isinstance(agent, str | bytes) and len(agent) > LONGEST_NAME for agent in named):
+            raise BadRequest(422, f"the name of an agent may have {LONGEST_NAME} characters")
+        met = self._agents.setdefault(episode.id, set())
+        if len(met | named) > _MOST_AGENTS:
+            raise BadRequest(422, f"an episode may have {_MOST_AGENTS:,} agents")
+        met |= named
+
+    def _legal(self, seen: Mapping, logged: Mapping | None) -> None:
+        try:
+            self._check_masks(seen, logged)
+        except ValueError as error:
+            raise BadRequest(400, str(error)) from None
 
     def _episode(self, item: _Item):
         try:
@@ -745,6 +870,10 @@ def _actions_of(turns: list[_AskedTurn]) -> list[Mapping]:
         if turn.error is not None:
             raise turn.error
     return [turn.actions for turn in turns]
+
+
+def _shown(space: Any) -> str:
+    return f"{msgspec.json.encode(space).decode():.200}"
 
 
 def _decoded(body: bytes, kind: str, form: type) -> Any:

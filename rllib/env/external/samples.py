@@ -6,7 +6,7 @@ The reward of an observation is that since the action before, in an earlier part
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,6 +20,10 @@ from rllib.env.spaces.supported import all_fit, mismatch, not_finite
 from rllib.env.streams.rewards import FLOAT32_MAX
 from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
 
+# What a client can make the server remember is short.
+LONGEST_NAME = 128
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _GOES_ON = {ALL: False}
 
 
@@ -41,8 +45,8 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
         end: how the episode ends with it; None: it goes on.
     """
 
-    episode_id: str
-    version: int
+    episode_id: Name
+    version: Number
     observations: Any
     rewards: Any
     actions: Any = None
@@ -60,13 +64,14 @@ class Samples(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         parts: of different episodes.
         have: edition of the policy that the client has, where it wants newer ones.
-        client, seq: as for other requests.
+        client, seq: as for other requests, but needed: nobody could repeat steps otherwise without their being taken
+            in twice.
     """
 
     parts: list[Part] = []
     have: int | None = None
-    client: str = ""
-    seq: int = 0
+    client: Name = ""
+    seq: Number = 0
 
 
 class Acted(NamedTuple):
@@ -194,7 +199,7 @@ class Chains:
             replays: parts of different episodes.
 
         Returns:
-            those that follow no other of `replays`, and of them those that follow none at all: they are to be handed over.
+            those that follow no other of `replays`, and of them those that follow none at all, to be handed over.
         """
         before = [each for each in self._newest.pop(client, ()) if not each.is_answered]
         now: list[Replay] = []

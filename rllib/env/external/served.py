@@ -37,7 +37,7 @@ class ServedFactory(EnvFactory):
 
 def served_environment(config: Mapping[str, Any]) -> ServedFactory:
     """The factory of a config with the setting `listen`."""
-    names = "token_file", "episode_timeout_s", "max_clients", "inference"
+    names = "token_file", "episode_timeout_s", "max_clients", "max_episodes_per_client", "inference"
     settings = ServerSettings.of_address(config["listen"], **{name: config[name] for name in names})
     spaces = config["action_space"], config["observation_space"]
     return ServedFactory(*spaces, settings, has_several=config["policies"] is not None)

@@ -1,13 +1,22 @@
 """The stream of an external environment: its episodes are handed over by its own loop, each in a place of its own."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from rllib.env.external.exchange import RunEnded, Turn
 from rllib.env.external.external_env import ExternalEnv
 from rllib.env.external.weights import PublishedPolicy
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentOrder
+from rllib.env.streams.base import MAX_FAILURES_IN_A_ROW
 from rllib.errors import SampleTimeoutError
+
+logger = logging.getLogger("rllib.env")
+
+
+class EnvironmentReplaced(Exception):
+    """The loop of an external environment has raised, and there is a new one: all its episodes are void."""
 
 
 class ExternalSpaces:
@@ -40,16 +49,25 @@ class ExternalStream:
         env: the environment; its loop starts here.
         num_places: most episodes at once.
         worker: owner, for messages.
+        remake: makes the environment anew; one whose loop raises is then replaced. None: its errors are raised.
     """
 
-    def __init__(self, env: ExternalEnv, num_places: int, worker: str):
+    def __init__(
+        self, env: ExternalEnv, num_places: int, worker: str, remake: Callable[[], ExternalEnv] | None = None
+    ):
         self._env, self.num_envs, self._where = env, num_places, f"external environment of {worker}"
+        self._remake, self._num_failures = remake, 0
+        self._environment_made: Callable[[int, ExternalEnv], None] | None = None
         self._first: dict[int, tuple[Mapping, Mapping]] = {}
         self._orders: dict[int, AgentOrder] = {}
         self._num_ended = self._num_turns = 0
         self._failure: BaseException | None = None
+        self._start(env)
+
+    def _start(self, env: ExternalEnv) -> None:
         env.open()
-        self._loop = threading.Thread(target=self._run, name=env.name, daemon=True)
+        self._env, self._failure = env, None
+        self._loop = threading.Thread(target=self._run, args=(env,), name=env.name, daemon=True)
         self._loop.start()
 
     @property
@@ -71,8 +89,9 @@ class ExternalStream:
         """Spaces of the agents, in each place the same."""
         return ExternalSpaces(self._env)
 
-    def watch(self, environment_made) -> None:
-        """Does nothing: the environment is not replaced."""
+    def watch(self, environment_made: Callable[[int, ExternalEnv], None]) -> None:
+        """Calls this function with (0, environment) for each environment that replaces a failed one."""
+        self._environment_made = environment_made
 
     def reseed(self, seeds: Sequence[int]) -> None:
         """Does nothing: the environment's own loop draws what is random in it."""
@@ -88,24 +107,31 @@ class ExternalStream:
 
     # ------------------------------------------------------------------ turns
 
-    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> None:
+    def serve(self, answer: Callable[[list[Turn]], bool], timeout_s: float) -> bool:
         """Has turns answered until `answer` returns that it is enough (Exchange.serve).
+
+        Returns:
+            whether it was enough; False if nobody has asked for timeout_s.
 
         Raises:
             the exception of `run`; RuntimeError if it has returned.
-            SampleTimeoutError: if nobody has asked for timeout_s.
+            EnvironmentReplaced: in place of the exception, where environments are replaced.
         """
 
         def counted(turns: list[Turn]) -> bool:
             self._num_turns += len(turns)
+            self._num_failures = 0
             return answer(turns)
 
         if self._failure is None and self._env.exchange.serve(counted, timeout_s):
-            return
+            return True
         if self._failure is not None:
-            self._env.exchange.end(RunEnded(f"the loop of {type(self._env).__name__} has ended: {self._failure}"))
-            raise self._failure
-        raise SampleTimeoutError(
+            self._end_failed()
+        return False
+
+    def silence(self, timeout_s: float) -> SampleTimeoutError:
+        """The error of a time without turns."""
+        return SampleTimeoutError(
             f"nobody has asked the {self._where} ({type(self._env).__name__}) for an action for {timeout_s:g} s. "
             f"{self._env.describe_silence()} .rollouts(sample_timeout_s=...) sets how long it may be silent."
         )
@@ -116,18 +142,34 @@ class ExternalStream:
         self._num_turns += len(turns)
         return turns
 
-    def _run(self) -> None:
+    def _run(self, env: ExternalEnv) -> None:
         try:
-            self._env.run()
+            env.run()
         except BaseException as error:
             error.add_note(f"in run() of the {self._where}, after {self._num_turns:,} steps")
             self._failure = error
         else:
             self._failure = RuntimeError(
-                f"run() of {type(self._env).__name__} has returned after {self._num_ended:,} episodes; it should go on "
+                f"run() of {type(env).__name__} has returned after {self._num_ended:,} episodes; it should go on "
                 "as long as the process lives"
             )
-        self._env.exchange.wake()
+            self._remake = None  # the next would return as well
+        env.exchange.wake()
+
+    def _end_failed(self) -> NoReturn:
+        """Ends the calls of a loop that has failed, and replaces its environment if that is wanted."""
+        failure, env = self._failure, self._env
+        self._num_failures += 1
+        env.exchange.end(RunEnded(f"the loop of {type(env).__name__} has ended: {failure}"))
+        is_wanted = self._remake is not None and isinstance(failure, Exception)
+        if not is_wanted or self._num_failures > MAX_FAILURES_IN_A_ROW:
+            raise failure
+        logger.warning("the %s raised; it is replaced by a new one", self._where, exc_info=failure)
+        env.close()
+        self._start(self._remake())
+        if self._environment_made is not None:
+            self._environment_made(0, self._env)
+        raise EnvironmentReplaced from failure
 
     def place(self, index: int, turn: Turn) -> None:
         """Puts the first turn of an episode into a place, whose `reset` gives its observations."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
 
+from rllib.env.agents import is_external
 from rllib.env.factories.registry import EnvContext, EnvFactory, worker_name
 from rllib.env.streams.base import EnvironmentStream
 from rllib.env.streams.first_results import env_name
@@ -114,6 +115,12 @@ def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStrea
             made.append(make(index))
             if isinstance(made[0], VectorEnv):
                 return VectorEnvStream(made[0], seeds, **options)
+            if is_external(made[0]):
+                raise TypeError(
+                    f"{env_name(made[0])} drives its own loop, which was not known before the workers started. Leave "
+                    "observation_space and action_space out of .environment(): then the driver makes one environment, "
+                    "and does not step it."
+                )
         if isinstance(made[0], EnvironmentProcess):
             return ProcessStream(made, seeds, **options)
         return SyncStream(made, seeds, **options)

@@ -230,6 +230,14 @@ class WrappingFactory(EnvFactory):
         return self.factory.clips_rewards
 
 
+def environment_class(factory: EnvFactory) -> type | None:
+    """The class of a factory's environments; None where it is not known before one is made."""
+    while isinstance(factory, WrappingFactory):
+        factory = factory.factory
+    creator = getattr(factory, "creator", None)
+    return creator if isinstance(creator, type) else None
+
+
 def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
     """Registers an environment under a name for `.environment(name)`; a later call with the same name replaces it.
 

@@ -45,6 +45,11 @@ class ExternalSeats(EnvironmentSeats):
         """Takes in what has followed the newest actions; returns whether the episode is over."""
         return self.take_in(self.given, step)
 
+    def void(self) -> None:
+        """Drops the episode: its environment is gone."""
+        self.drops_next = True
+        self._void()
+
     @property
     def acting(self) -> list[Seat]:
         """Seats of the agents that act next."""

@@ -9,7 +9,7 @@ of episodes, whose turns follow one another here as if their actions had been as
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,18 +19,21 @@ import numpy as np
 from rllib.acting.inference import ActingSettings
 from rllib.acting.sent_policy import SentPolicy, UserCodeError
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn, fail_all
-from rllib.env.external.stream import ExternalStream
+from rllib.env.external.external_env import ExternalEnv
+from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
 from rllib.env.factories.make import make_environment
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation import seeding
+from rllib.evaluation.external.legal_actions import LegalActions
 from rllib.evaluation.external.seats import ExternalSeats
 from rllib.evaluation.multi_agent.lanes import RecordingSlots
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import stopwatch
@@ -86,11 +89,27 @@ class ExternalWorker(MultiAgentWorker):
         self._told_of_dropped_rows = False
         self._newest: tuple[int, float] | None = None  # version and count of the filter that were published last
         self._policy_sent: PublishedPolicy | None = None
-        return ExternalStream(env, len(self._indices), f"{self.kind} {self.worker_index}")
+
+        def remake() -> ExternalEnv:
+            made = make_environment(self.settings.env, context)
+            self._look_at_masks(made)
+            return made
+
+        self._look_at_masks(env)
+        where = f"{self.kind} {self.worker_index}"
+        return ExternalStream(env, len(self._indices), where, remake if self.settings.replace_failed_envs else None)
 
     def _seat(self) -> None:
         super()._seat()
         self._forget_episodes()
+
+    def change_settings(self, settings: RolloutSettings) -> None:
+        super().change_settings(settings)
+        self._look_at_masks(*self.stream.environments)
+
+    def _look_at_masks(self, env: ExternalEnv) -> None:
+        legal = LegalActions(self.policies, self.settings.agents, ExternalSpaces(env))
+        env.mask_problem = legal.problem if legal.reads_masks else None
 
     def _forget_episodes(self) -> None:
         # Places of the running episodes, by their ids, and the places that are free.
@@ -197,6 +216,7 @@ class ExternalWorker(MultiAgentWorker):
             each.begin_fragment()
         clock, made = stopwatch("step", "act"), 0
         begun = clock()
+        self._answered_at = time.monotonic()
 
         def is_over() -> bool:
             if is_complete:
@@ -210,11 +230,13 @@ class ExternalWorker(MultiAgentWorker):
             report.env_time_s += taken - begun
             ends = False
             while turns and not ends:
-                self._taken = turns
+                self._taken, num_waiting = turns, len(self._waiting)
                 step = made % steps_at_once
                 if made and not step:
                     self._prepare(steps_at_once)
                 made += self._answer(turns, step, report, begins=not (is_complete and self._num_closed >= wanted))
+                if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
+                    self._answered_at = time.monotonic()
                 turns, self._later = self._later, []
                 ends = is_over()
                 if turns and not ends:
@@ -226,11 +248,53 @@ class ExternalWorker(MultiAgentWorker):
 
         turns, self._waiting, self._later = self._waiting + self._later, [], []
         if not (turns and answer(turns)):
-            self.stream.serve(answer, settings.sample_timeout_s)
+            self._serve(answer, lambda: is_complete and self._num_closed >= wanted, report)
         self._advance(made)
         report.env_steps = report.rows = self._num_closed
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
+
+    def _serve(
+        self, answer: Callable[[list[Turn]], bool], waits_for_ends: Callable[[], bool], report: SampleReport
+    ) -> None:
+        """Has turns answered until the fragment is over.
+
+        Args:
+            answer: function of turns; returns whether the fragment is over.
+            waits_for_ends: whether it only waits for episodes to end. It does not wait for silent ones any longer than
+                others can be expected to.
+            report: counts the episodes of an environment that was replaced.
+
+        Raises:
+            SampleTimeoutError: if nobody asks.
+        """
+        limit_s = self.settings.sample_timeout_s
+        patience_s = self.stream.environments[0].patience_s if self.settings.complete_episodes else None
+        interval_s = limit_s if patience_s is None else min(patience_s, limit_s)
+        while True:
+            try:
+                if self.stream.serve(answer, interval_s):
+                    return
+            except EnvironmentReplaced:
+                self._void_all(report)
+                continue
+            is_silent = time.monotonic() - self._answered_at >= limit_s
+            # Without others that wait, there is time until the silence is an error.
+            if patience_s is not None and waits_for_ends() and (self._waiting or is_silent):
+                logger.info("the ends of %d silent episodes are left to the next fragment", len(self._place_of))
+                return
+            if is_silent:
+                raise self.stream.silence(limit_s)
+
+    def _void_all(self, report: SampleReport) -> None:
+        """Ends the episodes of an environment that was replaced."""
+        for place in self._place_of.values():
+            self._seats[place].void()
+        report.num_faulty_episodes += len(self._place_of)
+        fail_all((*self._waiting, *self._later), _lost)
+        self._forget_episodes()
+        if self._policy_sent is not None:
+            self.stream.publish(self._policy_sent)
 
     def _make_places(self) -> None:
         """Doubles the places until each episode that waits has one."""

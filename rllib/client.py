@@ -52,6 +52,9 @@ class PolicyClient:
         token: of the server; by default that of the variable RLLIB_TOKEN.
         timeout_s: of one request (seconds).
         retry_s: goes on trying for so long (seconds).
+        observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
+            "Discrete(2)"; with several agents dicts by agent. They are the run's if it was started without; else the
+            first request is refused if they differ from the run's.
 
     Raises:
         ValueError: for another inference_mode, or an address of another form.
@@ -67,6 +70,8 @@ class PolicyClient:
         token=None,
         timeout_s=30.0,
         retry_s=60.0,
+        observation_space=None,
+        action_space=None,
     ):
         if inference_mode != "remote":
             raise ValueError(
@@ -88,6 +93,14 @@ class PolicyClient:
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
+        self._spaces = None
+        if (observation_space is None) != (action_space is None):
+            raise ValueError("give both observation_space and action_space, or neither")
+        if observation_space is not None:
+            self._spaces = {
+                "observation_space": _space_text(observation_space),
+                "action_space": _space_text(action_space),
+            }
         self._several = False
         self._dtype = None  # of actions that are arrays
 
@@ -203,6 +216,8 @@ class PolicyClient:
         return action if dtype is None else np.asarray(action, dtype)
 
     def _read_spec(self):
+        if self._spaces is not None:
+            self._post("/v1/spaces", self._spaces)
         spec = self._request("GET", "/v1/spec", None)
         if spec["protocol"] != PROTOCOL:
             raise ValueError(
@@ -272,3 +287,32 @@ def _plain(value):
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise TypeError(f"{value!r} ({type(value).__name__}) cannot be sent")
+
+
+def _space_text(space):
+    """A space of gymnasium as the server reads it; a text is left as it is."""
+    kind = type(space).__name__
+    if isinstance(space, str):
+        return space
+    if isinstance(space, dict):
+        return {agent: _space_text(each) for agent, each in space.items()}
+    if kind == "Box":
+        low, high = _bounds_text(space.low), _bounds_text(space.high)
+        return f"Box({low}, {high}, {list(space.shape)}, {space.dtype.name})"
+    if kind == "Discrete":
+        return f"Discrete({space.n}, {space.start})"
+    if kind == "MultiDiscrete":
+        return f"MultiDiscrete({space.nvec.tolist()}, {space.start.tolist()}, {space.dtype.name})"
+    if kind == "MultiBinary":
+        return f"MultiBinary({np.asarray(space.n).tolist()})"
+    if kind == "Dict":
+        parts = ", ".join(f"{key!r}: {_space_text(each)}" for key, each in space.items())
+        return f"Dict({{{parts}}})"
+    if kind == "Tuple":
+        return f"Tuple([{', '.join(map(_space_text, space))}])"
+    raise ValueError(f"a space of the kind {kind} cannot be sent")
+
+
+def _bounds_text(bounds):
+    is_uniform = bounds.size > 0 and (bounds == bounds.flat[0]).all()
+    return repr(bounds.flat[0].item() if is_uniform else bounds.tolist())

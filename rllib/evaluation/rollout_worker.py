@@ -15,6 +15,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.env.streams.base import StepBuffers
+from rllib.env.traffic import Traffic
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.episode_ids import EpisodeIds
@@ -46,6 +47,7 @@ class SampleReport:
         agent_steps: policy id -> steps of its agents; empty where there is one agent.
         agent_steps_by_agent: agent -> its steps; empty where there is one.
         untrained_episodes: episodes of external environments with training_enabled=False.
+        traffic: of an environment that drives its own loop; None for others.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -60,6 +62,7 @@ class SampleReport:
     agent_steps: dict[str, int] = field(default_factory=dict)
     agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
     untrained_episodes: list[Episode] = field(default_factory=list)
+    traffic: Traffic | None = None
 
 
 @dataclass

@@ -137,6 +137,10 @@ class Exchange:
             pass
         return turns
 
+    def num_waiting(self) -> int:
+        """Approximate number of turns that nobody has taken yet."""
+        return self._turns.qsize()
+
     def wake(self) -> None:
         """Ends the present `take`."""
         self._turns.put(None)

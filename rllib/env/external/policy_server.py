@@ -8,6 +8,7 @@
 | POST /v1/act       | items: [{episode_id, observation, reward?, info?}]                | actions          |
 | POST /v1/log       | items: [{episode_id, observation, action, reward?, info?}]        |                  |
 | POST /v1/end       | items: [{episode_id, observation, reward?, info?, truncated?}]    |                  |
+| POST /v1/spaces    | observation_space, action_space, as texts (spaces/notation.py)    |                  |
 
 The reward of an item is that since the last action of its episode: one request a step is enough. Bodies may have
 `client` and `seq`: a client that has lost an answer repeats its request with the same number, and nothing is counted
@@ -30,6 +31,8 @@ import uvicorn
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
+from rllib.env.spaces.notation import form_of, spaces_from_text
+from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import (
     JSON,
@@ -50,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL = 1
 TOKEN_VARIABLE = "RLLIB_TOKEN"
-_BODY_LIMIT = 64 << 20
+BODY_LIMIT = 64 << 20
 # Seconds after which a request that waits is answered with 503, so that its client knows that the server lives.
 HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
@@ -88,11 +91,21 @@ class ServerSettings:
         return cls(host.strip("[]"), int(port), **more)
 
     def token(self) -> str | None:
-        """The token that requests must carry; None: they need none."""
-        if self.token_file is None:
-            return os.environ.get(TOKEN_VARIABLE) or None
-        with open(self.token_file) as file:
-            return file.read().strip()
+        """The token that requests must carry; None: they need none.
+
+        Raises:
+            ValueError: if there is none, and other machines reach the address.
+        """
+        if self.token_file is not None:
+            with open(self.token_file) as file:
+                return file.read().strip()
+        token = os.environ.get(TOKEN_VARIABLE) or None
+        if token is None and not is_loopback(self.host):
+            raise ValueError(
+                f"a server that listens on {self.host} without a token lets anyone on the network steer this run. "
+                f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
+            )
+        return token
 
 
 class _Item(msgspec.Struct, forbid_unknown_fields=True):
@@ -115,6 +128,15 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 class _Start(msgspec.Struct, forbid_unknown_fields=True):
     episode_id: str | None = None
     training_enabled: bool = True
+    client: str = ""
+    seq: int = 0
+
+
+class Spaces(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of a request with the spaces of a client, each a text, or texts by agent."""
+
+    observation_space: str | dict[str, str]
+    action_space: str | dict[str, str]
     client: str = ""
     seq: int = 0
 
@@ -171,18 +193,13 @@ class PolicyServer(ExternalEnv):
         self._settings, self._index = settings, index
         self._has_several = isinstance(self, ExternalMultiAgentEnv)
         self._socket = self._server = None
-        token = settings.token()
-        self._guard = Guard(token)
-        if token is None and not is_loopback(settings.host):
-            raise ValueError(
-                f"a server that listens on {settings.host} without a token lets anyone on the network steer this run. "
-                f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
-            )
+        self._guard = Guard(settings.token())
         self._has_ended = threading.Event()
         self._clients: dict[str, tuple[int, asyncio.Task]] = {}
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
+        self._counter = TrafficCounter()
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -230,6 +247,9 @@ class PolicyServer(ExternalEnv):
         elif self._socket is not None:
             self._socket.close()
 
+    def take_traffic(self) -> Traffic:
+        return self._counter.take(len(self._clients), len(self._running), self.exchange.num_waiting())
+
     def describe_silence(self) -> str:
         return f"{len(self._clients)} clients have asked {self.url} so far. Does one run?"
 
@@ -242,6 +262,7 @@ class PolicyServer(ExternalEnv):
             for episode_id in silent:
                 episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
                 self._drop(episode_id)
+                self._counter.lost += 1
                 if episode is not None and newest is not None:
                     logger.warning(
                         "episode %s was given up after %g s of silence", episode_id, self._settings.episode_timeout_s
@@ -260,6 +281,7 @@ class PolicyServer(ExternalEnv):
     async def _app(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict], Awaitable[None]]) -> None:
         """The application of ASGI."""
         self.num_requests += 1
+        self._counter.requests += 1
         kind = JSON
         try:
             status, answer, kind = await self._answered(scope, receive)
@@ -297,6 +319,7 @@ class PolicyServer(ExternalEnv):
             "/v1/act": (_Request, self._act_all),
             "/v1/log": (_Request, self._log_all),
             "/v1/end": (_Request, self._end_all),
+            "/v1/spaces": (Spaces, self._compare_spaces),
         }
         if path not in known:
             raise BadRequest(404, f"there is no {path}; there are /health, /v1/spec, {', '.join(known)}")
@@ -305,7 +328,7 @@ class PolicyServer(ExternalEnv):
         kind = content_kind(dict(scope["headers"]).get(b"content-type", b""))
         if kind not in (JSON, MSGPACK):
             raise BadRequest(415, f"a body is {JSON} or {MSGPACK}")
-        request = _decoded(await read_body(scope, receive, _BODY_LIMIT), kind, known[path][0])
+        request = decoded(await read_body(scope, receive, BODY_LIMIT), kind, known[path][0])
         return 200, await self._once(request, known[path][1]), kind
 
     def _spec(self) -> dict[str, Any]:
@@ -375,8 +398,21 @@ class PolicyServer(ExternalEnv):
         self._heard[episode_id] = time.monotonic()
         return {"episode_id": episode_id}
 
+    async def _compare_spaces(self, request: Spaces) -> dict[str, Any]:
+        for name, form in (("observation_space", form_of), ("action_space", lambda space: space)):
+            own = getattr(self, name)
+            try:
+                given = spaces_from_text(getattr(request, name))
+            except ValueError as error:
+                raise BadRequest(422, str(error)) from None
+            if form(given) != form(own):
+                raise BadRequest(409, f"the {name} of the client is {given}, but that of the run is {own}")
+        return {}
+
     async def _act_all(self, request: _Request) -> dict[str, Any]:
+        began = time.perf_counter()
         found = await self._turns(request, lambda item: None, end=None)
+        self._counter.acted(time.perf_counter() - began)
         return {"actions": [plain(actions if self._has_several else actions[AGENT]) for actions in found]}
 
     async def _log_all(self, request: _Request) -> dict[str, Any]:
@@ -479,7 +515,12 @@ class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
 
 
-def _decoded(body: bytes, kind: str, form: type) -> Any:
+def decoded(body: bytes, kind: str, form: type) -> Any:
+    """Decodes a body as a structure.
+
+    Raises:
+        BadRequest: 400 if it is no JSON or MessagePack, 422 if it has another form.
+    """
     try:
         return msgspec.msgpack.decode(body, type=form) if kind == MSGPACK else msgspec.json.decode(body, type=form)
     except msgspec.ValidationError as error:

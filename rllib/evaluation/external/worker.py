@@ -149,8 +149,15 @@ class ExternalWorker(MultiAgentWorker):
                 break  # few of the slots have acted in each pass: the next fragment needs no more memory than this
         self._advance(made)
         report.env_steps = report.rows = self._num_closed
+        self._report_traffic(report)
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
+
+    def _report_traffic(self, report: SampleReport) -> None:
+        traffic = self.stream.environments[0].take_traffic()
+        traffic.worker_index = self.worker_index
+        traffic.policy_versions = {i: slots.lane.policy_version for i, slots in self._recording.items()}
+        report.traffic = traffic if report.traffic is None else report.traffic.then(traffic)
 
     def _make_places(self) -> None:
         """Doubles the places until each episode that waits has one."""

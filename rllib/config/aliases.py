@@ -141,6 +141,7 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
 
 _NO_COMPILE = "networks run uncompiled"
 _OFFLINE = "offline data is not available yet; samples come from the environment"
+_INPUT = f"{_OFFLINE}, or from clients: a function that returns a PolicyServerInput is .external(listen=function)"
 
 # Accepted without effect, because what they switch is always so here; a line of logging says why.
 IGNORED: Mapping[str, str] = {
@@ -262,8 +263,7 @@ class Unavailable(NamedTuple):
 
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
-    "input": Unavailable(("sampler",), _OFFLINE),
-    "input_": Unavailable(("sampler",), _OFFLINE),
+    **dict.fromkeys(("input", "input_"), Unavailable(("sampler",), _INPUT)),
     "output": Unavailable((None,), _OFFLINE),
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
@@ -500,7 +500,7 @@ GUESTS: Mapping[str, frozenset[str]] = {
 
 # Sections of RLlib that are not there, and why.
 UNAVAILABLE_SECTIONS: Mapping[str, str] = {
-    "offline_data": _OFFLINE,
+    "offline_data": _INPUT,
     "python_environment": "workers run the Python of this process; install what they need there",
 }
 

@@ -107,7 +107,7 @@ class AlgorithmConfig(ConfigObject):
     count_steps_by: Literal["env_steps", "agent_steps"]
     agent_id_in_observation: bool
     centralized_critic: Literal[false, true, "state"]
-    listen: str | None
+    listen: Any
     token_file: str | None
     episode_timeout_s: float
     max_clients: int
@@ -197,8 +197,8 @@ class AlgorithmConfig(ConfigObject):
         Literal[false, true, "state"]=False
     ) -> C: ...
     def external(
-        self: C, *, listen: str | None=None, token_file: str | None=None, episode_timeout_s: float=300.0,
-        max_clients: int=1024
+        self: C, *, listen: Any=None, token_file: str | None=None, episode_timeout_s: float=300.0, max_clients:
+        int=1024
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

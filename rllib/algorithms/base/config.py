@@ -333,7 +333,9 @@ class AlgorithmConfig(ConfigObject):
         self,
         *,
         listen: Annotated[
-            str | None, '"HOST:PORT" where clients ask for actions; port 0: a free one; None: there are none'
+            Any,
+            '"HOST:PORT" where clients ask for actions, or a function that returns a PolicyServerInput; port 0: a free '
+            "one; None: there are none",
         ] = None,
         token_file: Annotated[
             str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
@@ -498,10 +500,13 @@ class AlgorithmConfig(ConfigObject):
             return None
         if self.env is not None:
             return (
-                f"listen={self.listen!r} is for clients that step the environment, but env={shortened(self.env)} is "
-                "given as well. Leave env out, and give observation_space and action_space."
+                f"listen={shortened(self.listen)} is for clients that step the environment, but "
+                f"env={shortened(self.env)} is given as well. Leave env out, and give observation_space and "
+                "action_space."
             )
-        host, separator, port = self.listen.rpartition(":")
+        if callable(self.listen):
+            return None
+        host, separator, port = str(self.listen).rpartition(":")
         if not (host and separator and port.isdecimal() and int(port) < 65536):
             return f'listen={self.listen!r} must be "HOST:PORT". Use .external(listen="127.0.0.1:9900").'
         return None

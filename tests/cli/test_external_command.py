@@ -107,6 +107,7 @@ def test_a_file_with_the_section(rllib, address, play):
     )
     server, client = rllib.start("train", "-f", "run.yaml", "--name", "run"), play()
     output = server.communicate(timeout=120)[0]
+    assert "rllib evaluate" not in output  # nobody but its clients can play there
     assert server.returncode == 0 and "DQN on external" in output and "clients    1" in output, output
     assert client.wait(60) == 0
     params = json.loads((rllib.directory / "results" / "run" / "params.json").read_text())

@@ -316,10 +316,12 @@ class _Outcome:
         reached: the threshold that ended it; None if something else did.
         signal: number of the signal that interrupted it, or None.
         profile: where the time went, and where the timeline is; empty if it was not recorded.
+        is_played_here: whether the library can play in its environment.
     """
 
     run: RunDirectory
     flag: str
+    is_played_here: bool
     result: dict | None = None
     reached: str | None = None
     signal: int | None = None
@@ -332,7 +334,7 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
     Raises:
         Mistake: if the stop criterion names a key that results do not have.
     """
-    outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm)), ThresholdStopper(spec.stop)
+    outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm), spec.env is not None), ThresholdStopper(spec.stop)
     title, iteration, is_first = f"{spec.algorithm} on {spec.world}", run.iteration, True
     algorithm.directory = run.path
     interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT))
@@ -403,6 +405,7 @@ def _show(outcome: _Outcome) -> None:
     click.echo(f"checkpoint  {run.checkpoint}")
     if run.best:
         click.echo(f"best        {run.best}")
-    click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
+    if outcome.is_played_here:
+        click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
     if outcome.signal:
         click.echo(f"resume      rllib train --resume {run.path}{outcome.flag}")

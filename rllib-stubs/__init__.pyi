@@ -48,6 +48,7 @@ from rllib.algorithms.pqn import PQN as PQN
 from rllib.algorithms.pqn import PQNConfig as PQNConfig
 from rllib.policy import Policy as Policy
 from rllib.client import PolicyClient as PolicyClient
+from rllib.env.external.policy_server_input import PolicyServerInput as PolicyServerInput
 from rllib.policies import PolicySpec as PolicySpec
 from rllib.algorithms.qmix import QMix as QMix
 from rllib.algorithms.qmix import QMixConfig as QMixConfig

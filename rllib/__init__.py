@@ -25,6 +25,7 @@ _LAZY = {
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
     "ExternalEnv": "rllib.env.external.external_env",
     "ExternalMultiAgentEnv": "rllib.env.external.external_env",
+    "PolicyServerInput": "rllib.env.external.policy_server_input",
     "ModelCatalog": "rllib.models.catalog.model_catalog",
     "Policy": "rllib.policy",
     "PolicyClient": "rllib.client",
@@ -50,7 +51,6 @@ __all__ = list(_LAZY)
 
 # Names of Ray and Stable-Baselines3 that are not here -> advice.
 _ELSEWHERE = {
-    "PolicyServerInput": 'clients in other processes are served with .external(listen="127.0.0.1:9900")',
     **dict.fromkeys(("VectorEnv", "BaseEnv"), "environments that are vectors derive from gymnasium.vector.VectorEnv"),
     **dict.fromkeys(
         ("RLModule", "MultiRLModule", "ModelV2", "TFModelV2", "TorchModelV2"),

@@ -65,8 +65,9 @@ class PolicyClient:
         retry_s: goes on trying for so long (seconds).
         fragment_length: with local inference, most steps that are kept before they are sent.
         seed: with local inference, of the actions that are sampled.
-        observation_space, action_space: that the client is written for, as GET /v1/spec describes them; `start_episode`
-            is refused by a server with others. None: any.
+        observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
+            "Discrete(2)"; with several agents dicts by agent. They are the run's if it was started without; else the
+            first request is refused if they differ from the run's.
 
     Raises:
         ValueError: for another inference_mode, an address of another form, or local inference where the server does not
@@ -104,10 +105,17 @@ class PolicyClient:
         kind = _ZeroMQConnection if parts.scheme == "tcp" else _PackedHTTPConnection if is_local else _HTTPConnection
         self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s)
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
-        self._stated = {"observation_space": observation_space, "action_space": action_space, "protocol": PROTOCOL}
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
         self._num_actions = {}
+        self._spaces = None
+        if (observation_space is None) != (action_space is None):
+            raise ValueError("give both observation_space and action_space, or neither")
+        if observation_space is not None:
+            self._spaces = {
+                "observation_space": _space_text(observation_space),
+                "action_space": _space_text(action_space),
+            }
         self._several = False
         self._dtype = None  # of actions that are arrays
         self._local = None  # acts, with local inference
@@ -117,9 +125,6 @@ class PolicyClient:
 
     def _acts_itself(self, acting, settings):
         spec = self._read_spec()
-        for kind in ("observation_space", "action_space"):
-            if self._stated[kind] not in (None, spec[kind]):
-                raise ValueError(f"the client's {kind} is {self._stated[kind]}, but the run has {spec[kind]}")
         if self._several:
             raise ValueError(
                 "inference_mode='local' is for episodes with one agent: the server's policy_mapping_fn chooses the "
@@ -166,7 +171,8 @@ class PolicyClient:
         else:
             if self._dtype is None:
                 self._read_spec()
-            self._post("/v1/episodes", dict(self._stated, episode_id=episode_id, training_enabled=training_enabled))
+            body = {"episode_id": episode_id, "training_enabled": training_enabled, "protocol": PROTOCOL}
+            self._post("/v1/episodes", body)
         self._given[episode_id], self._num_actions[episode_id] = {}, 0
         return episode_id
 
@@ -314,6 +320,8 @@ class PolicyClient:
         return action if dtype is None else np.asarray(action, dtype)
 
     def _read_spec(self):
+        if self._spaces is not None:
+            self._post("/v1/spaces", self._spaces)
         spec = self._request("GET", "/v1/spec", None)
         if spec["protocol"] != PROTOCOL:
             raise ValueError(
@@ -554,3 +562,32 @@ def _packed(value):
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return {"$array": [value.dtype.str, value.shape, value.tobytes()]}
     return _plain(value)
+
+
+def _space_text(space):
+    """A space of gymnasium as the server reads it; a text is left as it is."""
+    kind = type(space).__name__
+    if isinstance(space, str):
+        return space
+    if isinstance(space, dict):
+        return {agent: _space_text(each) for agent, each in space.items()}
+    if kind == "Box":
+        low, high = _bounds_text(space.low), _bounds_text(space.high)
+        return f"Box({low}, {high}, {list(space.shape)}, {space.dtype.name})"
+    if kind == "Discrete":
+        return f"Discrete({space.n}, {space.start})"
+    if kind == "MultiDiscrete":
+        return f"MultiDiscrete({space.nvec.tolist()}, {space.start.tolist()}, {space.dtype.name})"
+    if kind == "MultiBinary":
+        return f"MultiBinary({np.asarray(space.n).tolist()})"
+    if kind == "Dict":
+        parts = ", ".join(f"{key!r}: {_space_text(each)}" for key, each in space.items())
+        return f"Dict({{{parts}}})"
+    if kind == "Tuple":
+        return f"Tuple([{', '.join(map(_space_text, space))}])"
+    raise ValueError(f"a space of the kind {kind} cannot be sent")
+
+
+def _bounds_text(bounds):
+    is_uniform = bounds.size > 0 and (bounds == bounds.flat[0]).all()
+    return repr(bounds.flat[0].item() if is_uniform else bounds.tolist())

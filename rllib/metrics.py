@@ -17,7 +17,8 @@ from typing import Any
 import psutil
 
 from rllib.env.episodes import Episode
-from rllib.result import Result
+from rllib.env.traffic import RunTraffic
+from rllib.result import EXTERNAL, Result
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.spans import span
 
@@ -77,6 +78,7 @@ class Metrics:
         self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
         self._untrained: deque[Episode] = deque(maxlen=smoothing_episodes)  # of external environments
         self._rows_too_old: int | None = None  # dropped so far, of clients that act themselves
+        self._traffic = RunTraffic()
         self.keeps_episodes = False
         self.episodes_total = 0
         self._has_warned = False
@@ -103,6 +105,7 @@ class Metrics:
         self._episodes_before = self.episodes_total
         self._longest_running = 0
         self._num_faulty = 0
+        self._traffic.start_iteration()
 
     def timer(self, phase: str) -> _Timer:
         """A context that adds the block's seconds to a phase of this iteration."""
@@ -118,6 +121,9 @@ class Metrics:
         self._untrained.extend(report.untrained_episodes)
         if report.rows_too_old is not None:
             self._rows_too_old = (self._rows_too_old or 0) + report.rows_too_old
+        if report.traffic is not None:
+            versions = {policy_id: self.num_updates(policy_id) for policy_id in report.traffic.policy_versions}
+            self._traffic.add(report.traffic, versions)
         self.counters["num_env_steps_sampled"] += report.env_steps
         for policy_id, steps in report.agent_steps.items():
             self.policies[policy_id]["num_steps_sampled"] += steps
@@ -218,11 +224,13 @@ class Metrics:
             longest_running_episode=self._longest_running,
             num_faulty_episodes=self._num_faulty,
         )
-        if self._untrained:
-            returns = [episode.episode_return for episode in self._untrained]
-            result["external"] = {"untrained_episode_reward_mean": sum(returns) / len(returns)}
-        if self._rows_too_old is not None:
-            result.setdefault("external", {})["rows_too_old"] = self._rows_too_old
+        if external := self._traffic.statistics(elapsed):
+            if self._untrained:
+                returns = [episode.episode_return for episode in self._untrained]
+                external["untrained_episode_reward_mean"] = sum(returns) / len(returns)
+            if self._rows_too_old is not None:
+                external["rows_too_old"] = self._rows_too_old
+            result[EXTERNAL] = external
         result.update(self._steps(elapsed))
         steps = dict(self.counters)
         if self.agents:

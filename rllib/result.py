@@ -96,6 +96,8 @@ RESULT_KEYS = frozenset((
 ))  # fmt: skip
 # Further ones of runs with several agents
 AGENT_RESULT_KEYS = frozenset(_OF_SEVERAL.values()) - RESULT_KEYS
+# The entry of runs whose environments drive their own loops
+EXTERNAL = "external"
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
@@ -134,7 +136,7 @@ def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> No
     Raises:
         ValueError: with the nearest key.
     """
-    root, known = str(key).partition("/")[0], sorted(RESULT_KEYS | AGENT_RESULT_KEYS | LATER_RESULT_KEYS)
+    root, known = str(key).partition("/")[0], sorted({EXTERNAL, *RESULT_KEYS, *AGENT_RESULT_KEYS, *LATER_RESULT_KEYS})
     if root not in known:
         near = nearest(root, [*short_names, *known])
         hint = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -17,6 +17,7 @@ _COMMANDS = {
     "record": "Write a video of a trained policy.",
     "export": "Write a policy as a file for torch or ONNX.",
     "serve": "Answer requests for actions over HTTP.",
+    "client-example": "Show a client of rllib train --external.",
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",

@@ -188,6 +188,8 @@ class PanelDisplay(QuietDisplay):
         yield "time", _broken(shares, width) or "-"
         yield "learner", _broken(_learner(result), width) or "-"
         yield "workers", _workers(result)
+        if clients := _clients(result):
+            yield "clients", _broken(clients, width)
         if self._goal:
             yield from self._goal_rows(width)
 
@@ -272,6 +274,26 @@ def _learner(result: Mapping) -> list[str]:
     return parts
 
 
+def _clients(result: Mapping) -> list[str]:
+    """Traffic of a policy server, or of a loop in a worker, which has no clients."""
+    external = result.get("external")
+    if not external:
+        return []
+    lag = counted(external["weights_lag"], "update")
+    parts = [f"{counted(external['open_episodes'], 'episode')} open", f"lag {lag}"]
+    if external["clients"] or external["requests_per_s"]:
+        waits = f"{number(external['act_ms_p50'])} / {number(external['act_ms_p99'])} ms"
+        parts = [
+            counted(external["clients"], "client"),
+            *parts,
+            f"{external['episodes_lost']:,} lost",
+            f"{number(external['requests_per_s'], 0)} requests/s",
+            f"wait p50 / p99 {waits}",
+            f"{counted(external['rows_waiting'], 'row')} waiting",
+        ]
+    return parts
+
+
 def _workers(result: Mapping) -> str:
     if not result:
         return "-"
@@ -324,12 +346,14 @@ def shown_logs(display: QuietDisplay, verbose: bool, quiet: bool = False) -> Ite
 
 def line_of(result: Mapping) -> str:
     """One result as a line of fixed columns."""
+    external = result.get("external")
+    clients = f"  clients {external['clients']:>4}  lost {external['episodes_lost']:>4}" if external else ""
     return (
         f"iter {result['training_iteration']:>5}  {elapsed(result['time_total_s']):>7}"
         f"  {number(result.get('timesteps_total'), 0):>11} steps"
         f"  {number(result.get('num_env_steps_sampled_throughput_per_sec'), 0):>8} /s"
         f"  return {number(result.get('episode_reward_mean'), 2):>9}"
-        f"  length {number(result.get('episode_len_mean')):>7}"
+        f"  length {number(result.get('episode_len_mean')):>7}{clients}"
     )
 
 

@@ -72,7 +72,7 @@ class RunDirectory:
             Mistake: if there is a run of that name, or the directory cannot be made.
         """
         refuse_used_name(results, spec)
-        what = spec.experiment or f"{spec.algorithm}_{spec.env}"
+        what = spec.experiment or f"{spec.algorithm}_{spec.world}"
         name = _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         for path in numbered(results / name):
             try:

@@ -35,7 +35,8 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     Attributes:
         algorithm: its name.
-        env: id of the environment.
+        env: id of the environment; None where clients step theirs.
+        external: address and spaces of such clients, and further settings of `.external()`; empty without them.
         config: settings of the algorithm, by their names.
         stop: result key -> value at which the run stops; the first one reached ends it.
         seed: seed of everything random; None draws one.
@@ -46,7 +47,8 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     algorithm: str
-    env: str
+    env: str | None = None
+    external: dict[str, Any] = {}
     config: dict[str, Any] = {}
     stop: dict[str, float] = {}
     seed: int | None = None
@@ -54,6 +56,11 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     experiment: str | None = None
     checkpoint_freq: Annotated[int, msgspec.Meta(ge=0)] = 0
     measured: dict[str, Any] = {}
+
+    @property
+    def world(self) -> str:
+        """Name of the environment, or of its place, for titles and files."""
+        return self.env or "external"
 
 
 def load_specs(path: Path) -> list[dict[str, Any]]:
@@ -85,6 +92,8 @@ def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
     """Renames Ray's keys to ours, and drops keys without a meaning here."""
     refuse_unknown(keys, dict.fromkeys([*RunSpec.__struct_fields__, *SEARCH_KEYS, *_IGNORED]), where)
     ours = {_RAYS.get(key, key): value for key, value in keys.items() if key not in _IGNORED}
+    if isinstance(ours.get("external"), str):
+        ours["external"] = {"listen": ours["external"]}
     return {key: value for key, value in ours.items() if value is not None}
 
 
@@ -149,7 +158,12 @@ def _refuse_missing(keys: Mapping[str, Any], where: str) -> None:
     if not keys.get("algorithm"):
         raise ValueError(f"{where} does not say which algorithm. Write it there, as in algorithm: PPO.")
     config = keys.get("config")
-    if not (keys.get("env") or (isinstance(config, Mapping) and config.get("env"))):
+    env = keys.get("env") or (isinstance(config, Mapping) and config.get("env"))
+    if keys.get("external"):
+        if env:
+            raise ValueError(f"{where}: clients of external step their own environments; leave out env: {env}")
+        return
+    if not env:
         raise ValueError(f"{where} does not say which environment. Write it there, as in env: CartPole-v1.")
 
 

@@ -48,10 +48,12 @@ def trust_current_directory() -> None:
         sys.path.append(here)
 
 
-def flag_for(env: str, algorithm: str = "") -> str:
+def flag_for(env: str | None, algorithm: str = "") -> str:
     """Flag that a command needs when it reads these names from a file: " --load-user-code", or ""."""
     if ":" in algorithm:
         return f" {FLAG}"
+    if env is None:
+        return ""
     here, package = os.getcwd(), module_of(env).partition(".")[0]
     elsewhere = [entry for entry in sys.path if entry != here]
     is_own = package and (is_registered(env) or PathFinder.find_spec(package, elsewhere) is None)

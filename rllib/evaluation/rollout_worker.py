@@ -15,6 +15,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.env.streams.base import StepBuffers
+from rllib.env.traffic import Traffic
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.episode_ids import EpisodeIds
@@ -48,6 +49,7 @@ class SampleReport:
         untrained_episodes: episodes of external environments with training_enabled=False.
         rows_too_old: steps of clients that were dropped, since the weights that acted are too old; None where no client
             acts by itself.
+        traffic: of an environment that drives its own loop; None for others.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -63,6 +65,7 @@ class SampleReport:
     agent_steps_by_agent: dict[Any, int] = field(default_factory=dict)
     untrained_episodes: list[Episode] = field(default_factory=list)
     rows_too_old: int | None = None
+    traffic: Traffic | None = None
 
 
 @dataclass

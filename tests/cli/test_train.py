@@ -20,7 +20,7 @@ from rich.console import Console
 from safetensors.numpy import load_file
 
 import rllib.cli.display
-from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.cli.display import PanelDisplay, line_of, phase_shares, sparkline
 from rllib.cli.run_directory import RunDirectory
 from rllib.cli.spec import make_spec
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
@@ -412,6 +412,26 @@ def test_panel_shows_what_matters():
     shown = "PPO on CartPole-v1|120.0|▁|█|0.0 to 240.0|1,200|10,000 /s in iteration 12|sample 60%|other 10%|2/2 healthy"
     for part in [*shown.split("|"), "episode_reward_mean >= 475", "60%", "results/run"]:
         assert part in text, text
+
+
+def test_the_panel_and_lines_show_clients():
+    traffic = {
+        "clients": 2, "open_episodes": 1, "episodes_lost": 3, "requests_per_s": 1200.4, "act_ms_p50": 0.4,
+        "act_ms_p99": 2.1, "rows_waiting": 1, "weights_lag": 1,
+    }  # fmt: skip
+    result = {**FakeAlgorithm(FakeConfig({})).train(), "external": traffic}
+    assert line_of(result).endswith("  clients    2  lost    3")
+    assert "clients" not in line_of({**result, "external": None})
+    display = PanelDisplay()
+    display._result = result
+    shown = " ".join(" ".join(shown_at(100, display)).replace("│", " ").split())
+    said = "2 clients, 1 episode open, lag 1 update, 3 lost, 1,200 requests/s, wait p50 / p99 0.4 / 2.1 ms, 1 row"
+    assert said in shown, shown
+    display._result = {**result, "external": {**traffic, "clients": 0, "requests_per_s": 0}}  # a loop in a worker
+    shown = " ".join(" ".join(shown_at(100, display)).split())
+    assert "1 episode open, lag 1 update" in shown and "lost" not in shown
+    display._result = FakeAlgorithm(FakeConfig({})).train()
+    assert "clients" not in " ".join(shown_at(100, display))
 
 
 def shown_at(width, display):

@@ -13,7 +13,6 @@ from rllib.client import PolicyClient
 from rllib.env.external import external_env, http_transport, policy_server
 from rllib.env.external.exchange import EpisodeLost
 from rllib.env.external.policy_server import PolicyServerOfAgents
-from rllib.storage.encoding import space_to_json
 
 SEEN = [0.5, 0.5]
 
@@ -279,14 +278,16 @@ def test_another_protocol_is_refused(served, monkeypatch):
 
 
 def test_other_spaces_are_refused(served):
-    _, spec = served.ask("GET", "/v1/spec")
-    right = {"observation_space": spec["observation_space"], "action_space": spec["action_space"]}
+    right = {"observation_space": served.env.observation_space, "action_space": served.env.action_space}
     with PolicyClient(served.env.url, **right) as client:
         client.end_episode(client.start_episode(), SEEN)
-    wrong = {**right, "action_space": {**spec["action_space"], "n": 4}}
-    with PolicyClient(served.env.url, **wrong) as client, pytest.raises(ValueError, match=r'"n":4.* has .*"n":3'):
+    wrong = {**right, "action_space": "Discrete(4)"}
+    differ = pytest.raises(ValueError, match=r"client is Discrete\(4\), but that of the run is Discrete\(3\)")
+    with PolicyClient(served.env.url, **wrong) as client, differ:
         client.start_episode()
-    assert begin(served, "spaces", **wrong)[0] == 409
+    texts = {"observation_space": "Box(0, 1, (9,))", "action_space": "Discrete(3)"}
+    assert served.ask("POST", "/v1/spaces", texts)[0] == 409
+    assert served.ask("POST", "/v1/spaces", {**texts, "observation_space": "__import__('os')"})[0] == 422
 
 
 # ------------------------------------------------------------------ numbers that are none
@@ -323,9 +324,9 @@ def test_a_server_that_nobody_asks_says_so():
 
 
 def test_spaces_are_those_of_gymnasium():
-    """The description of spaces that a client states is the one that /v1/spec gives."""
     box = gymnasium.spaces.Box(-np.inf, 1.0, (3,))
     with Served(spaces=(CHOICE, box)) as server:
-        client = PolicyClient(server.env.url, observation_space=space_to_json(box))
-        client.start_episode()
-        client.close()
+        with PolicyClient(server.env.url, observation_space=box, action_space=CHOICE) as client:
+            client.start_episode()
+        with pytest.raises(ValueError, match="give both"):
+            PolicyClient(server.env.url, observation_space=box)

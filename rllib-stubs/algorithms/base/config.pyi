@@ -107,7 +107,7 @@ class AlgorithmConfig(OfflineDataConfig):
     count_steps_by: Literal["env_steps", "agent_steps"]
     agent_id_in_observation: bool
     centralized_critic: Literal[false, true, "state"]
-    listen: str | None
+    listen: Any
     token_file: str | None
     episode_timeout_s: float
     max_clients: int
@@ -200,9 +200,9 @@ class AlgorithmConfig(OfflineDataConfig):
         Literal[false, true, "state"]=False
     ) -> C: ...
     def external(
-        self: C, *, listen: str | None=None, token_file: str | None=None, episode_timeout_s: float=300.0,
-        max_clients: int=1024, inference: Literal["both", "local", "remote"]="both", max_lag_updates: int |
-        Literal["auto"] | None="auto"
+        self: C, *, listen: Any=None, token_file: str | None=None, episode_timeout_s: float=300.0, max_clients:
+        int=1024, inference: Literal["both", "local", "remote"]="both", max_lag_updates: int | Literal["auto"] |
+        None="auto", max_episodes_per_client: int=1000
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

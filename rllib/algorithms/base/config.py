@@ -335,9 +335,9 @@ class AlgorithmConfig(OfflineDataConfig):
         self,
         *,
         listen: Annotated[
-            str | None,
-            '"HOST:PORT" where clients ask for actions, "tcp://HOST:PORT" over ZeroMQ; port 0: a free one; None: there '
-            "are none",
+            Any,
+            '"HOST:PORT" where clients ask for actions, "tcp://HOST:PORT" over ZeroMQ, or a function that returns a '
+            "PolicyServerInput; port 0: a free one; None: there are none",
         ] = None,
         token_file: Annotated[
             str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
@@ -513,11 +513,14 @@ class AlgorithmConfig(OfflineDataConfig):
             return None
         if self.env is not None:
             return (
-                f"listen={self.listen!r} is for clients that step the environment, but env={shortened(self.env)} is "
-                "given as well. Leave env out, and give observation_space and action_space."
+                f"listen={shortened(self.listen)} is for clients that step the environment, but "
+                f"env={shortened(self.env)} is given as well. Leave env out, and give observation_space and "
+                "action_space."
             )
+        if callable(self.listen):
+            return None
         try:
-            host_and_port(self.listen.removeprefix("tcp://"))
+            host_and_port(str(self.listen).removeprefix("tcp://"))
         except ValueError as error:
             return f'listen: {error}; or "tcp://HOST:PORT". Use .external(listen="127.0.0.1:9900").'
         return None

@@ -29,7 +29,9 @@ from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.running.runner import Interrupts
 
 # Options whose flags are not their names.
-_FLAG_NAMES = {"trials": "num-samples", "mapping": "map"}
+_FLAG_NAMES = {
+    "trials": "num-samples", "mapping": "map", "observation_space": "observation-space", "action_space": "action-space"
+}  # fmt: skip
 _FIRST_INTERRUPT = "Finishing this iteration, then saving a checkpoint. Once more: stop at once, without."
 
 
@@ -58,6 +60,11 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("-f", "--file", metavar="FILE", help="YAML file, or name of a tuned example, like ppo/cartpole.")
 @click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling.")
 @click.option("--env", metavar="ENV", help="As ENV, in Ray's spelling.")
+@click.option("--external", metavar="HOST:PORT", help="Answer clients there, which step environments of their own, in "
+              "place of ENV; see rllib client-example.")  # fmt: skip
+@click.option("--observation-space", metavar="SPACE", help="Of such clients, like 'Box(-inf, inf, (4,))'; without it "
+              "the first client says both spaces.")  # fmt: skip
+@click.option("--action-space", metavar="SPACE", help="Of such clients, like 'Discrete(2)'.")
 @click.option("--policies", metavar="IDS", help="Policies of several agents: shared, own (one for each agent), or ids "
               "like p0,p1.")  # fmt: skip
 @click.option("--map", "mapping", multiple=True, metavar="AGENTS=ID", help="Policy of the agents whose names fit, as "
@@ -94,6 +101,7 @@ def command(
     rllib train PPO CartPole-v1 model.fcnet_hiddens=[64,64] --stop steps=1e5
     rllib train -f ppo/cartpole --seed 3
     rllib train PPO pettingzoo:mpe2.simple_spread_v3 --policies shared --stop steps=1e5
+    rllib train PPO --external 127.0.0.1:9900 --observation-space 'Box(-inf, inf, (4,))' --action-space 'Discrete(2)'
     rllib train --resume results/PPO_CartPole-v1_... --stop steps=2e5
     rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
@@ -111,6 +119,8 @@ def command(
             with user_input():
                 keys = merged_keys(below, given)
             if is_search(keys):
+                if keys.get("external"):
+                    raise Mistake("clients play for a single run; leave out grid_search and --num-samples")
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
                 search = importlib.import_module("rllib.cli.verbs.tune").search  # slow to import, and rare
@@ -137,10 +147,15 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         assigned = parse_assignments([word for word in words if "=" in word], "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
+        external = _external_section(options)
         given = {key: value for key, value in options.items() if value is not None}
         given["stop"] = parse_stop(options["stop"])
+        if external:
+            given["external"] = external
         if names and not flags and len(names) == 2:
             given.update(algorithm=names[0], env=names[1])
+        elif "listen" in external and (len(names) == 1) != ("algorithm" in flags or bool(file)):
+            given.update(zip(["algorithm"], names))
         elif names or not (file or {*flags, *settings, *assigned} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
         in_file = load_specs(find_file(file)) if file else [{}]
@@ -153,6 +168,13 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
             config = merged_keys({"algorithm": algorithm, "config": settings}, {"config": assigned})["config"]
             experiments.append((below, {**given, "config": config}))
         return experiments
+
+
+def _external_section(options: dict[str, Any]) -> dict[str, Any]:
+    """The section `external` that --external and the flags of spaces stand for; they are taken out of the options."""
+    flags = {"listen": "external", "observation_space": "observation_space", "action_space": "action_space"}
+    given = {name: options.pop(flag) for name, flag in flags.items()}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +246,7 @@ def _run(
         flags = replace(flags, profile=True)
     display = QuietDisplay() if flags.quiet else PanelDisplay() if sys.stdout.isatty() else LineDisplay()
     with shown_logs(display, flags.verbose, flags.quiet):
-        algorithm = _build(spec, flags) if run is None else _restore(spec, flags, run, changed)
+        algorithm = _build(spec, flags, display) if run is None else _restore(spec, flags, run, changed)
         try:
             outcome = _train(algorithm, spec, flags, run or RunDirectory.new(results_dir, spec), display)
         finally:
@@ -234,19 +256,31 @@ def _run(
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
 
-def _build(spec: RunSpec, flags: _Flags):
-    """Builds the algorithm, which starts its workers.
+def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
+    """Builds the algorithm, which starts its workers. A run of clients may wait for the first of them.
 
     Raises:
         Mistake: for settings that are unknown or do not fit together.
     """
     with user_input():
         _refuse_log_dir(spec.config)
-        config = get_algorithm_config(spec.algorithm).environment(spec.env)
+        config = get_algorithm_config(spec.algorithm)
+        if spec.env is not None:
+            config.environment(spec.env)
         config.update_from_dict({**spec.config, "profile": True} if flags.profile else spec.config)
         if spec.seed is not None:
             config.debugging(seed=spec.seed)
+        if spec.external:
+            _open_to_clients(config, spec.external, display)
         return config.build()
+
+
+def _open_to_clients(config, section: dict[str, Any], display: QuietDisplay) -> None:
+    external = importlib.import_module("rllib.cli.external")  # slow to import, and most runs have an environment
+    try:
+        external.open_to_clients(config, section, display.note)
+    except OSError as error:
+        raise Mistake(f"the policy server cannot begin: {error.strerror or error} ({section['listen']})") from error
 
 
 def _restore(spec: RunSpec, flags: _Flags, run: RunDirectory, changed: dict):
@@ -282,10 +316,12 @@ class _Outcome:
         reached: the threshold that ended it; None if something else did.
         signal: number of the signal that interrupted it, or None.
         profile: where the time went, and where the timeline is; empty if it was not recorded.
+        is_played_here: whether the library can play in its environment.
     """
 
     run: RunDirectory
     flag: str
+    is_played_here: bool
     result: dict | None = None
     reached: str | None = None
     signal: int | None = None
@@ -298,8 +334,8 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
     Raises:
         Mistake: if the stop criterion names a key that results do not have.
     """
-    outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm)), ThresholdStopper(spec.stop)
-    title, iteration, is_first = f"{spec.algorithm} on {spec.env}", run.iteration, True
+    outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm), spec.env is not None), ThresholdStopper(spec.stop)
+    title, iteration, is_first = f"{spec.algorithm} on {spec.world}", run.iteration, True
     algorithm.directory = run.path
     interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT))
     for result in read_results(run.path)[-1:]:
@@ -369,6 +405,7 @@ def _show(outcome: _Outcome) -> None:
     click.echo(f"checkpoint  {run.checkpoint}")
     if run.best:
         click.echo(f"best        {run.best}")
-    click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
+    if outcome.is_played_here:
+        click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
     if outcome.signal:
         click.echo(f"resume      rllib train --resume {run.path}{outcome.flag}")

@@ -110,6 +110,16 @@ function facts(row) {
   return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
+// Entries of result["external"] -> their names on the page.
+const TRAFFIC = [["clients", "clients"], ["open_episodes", "open episodes"], ["episodes_lost", "episodes lost"], ["requests_per_s", "requests/s"], ["act_ms_p50", "wait for an action, median ms"],
+  ["act_ms_p99", "99 % within ms"], ["rows_waiting", "rows waiting"], ["weights_lag", "weights behind by updates"], ["untrained_episode_reward_mean", "return without training"]];
+
+/** Traffic of clients and of loops outside, in the newest result; nothing for runs that step their environments. */
+function traffic(newest) {
+  const pairs = TRAFFIC.map(([key, name]) => [name, newest[`external/${key}`]]).filter(([, value]) => typeof value === "number");
+  return pairs.length ? [h("h2", {}, "Clients"), h("dl", { class: "facts", dataset: { testid: "traffic" } }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, short(value)))))] : [];
+}
+
 async function viewRun(query, isCurrent) {
   const id = query.get("id") || "";
   const details = await getJson(`/api/run?id=${encodeURIComponent(id)}`);
@@ -118,10 +128,10 @@ async function viewRun(query, isCurrent) {
   const head = h("div", {});
   const keys = worthDrawing(details.metrics, details.row.metric);
   const curves = new Curves([id], { keys, metrics: details.metrics });
-  const parts = { config: h("div", {}), checkpoints: h("div", {}), newest: h("div", {}), logs: h("div", {}) };
+  const parts = { traffic: h("div", {}), config: h("div", {}), checkpoints: h("div", {}), newest: h("div", {}), logs: h("div", {}) };
   const logsPart = [h("h2", {}, "Logs"), parts.logs];
   const isFailed = details.row.status === "failed"; // then why is what people look for
-  main.replaceChildren(crumb(), head, ...(isFailed ? logsPart : []), h("h2", {}, "Curves"), curves.element,
+  main.replaceChildren(crumb(), head, ...(isFailed ? logsPart : []), parts.traffic, h("h2", {}, "Curves"), curves.element,
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Settings"), parts.config), h("section", {}, h("h2", {}, "Checkpoints"), parts.checkpoints, h("h2", {}, "Newest result"), parts.newest)),
     ...(isFailed ? [] : logsPart));
   const showHead = () => {
@@ -139,6 +149,7 @@ async function viewRun(query, isCurrent) {
   const showRest = (fresh) => {
     parts.checkpoints.replaceChildren(checkpointTable(fresh));
     newest.show(fresh.newest);
+    parts.traffic.replaceChildren(...traffic(fresh.newest));
     logs.show(fresh.logs);
     curves.metrics = fresh.metrics;
     if (!curves.keys.length && fresh.metrics.length) for (const key of worthDrawing(fresh.metrics, fresh.row.metric)) curves.add(key, false);

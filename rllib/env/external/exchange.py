@@ -218,6 +218,10 @@ class Exchange:
         """Takes the turns that have come since; for `answer`, while it has others to answer."""
         return self._drained()
 
+    def num_waiting(self) -> int:
+        """Approximate number of turns that nobody has taken yet."""
+        return len(self._turns) + len(self._left)
+
     def wake(self) -> None:
         """Ends the present call of `serve`, or the next."""
         self._is_woken = True

@@ -21,6 +21,7 @@ from rllib.env.multi_agent.agent_spaces import ALL, RESERVED, AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.env.spaces.supported import fits_at_once, mismatch, not_finite
 from rllib.env.streams.rewards import FLOAT32_MAX
+from rllib.env.traffic import Traffic
 
 # The agent of an environment that has one.
 AGENT = "agent0"
@@ -316,6 +317,10 @@ class ExternalEnv(threading.Thread):
 
     def open(self) -> None:
         """Called when a worker begins with this environment, before its loop is started."""
+
+    def take_traffic(self) -> Traffic:
+        """Counts since the last call, which the worker reports with its samples."""
+        return Traffic(open_episodes=len(self._running), rows_waiting=self.exchange.num_waiting())
 
     def describe_silence(self) -> str:
         """Possible reason why nobody has asked for an action for long, for a message."""

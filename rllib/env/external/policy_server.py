@@ -10,6 +10,7 @@ Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py), and
 | POST /v1/act       | items: [{episode_id, observation, reward?, info?}]                | actions          |
 | POST /v1/log       | items: [{episode_id, observation, action, reward?, info?}]        |                  |
 | POST /v1/end       | items: [{episode_id, observation, reward?, info?, truncated?}]    |                  |
+| POST /v1/spaces    | observation_space, action_space, as texts (spaces/notation.py)    |                  |
 | GET /v1/weights    | ?have=EDITION; in MessagePack, 204 if nothing is newer            | the policy       |
 | POST /v1/samples   | parts of episodes whose clients act themselves (samples.py)       | policy_version   |
 
@@ -37,6 +38,8 @@ from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.samples import LONGEST_NAME, Chains, Name, Number, Part, Replay, Samples, checked
 from rllib.env.external.weights import PublishedPolicy
+from rllib.env.spaces.notation import form_of, spaces_from_text
+from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, with_arrays
 from rllib.web.sockets import host_and_port, is_loopback
@@ -98,12 +101,27 @@ class ServerSettings:
         place = address.removeprefix(ZEROMQ)
         return cls(*host_and_port(place), "http" if place == address else "tcp", **more)
 
+    def address(self, port: int) -> str:
+        """The text of which `of_address` makes host, transport and this port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{ZEROMQ if self.transport == 'tcp' else ''}{host}:{port}"
+
     def token(self) -> str | None:
-        """The token that requests must carry; None: they need none."""
-        if self.token_file is None:
-            return os.environ.get(TOKEN_VARIABLE) or None
-        with open(self.token_file) as file:
-            return file.read().strip()
+        """The token that requests must carry; None: they need none.
+
+        Raises:
+            ValueError: if there is none, and other machines reach the address.
+        """
+        if self.token_file is not None:
+            with open(self.token_file) as file:
+                return file.read().strip()
+        token = os.environ.get(TOKEN_VARIABLE) or None
+        if token is None and not is_loopback(self.host):
+            raise ValueError(
+                f"a server that listens on {self.host} without a token lets anyone on the network steer this run. "
+                f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
+            )
+        return token
 
 
 _Flags = Annotated[dict[Name, bool], msgspec.Meta(max_length=_MOST_AGENTS)]
@@ -130,8 +148,15 @@ class _Start(msgspec.Struct, forbid_unknown_fields=True):
     episode_id: Name | None = None
     training_enabled: bool = True
     protocol: int = PROTOCOL
-    observation_space: Any = None
-    action_space: Any = None
+    client: Name = ""
+    seq: Number = 0
+
+
+class Spaces(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of a request with the spaces of a client, each a text, or texts by agent."""
+
+    observation_space: str | dict[Name, str]
+    action_space: str | dict[Name, str]
     client: Name = ""
     seq: Number = 0
 
@@ -271,14 +296,10 @@ class PolicyServer(ExternalEnv):
         self._settings, self._index = settings, index
         self._has_several = isinstance(self, ExternalMultiAgentEnv)
         self._token = settings.token()
-        if self._token is None and not is_loopback(settings.host):
-            raise ValueError(
-                f"a server that listens on {settings.host} without a token lets anyone on the network steer this run. "
-                f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
-            )
         self._routes = {
             **dict.fromkeys(OPEN_PATHS, Route("GET", lambda _: {"status": "ok"})),
             "/v1/spec": Route("GET", lambda _: self._spec),
+            "/v1/spaces": Route("POST", self._compare_spaces, Spaces),
             "/v1/episodes": Route("POST", self._begin_episode, _Start, "remote"),
             "/v1/act": Route("POST", self._act_all, _Request, "remote"),
             "/v1/log": Route("POST", self._log_all, _Request, "remote"),
@@ -303,6 +324,7 @@ class PolicyServer(ExternalEnv):
         self._num_open: Counter[str] = Counter()
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
         self._chains = Chains(settings.max_clients)
+        self._counter = TrafficCounter()
 
     # ------------------------------------------------------------------ the life of the server
 
@@ -355,6 +377,9 @@ class PolicyServer(ExternalEnv):
         """Number of clients, of those whose requests have numbers, that have asked and are remembered."""
         return len(self._clients)
 
+    def take_traffic(self) -> Traffic:
+        return self._counter.take(len(self._clients), len(self._running), self.exchange.num_waiting())
+
     def describe_silence(self) -> str:
         return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
 
@@ -384,6 +409,7 @@ class PolicyServer(ExternalEnv):
         episode, newest = self._running.get(episode_id), self._newest.get(episode_id)
         story = f"was given up after {self._settings.episode_timeout_s:g} s of silence"
         self._drop(episode_id, f"Episode {episode_id} {story}; start a new one.")
+        self._counter.lost += 1
         if episode is None or newest is None:  # nobody has acted in it
             self._release(episode_id)
             return
@@ -442,6 +468,7 @@ class PolicyServer(ExternalEnv):
             reply: function of status and answer, called once, in the transport's thread.
         """
         self.num_requests += 1
+        self._counter.requests += 1
         try:
             self._check_inference(route)
             request = None if route.form is None else _decoded(body, kind, route.form)
@@ -674,7 +701,12 @@ class PolicyServer(ExternalEnv):
     def _begin_episode(self, request: _Start) -> dict[str, Any]:
         if self.exchange.error is not None:
             raise self.exchange.error
-        self._check_agreement(request)
+        if request.protocol != PROTOCOL:
+            raise BadRequest(
+                426,
+                f"the client speaks version {request.protocol} of the protocol, and this server {PROTOCOL}: use the "
+                "client of the server's rllib",
+            )
         self._check_room(request.client, 1)
         try:
             episode_id = self._open_episode(request.episode_id, request.training_enabled, request.client)
@@ -702,28 +734,27 @@ class PolicyServer(ExternalEnv):
         if len(self._client_of) + num_more > MOST_EPISODES:
             raise BadRequest(429, f"{MOST_EPISODES:,} episodes are under way, the most of a server: end one first")
 
-    def _check_agreement(self, request: _Start) -> None:
-        """Refuses a client that states another protocol, or other spaces, than the server has."""
-        if request.protocol != PROTOCOL:
-            raise BadRequest(
-                426,
-                f"the client speaks version {request.protocol} of the protocol, and this server {PROTOCOL}: use the "
-                "client of the server's rllib",
-            )
-        for kind in ("observation_space", "action_space"):
-            stated = getattr(request, kind)
-            if stated is not None and stated != self._spec[kind]:
+    def _compare_spaces(self, request: Spaces) -> dict[str, Any]:
+        for name, form in (("observation_space", form_of), ("action_space", lambda space: space)):
+            own = getattr(self, name)
+            try:
+                given = spaces_from_text(getattr(request, name))
+            except ValueError as error:
+                raise BadRequest(422, str(error)) from None
+            if form(given) != form(own):
                 raise BadRequest(
-                    409,
-                    f"the client's {kind} is {_shown(stated)}, but the run has {_shown(self._spec[kind])}: give both "
-                    "the same",
+                    409, f"the {name} of the client is {given!s:.200}, but that of the run is {own!s:.200}"
                 )
+        return {}
 
     def _act_all(self, request: _Request) -> _Turns:
-        return self._turns(request, lambda item: None, None, self._actions)
+        began = time.perf_counter()
 
-    def _actions(self, found: list[Mapping]) -> dict[str, Any]:
-        return {"actions": [plain(actions if self._has_several else actions[AGENT]) for actions in found]}
+        def answer(found: list[Mapping]) -> dict[str, Any]:
+            self._counter.acted(time.perf_counter() - began)
+            return {"actions": [plain(actions if self._has_several else actions[AGENT]) for actions in found]}
+
+        return self._turns(request, lambda item: None, None, answer)
 
     def _log_all(self, request: _Request) -> _Turns:
         def logged(item: _Item) -> Mapping:
@@ -870,10 +901,6 @@ def _actions_of(turns: list[_AskedTurn]) -> list[Mapping]:
         if turn.error is not None:
             raise turn.error
     return [turn.actions for turn in turns]
-
-
-def _shown(space: Any) -> str:
-    return f"{msgspec.json.encode(space).decode():.200}"
 
 
 def _decoded(body: bytes, kind: str, form: type) -> Any:

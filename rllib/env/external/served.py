@@ -7,6 +7,7 @@ from typing import Any
 from gymnasium import Space
 
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents, ServerSettings
+from rllib.env.external.policy_server_input import address_of_input
 from rllib.env.factories.registry import EnvContext, EnvFactory
 
 
@@ -36,8 +37,13 @@ class ServedFactory(EnvFactory):
 
 
 def served_environment(config: Mapping[str, Any]) -> ServedFactory:
-    """The factory of a config with the setting `listen`."""
+    """The factory of a config with the setting `listen`.
+
+    Raises:
+        ValueError, TypeError: if it is no address, or its function returns none.
+    """
     names = "token_file", "episode_timeout_s", "max_clients", "max_episodes_per_client", "inference"
-    settings = ServerSettings.of_address(config["listen"], **{name: config[name] for name in names})
+    address = address_of_input(config["listen"], config) if callable(config["listen"]) else config["listen"]
+    settings = ServerSettings.of_address(address, **{name: config[name] for name in names})
     spaces = config["action_space"], config["observation_space"]
     return ServedFactory(*spaces, settings, has_several=config["policies"] is not None)

@@ -1,14 +1,16 @@
 """Turns the setting `env` into a factory that every rollout worker can use.
 
-`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", "pettingzoo:name", a name
-given to `register_env`, a class (gymnasium, old gym, VectorEnv or with several agents), a module of PettingZoo, or a
-function of the EnvContext. All of them become an `EnvFactory`, which is picklable and makes environments.
+`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", "pettingzoo:name",
+"godot:port=11008", a name given to `register_env`, a class (gymnasium, old gym, VectorEnv or with several agents), a
+module of PettingZoo, or a function of the EnvContext. All of them become an `EnvFactory`, which is picklable and makes
+environments.
 
 Strings may come from files and checkpoints of unknown origin, so a string never names a function to call: only
 environment classes are taken from modules.
 """
 
 import contextlib
+import functools
 import importlib
 import inspect
 import logging
@@ -34,6 +36,9 @@ logger = logging.getLogger("rllib.env")
 CONFIG_PARAMETERS = {"config", "env_config", "env_context", "context", "ctx", "cfg", "conf", "_config", "_"}
 # These keys of env_config are arguments of gymnasium.make itself, not of the environment's constructor.
 MAKE_ARGUMENTS = {"max_episode_steps"}
+
+# Begins the names of games made with Godot, "godot:port=11008".
+GODOT = "godot"
 
 # Package of environments, among them gymnasium's own below gymnasium.envs -> the extra that brings it.
 _EXTRAS = {
@@ -212,6 +217,47 @@ class PettingZooFactory(EnvFactory):
 
 
 @dataclass(frozen=True)
+class GodotFactory(EnvFactory):
+    """A factory for the game of Godot that connects to a port; env_config has further arguments of GodotEnv.
+
+    Attributes:
+        port: on this machine.
+    """
+
+    port: int
+
+    @property
+    def name(self) -> str:
+        return f"{GODOT}:port={self.port}"
+
+    @classmethod
+    def of(cls, words: str) -> "GodotFactory":
+        """Reads "port=11008".
+
+        Raises:
+            ValueError: for other words; a program is named by its user alone.
+        """
+        key, _, port = words.partition("=")
+        if key == "port" and port.isdecimal() and 0 < int(port) < 65536:
+            return cls(int(port))
+        raise ValueError(
+            f"environment '{GODOT}:{words}' is not {GODOT}:port=NUMBER, a game that connects to this port. A name may "
+            "start no program, since it can come from a file. Give .environment(lambda config: GodotEnv(program=PATH)) "
+            f"(rllib.env.engines.godot), or type it on the command line: rllib train PPO {GODOT}:PATH."
+        )
+
+    def make(self, context: EnvContext):
+        if context.worker_index or context.vector_index:
+            raise ValueError(
+                f"the game on port {self.port} is one environment: use .rollouts(num_rollout_workers=0, "
+                "num_envs_per_worker=1), or give its program, of which each environment starts one"
+            )
+        from rllib.env.engines.godot import GodotEnv
+
+        return GodotEnv(port=self.port, **context)
+
+
+@dataclass(frozen=True)
 class WrappingFactory(EnvFactory):
     """Base of factories that make another factory's environments in a wrapper.
 
@@ -320,9 +366,16 @@ def _resolve_name(name: str) -> EnvFactory:
         return EnvPoolFactory(env_id)
     if module_name == "pettingzoo":
         return PettingZooFactory(env_id)
+    if module_name == GODOT:
+        return GodotFactory.of(env_id)
     if module_name:
         module = _import_module(module_name, name)
         found = getattr(module, env_id, None)
+        if getattr(found, "starts_programs", False):
+            raise ValueError(
+                f"environment {name!r} starts the program that its config names, so a name, which can come from a "
+                "file, may not stand for it. Give the class itself, or register it: register_env(name, function)."
+            )
         if is_environment_class(found):
             return CreatorFactory(found)
         if callable(found) and env_id not in gymnasium.registry:
@@ -373,8 +426,15 @@ def is_registered(name: str) -> bool:
 def register_typed_function(name: str) -> None:
     """Registers the function that "module:function" names, since the user has typed this name on a command line.
 
-    Does nothing for any other name; `resolve` reports its error.
+    "godot:PATH" is registered as well, as the game with this program. Does nothing for any other name; `resolve`
+    reports its error.
     """
+    kind, _, path = name.partition(":")
+    if kind == GODOT and not path.startswith("port=") and name not in ENVIRONMENTS:
+        from rllib.env.engines.godot import GodotEnv
+
+        register_env(name, functools.partial(GodotEnv, program=path))
+        return
     module_name, _, function_name = name.rpartition(":")
     if not function_name.isidentifier() or not module_name or name in ENVIRONMENTS:
         return

@@ -251,8 +251,15 @@ class ExternalWorker(MultiAgentWorker):
             self._serve(answer, lambda: is_complete and self._num_closed >= wanted, report)
         self._advance(made)
         report.env_steps = report.rows = self._num_closed
+        self._report_traffic(report)
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
+
+    def _report_traffic(self, report: SampleReport) -> None:
+        traffic = self.stream.environments[0].take_traffic()
+        traffic.worker_index = self.worker_index
+        traffic.policy_versions = {i: slots.lane.policy_version for i, slots in self._recording.items()}
+        report.traffic = traffic if report.traffic is None else report.traffic.then(traffic)
 
     def _serve(
         self, answer: Callable[[list[Turn]], bool], waits_for_ends: Callable[[], bool], report: SampleReport

@@ -1,0 +1,1 @@
+"""Environments of game engines, which run as programs of their own."""

@@ -1,0 +1,87 @@
+"""RLlib's spelling of a policy server: `lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)`."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rllib.env.external.policy_server import TOKEN_VARIABLE
+
+
+@dataclass
+class InputContext:
+    """Position of a worker in a run, by RLlib's names; its functions of `input_` read it.
+
+    Attributes:
+        worker_index: 0 for the only worker, else 1, 2...
+        num_workers: remote ones.
+        config: settings of the run.
+        log_dir, worker: accepted for such functions; None.
+    """
+
+    worker_index: int = 0
+    num_workers: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    log_dir: str | None = None
+    worker: Any = None
+
+
+class PolicyServerInput:
+    """Address of a policy server of a run. The server itself is made by the worker, see `.external(listen=...)`.
+
+    Args:
+        ioctx: the InputContext that the function of `input_` has got.
+        address: host where it listens.
+        port: of the first worker; worker i listens on port + i - 1, whether the function adds that or not.
+        idle_timeout, max_sample_queue_size: accepted for programs written for RLlib; they have no effect, since a
+            client waits for its action, and no samples queue.
+        token: that clients must send; it must be that of the variable RLLIB_TOKEN, which workers in other processes
+            read.
+
+    Raises:
+        ValueError: for an address that is none, or a token that is not in the variable.
+    """
+
+    def __init__(
+        self,
+        ioctx: Any,
+        address: str,
+        port: int,
+        idle_timeout: float = 3.0,
+        max_sample_queue_size: int = 20,
+        *,
+        token: str | None = None,
+    ):
+        if not isinstance(address, str) or not address or type(port) is not int or not 0 <= port < 65536:
+            raise ValueError(f"PolicyServerInput needs a host and a port, but got {address!r:.80} and {port!r:.20}")
+        if token is not None and token != os.environ.get(TOKEN_VARIABLE):
+            raise ValueError(
+                f"put the token of PolicyServerInput into the variable {TOKEN_VARIABLE}, where workers find it, or its "
+                'file into .external(listen="HOST:PORT", token_file=...): settings are stored in checkpoints'
+            )
+        self.worker_index, self.address, self.port = getattr(ioctx, "worker_index", 0), address, port
+
+    @property
+    def listen(self) -> str:
+        """The address as `.external(listen=...)` has it."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def address_of_input(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> str:
+    """The address "HOST:PORT" that a function of RLlib's `input_` gives the first worker.
+
+    Args:
+        function: of an InputContext.
+        config: of the run; the function may read it.
+
+    Raises:
+        TypeError: if it returns no PolicyServerInput.
+    """
+    num_workers = config["num_rollout_workers"]
+    made = function(InputContext(min(num_workers, 1), num_workers, config))
+    if not isinstance(made, PolicyServerInput):
+        raise TypeError(
+            f"listen is a function that returns {made!r:.80}. It must return a PolicyServerInput, or be an address, "
+            'as in .external(listen="127.0.0.1:9900")'
+        )
+    return made.listen

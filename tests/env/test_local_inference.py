@@ -368,6 +368,32 @@ def test_samples_that_came_before_the_policy_are_taken_in_when_they_come_again()
         assert status == 200 and answer["lost"] == {"e": "Episode e not found."}
 
 
+def test_weights_that_are_set_by_hand_reach_clients():
+    with build(fragment=9) as algorithm:
+        worker = algorithm.workers.local_worker()
+        worker.load_snapshots(algorithm.snapshots())
+        _, before = post_to(url_of(algorithm), b"", "GET", "/v1/weights")
+        worker.load_snapshots(algorithm.snapshots())
+        have = f"/v1/weights?have={before['edition']}"
+        assert post_to(url_of(algorithm), b"", "GET", have)[0] == 204
+        algorithm.set_weights({"default_policy": 2 * algorithm.policy.weights})
+        worker.load_snapshots(algorithm.snapshots())
+        status, newer = post_to(url_of(algorithm), b"", "GET", have)
+        assert status == 200 and newer["weights"]["$array"][2] != before["weights"]["$array"][2]
+
+
+def test_a_client_that_waits_for_the_first_policy_hears_that_the_run_has_ended():
+    algorithm = build(fragment=9)
+    server = algorithm.workers.local_worker().stream.environments[0]
+    loop = Loop(server.url, inference_mode="local", retry_s=0.0)
+    count = server.num_requests
+    while server.num_requests < count + 2:  # it has been told to ask again
+        loop.thread.join(0.01)
+    algorithm.stop()
+    loop.stop()
+    assert isinstance(loop.errors[0], RunEnded)
+
+
 def test_wrong_values_are_refused_in_the_client():
     with build(fragment=9) as algorithm:
         client = PolicyClient(url_of(algorithm), "local")

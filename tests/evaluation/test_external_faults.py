@@ -59,8 +59,9 @@ class Failing(ExternalEnv):
             self.get_action(name, np.zeros(2, np.float32))
             self.strays.set()
             self.fails.wait(20)
-            while True:
+            while True:  # slowly: the fragment must not be over before the loop has raised
                 self.get_action(name, np.zeros(2, np.float32))
+                time.sleep(0.05)
         except RunEndedHere as error:
             self.errors.append(error)
 

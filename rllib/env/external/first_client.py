@@ -6,7 +6,8 @@ from typing import Any
 
 from gymnasium.spaces import Discrete, Space
 
-from rllib.env.external.policy_server import PolicyServer, Route, ServerSettings, Spaces
+from rllib.env.external.forms import Spaces
+from rllib.env.external.policy_server import PolicyServer, Route, ServerSettings
 from rllib.env.spaces.notation import EXAMPLES, spaces_from_text
 from rllib.web.bodies import BadRequest
 

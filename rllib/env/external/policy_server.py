@@ -30,13 +30,26 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
-from rllib.env.external.samples import LONGEST_NAME, Chains, Name, Number, Part, Replay, Samples, checked
+from rllib.env.external.forms import (
+    LONGEST_NAME,
+    MOST_AGENTS,
+    MOST_EPISODES,
+    PROTOCOL,
+    Have,
+    Item,
+    Part,
+    Request,
+    Samples,
+    Spaces,
+    Start,
+)
+from rllib.env.external.samples import Chains, Replay, checked
 from rllib.env.external.weights import PublishedPolicy
 from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
@@ -46,7 +59,6 @@ from rllib.web.sockets import host_and_port, is_loopback
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 1
 TOKEN_VARIABLE = "RLLIB_TOKEN"
 # Before the addresses of ZeroMQ.
 ZEROMQ = "tcp://"
@@ -54,13 +66,11 @@ ZEROMQ = "tcp://"
 HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
 LAST_WORDS_S = 2.0
+# A client that is told to ask again does so within this time (seconds).
+_COME_AGAIN_S = 1.0
 _LOOKED_AFTER_S = 1.0
 # Share of episode_timeout_s for which whole episodes of other clients wait for the end of a silent one.
 _SHARE_OF_PATIENCE = 0.1
-# Most episodes under way, of all clients together.
-MOST_EPISODES = 16384
-# Most agents that a request may name, where the spaces do not say which there are.
-_MOST_AGENTS = 1024
 # Paths that need no token.
 OPEN_PATHS = "/", "/health"
 _NOT_NOW = "the algorithm does not sample at the moment; ask again"
@@ -122,47 +132,6 @@ class ServerSettings:
                 f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
             )
         return token
-
-
-_Flags = Annotated[dict[Name, bool], msgspec.Meta(max_length=_MOST_AGENTS)]
-
-
-class _Item(msgspec.Struct, forbid_unknown_fields=True):
-    episode_id: Name
-    observation: Any
-    reward: Any = None
-    info: Any = None
-    action: Any = msgspec.UNSET
-    truncated: bool = False
-    dones: _Flags = {}
-    truncateds: _Flags = {}
-
-
-class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    items: Annotated[list[_Item], msgspec.Meta(max_length=MOST_EPISODES)] = []
-    client: Name = ""
-    seq: Number = 0
-
-
-class _Start(msgspec.Struct, forbid_unknown_fields=True):
-    episode_id: Name | None = None
-    training_enabled: bool = True
-    protocol: int = PROTOCOL
-    client: Name = ""
-    seq: Number = 0
-
-
-class Spaces(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of a request with the spaces of a client, each a text, or texts by agent."""
-
-    observation_space: str | dict[Name, str]
-    action_space: str | dict[Name, str]
-    client: Name = ""
-    seq: Number = 0
-
-
-class _Have(msgspec.Struct, forbid_unknown_fields=True):
-    have: int | None = None
 
 
 Reply = Callable[[int, Any], None]
@@ -300,11 +269,11 @@ class PolicyServer(ExternalEnv):
             **dict.fromkeys(OPEN_PATHS, Route("GET", lambda _: {"status": "ok"})),
             "/v1/spec": Route("GET", lambda _: self._spec),
             "/v1/spaces": Route("POST", self._compare_spaces, Spaces),
-            "/v1/episodes": Route("POST", self._begin_episode, _Start, "remote"),
-            "/v1/act": Route("POST", self._act_all, _Request, "remote"),
-            "/v1/log": Route("POST", self._log_all, _Request, "remote"),
-            "/v1/end": Route("POST", self._end_all, _Request, "remote"),
-            "/v1/weights": Route("GET", self._weights, _Have | None, "local", MSGPACK),
+            "/v1/episodes": Route("POST", self._begin_episode, Start, "remote"),
+            "/v1/act": Route("POST", self._act_all, Request, "remote"),
+            "/v1/log": Route("POST", self._log_all, Request, "remote"),
+            "/v1/end": Route("POST", self._end_all, Request, "remote"),
+            "/v1/weights": Route("GET", self._weights, Have | None, "local", MSGPACK),
             "/v1/samples": Route("POST", self._take_samples, Samples, "local"),
         }
         self._transport: Transport | None = None
@@ -315,6 +284,7 @@ class PolicyServer(ExternalEnv):
         self._is_woken = False
         self._clients: dict[str, _Asked] = {}
         self._waiting: dict[_Asked, None] = {}  # requests that have replies
+        self._come_again_until = 0.0  # when the last client that was told to ask again has done so (s)
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
@@ -361,7 +331,9 @@ class PolicyServer(ExternalEnv):
     def close(self) -> None:
         """Ends the server; its port is free afterwards. Clients that ask meanwhile learn that the run has ended."""
         deadline = time.monotonic() + LAST_WORDS_S
-        while self._clients and self.exchange.error is not None and time.monotonic() < deadline:
+        while self.exchange.error is not None and time.monotonic() < deadline:
+            if not self._clients and time.monotonic() > self._come_again_until:
+                break
             time.sleep(0.01)
         if self._transport is not None:
             self._transport.stop()
@@ -393,6 +365,7 @@ class PolicyServer(ExternalEnv):
                 del self._waiting[asked]
                 if not asked.client:
                     self._withdraw(asked.turns)
+            self._come_again_until = now + _COME_AGAIN_S
             for reply in late:
                 reply(503, {"error": _NOT_NOW if asked.client else _NOT_FOR_LONG})
         limit = now - self._settings.episode_timeout_s
@@ -501,7 +474,7 @@ class PolicyServer(ExternalEnv):
             "inference": self._settings.inference,
         }
 
-    def _once(self, request: "_Request | _Start | Samples", content: int, handle: Callable, reply: Reply) -> None:
+    def _once(self, request: "Request | Start | Samples", content: int, handle: Callable, reply: Reply) -> None:
         """Replies with the answer to a request; for one that is repeated, with that of the first time.
 
         A reply that waits for HOLD_S is 503, and the client asks again. `content` is the hash of path and body.
@@ -530,7 +503,7 @@ class PolicyServer(ExternalEnv):
             self._take_in(asked, request, handle)
         self._reply(asked, reply, HOLD_S)
 
-    def _take_in(self, asked: _Asked, request: "_Request | _Start | Samples", handle: Callable) -> None:
+    def _take_in(self, asked: _Asked, request: "Request | Start | Samples", handle: Callable) -> None:
         try:
             answer = handle(request)
         except Exception as error:
@@ -632,10 +605,11 @@ class PolicyServer(ExternalEnv):
         if self.exchange.error is not None:
             raise self.exchange.error
         if self._policy is None:
+            self._come_again_until = time.monotonic() + _COME_AGAIN_S
             raise BadRequest(503, "the algorithm has not sampled yet; ask again")
         return self._policy
 
-    def _weights(self, request: _Have | None) -> dict[str, Any] | None:
+    def _weights(self, request: Have | None) -> dict[str, Any] | None:
         """The whole policy, or what has changed since the edition that the client has; None: nothing has."""
         policy, have = self._published(), request and request.have
         if have is None:
@@ -698,7 +672,7 @@ class PolicyServer(ExternalEnv):
 
     # ------------------------------------------------------------------ clients that ask for actions
 
-    def _begin_episode(self, request: _Start) -> dict[str, Any]:
+    def _begin_episode(self, request: Start) -> dict[str, Any]:
         if self.exchange.error is not None:
             raise self.exchange.error
         if request.protocol != PROTOCOL:
@@ -747,7 +721,7 @@ class PolicyServer(ExternalEnv):
                 )
         return {}
 
-    def _act_all(self, request: _Request) -> _Turns:
+    def _act_all(self, request: Request) -> _Turns:
         began = time.perf_counter()
 
         def answer(found: list[Mapping]) -> dict[str, Any]:
@@ -756,21 +730,21 @@ class PolicyServer(ExternalEnv):
 
         return self._turns(request, lambda item: None, None, answer)
 
-    def _log_all(self, request: _Request) -> _Turns:
-        def logged(item: _Item) -> Mapping:
+    def _log_all(self, request: Request) -> _Turns:
+        def logged(item: Item) -> Mapping:
             if item.action is msgspec.UNSET:
                 raise BadRequest(422, "an item of /v1/log needs the action")
             return self._by_agent("action", item.action)
 
         return self._turns(request, logged, None, lambda _: {})
 
-    def _end_all(self, request: _Request) -> _Turns:
+    def _end_all(self, request: Request) -> _Turns:
         return self._turns(request, lambda item: None, True, lambda _: {})
 
     def _turns(
         self,
-        request: _Request,
-        logged: Callable[[_Item], Mapping | None],
+        request: Request,
+        logged: Callable[[Item], Mapping | None],
         end: bool | None,
         answer: Callable[[list[Mapping]], dict[str, Any]],
     ) -> _Turns:
@@ -824,7 +798,7 @@ class PolicyServer(ExternalEnv):
         episode.num_turns += 1
         return _AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
 
-    def _meet(self, item: _Item, episode, seen: Mapping) -> None:
+    def _meet(self, item: Item, episode, seen: Mapping) -> None:
         """Refuses agents that the run does not have, and more than an episode may have."""
         named = {*seen, *(item.reward or ()), *(item.info or ()), *item.dones, *item.truncateds}
         if isinstance(self.observation_space, dict):
@@ -835,8 +809,8 @@ class PolicyServer(ExternalEnv):
         if any(isinstance(agent, str | bytes) and len(agent) > LONGEST_NAME for agent in named):
             raise BadRequest(422, f"the name of an agent may have {LONGEST_NAME} characters")
         met = self._agents.setdefault(episode.id, set())
-        if len(met | named) > _MOST_AGENTS:
-            raise BadRequest(422, f"an episode may have {_MOST_AGENTS:,} agents")
+        if len(met | named) > MOST_AGENTS:
+            raise BadRequest(422, f"an episode may have {MOST_AGENTS:,} agents")
         met |= named
 
     def _legal(self, seen: Mapping, logged: Mapping | None) -> None:
@@ -845,13 +819,13 @@ class PolicyServer(ExternalEnv):
         except ValueError as error:
             raise BadRequest(400, str(error)) from None
 
-    def _episode(self, item: _Item):
+    def _episode(self, item: Item):
         try:
             return self._found(item.episode_id)
         except ValueError as error:  # it has ended, was given up, or is of a server before this one
             raise BadRequest(410, str(error)) from None
 
-    def _rewards(self, item: _Item, episode) -> Mapping:
+    def _rewards(self, item: Item, episode) -> Mapping:
         rewards = item.reward if self._has_several else {AGENT: item.reward}
         if item.reward is None:
             return {}

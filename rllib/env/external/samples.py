@@ -6,13 +6,13 @@ The reward of an observation is that since the action before, in an earlier part
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from rllib.env.external.exchange import Turn
 from rllib.env.external.external_env import AGENT
+from rllib.env.external.forms import Part
 from rllib.env.external.weights import ActionRows
 from rllib.env.multi_agent.agent_spaces import ALL
 from rllib.env.multi_agent.stream import AgentStep
@@ -20,58 +20,7 @@ from rllib.env.spaces.supported import all_fit, mismatch, not_finite
 from rllib.env.streams.rewards import FLOAT32_MAX
 from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
 
-# What a client can make the server remember is short.
-LONGEST_NAME = 128
-Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _GOES_ON = {ALL: False}
-
-
-class Part(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of an episode, as its client sends it.
-
-    Attributes:
-        episode_id: of the episode.
-        version: of the weights that have acted.
-        observations: an array [N, ...], or a list of them where the space is no Box and not Discrete; with the final
-            one where the episode ends.
-        rewards: one for each observation.
-        actions: [N, ...], in the policy's units.
-        action_dist_inputs: [N, size], where the policy has log-probabilities.
-        is_first: whether the episode begins with it.
-        training_enabled: whether the episode is learned from.
-        logged: indices of actions that somebody else has chosen.
-        infos: (index of an observation, info) pairs.
-        end: how the episode ends with it; None: it goes on.
-    """
-
-    episode_id: Name
-    version: Number
-    observations: Any
-    rewards: Any
-    actions: Any = None
-    action_dist_inputs: Any = None
-    is_first: bool = False
-    training_enabled: bool = True
-    logged: list[int] = []
-    infos: list[tuple[int, dict[str, Any]]] = []
-    end: Literal["terminated", "truncated"] | None = None
-
-
-class Samples(msgspec.Struct, forbid_unknown_fields=True):
-    """A request with parts of episodes.
-
-    Attributes:
-        parts: of different episodes.
-        have: edition of the policy that the client has, where it wants newer ones.
-        client, seq: as for other requests, but needed: nobody could repeat steps otherwise without their being taken
-            in twice.
-    """
-
-    parts: list[Part] = []
-    have: int | None = None
-    client: Name = ""
-    seq: Number = 0
 
 
 class Acted(NamedTuple):

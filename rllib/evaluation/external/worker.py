@@ -34,7 +34,7 @@ from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
-from rllib.policy import Snapshot, Snapshots
+from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 from rllib.spans import stopwatch
 
@@ -135,7 +135,7 @@ class ExternalWorker(MultiAgentWorker):
             return
         snapshot, policy = snapshots[DEFAULT_POLICY], self.policies[DEFAULT_POLICY]
         newest = snapshot.version, policy.filter.count if policy.filters_observations else 0.0
-        if newest != self._newest:
+        if newest != self._newest or self._policy_sent.weights != _as_sent(policy):  # weights may be set by hand
             self._policy_sent = self._published(snapshot, self._policy_sent.edition + 1 if self._policy_sent else 0)
         self._newest, self._policy_sent = newest, replace(self._policy_sent, timesteps=snapshot.timesteps)
         self.stream.publish(self._policy_sent)
@@ -158,7 +158,7 @@ class ExternalWorker(MultiAgentWorker):
             snapshot.timesteps,
             self.settings.max_lag_updates,
             rows,
-            policy.weights.astype("<f4").tobytes(),
+            _as_sent(policy),
             {name: array_message(array) for name, array in policy.filter.get_state().items()},
             description,
             refusal,
@@ -453,6 +453,11 @@ class ExternalWorker(MultiAgentWorker):
 
     def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:
         return batches[DEFAULT_POLICY] if self._is_lone else super()._joined(batches, report)
+
+
+def _as_sent(policy: Policy) -> bytes:
+    """The weights as clients get them."""
+    return policy.weights.astype("<f4").tobytes()
 
 
 def _lost(turn: Turn) -> EpisodeLost:

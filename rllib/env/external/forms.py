@@ -1,0 +1,131 @@
+"""Forms of the requests to a policy server, and what a client can make it remember at most."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+PROTOCOL = 1
+# Most episodes under way, of all clients together.
+MOST_EPISODES = 16384
+# Most agents that a request may name, where the spaces do not say which there are.
+MOST_AGENTS = 1024
+# Most characters of names and ids.
+LONGEST_NAME = 128
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Flags = Annotated[dict[Name, bool], msgspec.Meta(max_length=MOST_AGENTS)]
+
+
+class Item(msgspec.Struct, forbid_unknown_fields=True):
+    """A step of an episode.
+
+    Attributes:
+        episode_id: of a running episode.
+        observation: the newest; by agent where there are several.
+        reward, info: since the last action of the episode; None: there are none.
+        action: that somebody else has chosen, for /v1/log.
+        truncated: whether a limit outside of the task has ended the episode, for /v1/end.
+        dones, truncateds: agents that have ended.
+    """
+
+    episode_id: Name
+    observation: Any
+    reward: Any = None
+    info: Any = None
+    action: Any = msgspec.UNSET
+    truncated: bool = False
+    dones: Flags = {}
+    truncateds: Flags = {}
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """A request about steps.
+
+    Attributes:
+        items: of different episodes.
+        client: name that a client gives itself, to repeat requests; "" without one.
+        seq: number of the request, which counts from 1; a repeated one has the same.
+    """
+
+    items: Annotated[list[Item], msgspec.Meta(max_length=MOST_EPISODES)] = []
+    client: Name = ""
+    seq: Number = 0
+
+
+class Start(msgspec.Struct, forbid_unknown_fields=True):
+    """A request for an episode.
+
+    Attributes:
+        episode_id: a new one by default.
+        training_enabled: whether its steps are learned from.
+        protocol: that the client speaks.
+        client, seq: as for Request.
+    """
+
+    episode_id: Name | None = None
+    training_enabled: bool = True
+    protocol: int = PROTOCOL
+    client: Name = ""
+    seq: Number = 0
+
+
+class Spaces(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of a request with the spaces of a client, each a text, or texts by agent."""
+
+    observation_space: str | dict[Name, str]
+    action_space: str | dict[Name, str]
+    client: Name = ""
+    seq: Number = 0
+
+
+class Have(msgspec.Struct, forbid_unknown_fields=True):
+    """The query of a request for the policy: the edition that the client has; None: it has none."""
+
+    have: int | None = None
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of an episode, as its client sends it.
+
+    Attributes:
+        episode_id: of the episode.
+        version: of the weights that have acted.
+        observations: an array [N, ...], or a list of them where the space is no Box and not Discrete; with the final
+            one where the episode ends.
+        rewards: one for each observation.
+        actions: [N, ...], in the policy's units.
+        action_dist_inputs: [N, size], where the policy has log-probabilities.
+        is_first: whether the episode begins with it.
+        training_enabled: whether the episode is learned from.
+        logged: indices of actions that somebody else has chosen.
+        infos: (index of an observation, info) pairs.
+        end: how the episode ends with it; None: it goes on.
+    """
+
+    episode_id: Name
+    version: Number
+    observations: Any
+    rewards: Any
+    actions: Any = None
+    action_dist_inputs: Any = None
+    is_first: bool = False
+    training_enabled: bool = True
+    logged: list[int] = []
+    infos: list[tuple[int, dict[str, Any]]] = []
+    end: Literal["terminated", "truncated"] | None = None
+
+
+class Samples(msgspec.Struct, forbid_unknown_fields=True):
+    """A request with parts of episodes.
+
+    Attributes:
+        parts: of different episodes.
+        have: edition of the policy that the client has, where it wants newer ones.
+        client, seq: as for Request, but needed: nobody could repeat steps otherwise without their being taken
+            in twice.
+    """
+
+    parts: list[Part] = []
+    have: int | None = None
+    client: Name = ""
+    seq: Number = 0

@@ -108,8 +108,10 @@ class Supervisor:
         """
         with self._signals_wake_us():
             try:
-                for index in range(self._num_workers + bool(self._to_workers)):
-                    self._start(index)
+                if self._to_workers:
+                    self._start(self._num_workers)  # the others follow when it has begun
+                else:
+                    self._start_workers()
                 while not self._signals:
                     self._step()
                 self._drain()
@@ -142,6 +144,10 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame) -> None:
         self._signals += 1
+
+    def _start_workers(self) -> None:
+        for index in range(self._num_workers):
+            self._start(index)
 
     def _start(self, index: int) -> None:
         before = self._newest and self._newest.checkpoint
@@ -188,9 +194,11 @@ class Supervisor:
 
     def _learner_says(self, event: str) -> None:
         if not self._counts.of_all("learner_running"):
-            self._learner_has_begun = True
             self._counts.set("learner_running", 1)
             self._counts.add("learner_starts")
+            if not self._learner_has_begun:
+                self._learner_has_begun = True
+                self._start_workers()
         self._say(event)
 
     def _is_learner(self, worker: _Worker) -> bool:

@@ -111,6 +111,8 @@ class Vetting:
         if len(self._history) < 2:
             return None
         usual, now = Sample.of(self._history), Sample.of(self._returns)
+        # A few returns may be all the same by chance: they do not vary less than the usual ones.
+        now.squares = max(now.variance, usual.variance) * (now.count - 1)
         difference = abs(now.mean - usual.mean)
         p = 2 * min(p_greater(now, usual), p_greater(usual, now))
         is_large = difference > max(LEAST_DEVIATIONS * usual.deviation, LEAST_PART * abs(usual.mean))
@@ -124,9 +126,9 @@ class Vetting:
         self._released += episodes
         if self._new_blocks:
             self._new_blocks -= 1
-            if not self._new_blocks:  # those of a trial, of which the first to end were the short ones
-                self._history = deque(list(self._history)[-(BLOCKS_OF_HISTORY - 1) * self._block_episodes :])
-                self._history = deque(self._history, _MOST_RETURNS)
+            if not self._new_blocks:  # the returns of a trial go, since the first episodes to end were the short ones
+                newest = self.history[-(BLOCKS_OF_HISTORY - 1) * self._block_episodes :]
+                self._history = deque(newest, _MOST_RETURNS)
         self._history.extend(returns)
 
     def _quarantine(self, why: str) -> None:

@@ -118,9 +118,11 @@ class Trainer:
         replaced = {name: value for name, value in _REPLACED.items() if name in names and name not in overrides}
         self._kept = {"env": None, "observation_space": None, "action_space": None, **replaced}.keys()
         spaces = {"observation_space": None, "action_space": None}
-        self.algorithm = Algorithm.from_checkpoint(
-            path, {**replaced, **spaces, **overrides, "env": factory}, load_user_code=load_user_code
-        )
+        changes = {**replaced, **spaces, **overrides, "env": factory}
+        try:
+            self.algorithm = Algorithm.from_checkpoint(path, changes, load_user_code=load_user_code)
+        except TypeError as error:
+            raise ValueError(f"--set: {error}" if overrides else str(error)) from error
         if not isinstance(self.algorithm, OffPolicy) or not self.algorithm.is_synchronous:
             self.algorithm.stop()
             raise CheckpointError(

@@ -3,9 +3,9 @@
     python benchmarks/served_learning.py bandit
     python benchmarks/served_learning.py cartpole --steps 60000
 
-Users are environments of this process: a round asks `rllib serve --learn` for the actions of all of them, and gives the
-rewards. They wait while the learner is behind, as people do who come at their own pace. Both policies are then judged by
-their most likely actions.
+Users are environments of this process: a round asks `rllib serve --learn` for the actions of all of them, and gives
+the rewards. They wait while the learner is behind, as people do who come at their own pace. Both policies are then
+judged by their most likely actions.
 """
 
 import argparse

@@ -117,7 +117,7 @@ class Bandit:
         self.sums, self.counts, self.now, self.served_arms = np.zeros(3), np.zeros(3), 0.0, [served_arm]
 
     def run(self, seconds):
-        for number in range(seconds * PER_SECOND):
+        for _ in range(seconds * PER_SECOND):
             self.now += 1 / PER_SECOND
             self._ask(str(self.now))
             self._learn()

@@ -16,7 +16,6 @@ from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.loaded_policy import checkpoint_at, policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
-from rllib.storage.checkpoint import CheckpointError
 from rllib.web.sockets import is_loopback, listen
 
 TOKEN_VARIABLE = "RLLIB_SERVE_TOKEN"
@@ -101,16 +100,17 @@ def _learning(asked: ServingSettings, learn_to: Path | None, words, reward_timeo
     if asked.policy_id is not None:
         raise Mistake("--learn is for a checkpoint of one policy, so leave out --policy")
     try:
+        overrides = parse_assignments(words, "--set lr=1e-3")
         checkpoint = checkpoint_at(asked.path)
         if len(policy_ids(checkpoint)) > 1:
             raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
         directory = (learn_to or asked.path.with_name(asked.path.name + "_learned")).absolute()
         prepare_directory(directory, checkpoint)
-    except CheckpointError as error:
+    except ValueError as error:  # a CheckpointError as well
         raise Mistake(str(error)) from error
     learning = LearningSettings(
         directory=os.fspath(directory),
-        overrides=parse_assignments(words, "--set lr=1e-3"),
+        overrides=overrides,
         reward_timeout_s=reward_timeout,
         key=secrets.token_bytes(16),
         **given,

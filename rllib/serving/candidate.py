@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rllib.serving.loaded_policy import LoadedPolicy, load_policy
 from rllib.serving.model import QUICK_S, Model, Served, identity_of
-from rllib.storage.checkpoint import CheckpointError
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class Candidate:
         self._identity = identity
         try:
             policy, seconds = await asyncio.get_running_loop().run_in_executor(None, self._load)
-        except (CheckpointError, OSError) as error:  # it was dropped meanwhile
+        except Exception as error:  # it was dropped meanwhile, or is damaged
             logger.warning("the candidate cannot act: %s", error)
             self.served = None
             return

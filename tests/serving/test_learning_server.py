@@ -1,5 +1,7 @@
 """`rllib serve --learn` as processes: actions with ids, rewards, deaths, restarts, and what is refused."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -222,3 +224,17 @@ def test_an_algorithm_that_learns_from_its_own_actions(tmp_path):
 def test_a_setting_that_the_algorithm_does_not_have(checkpoint, tmp_path):
     said = refusal(checkpoint, "--learn", "--learn-to", tmp_path / "learned", "--set", "lrr=1")
     assert "--set: DQNConfig has no setting 'lrr'" in said
+
+
+def test_the_requests_of_the_page_are_answered(shared_server):
+    page = (ROOT / "docs" / "deployment.md").read_text().partition("## Learning from rewards")[2]
+    lines = re.search(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1].splitlines()
+    action_id = None
+    for line, shown in zip(lines[::2], lines[1::2]):
+        body, path = re.fullmatch(r"curl --json '(.*)' http://[^/]+(/\w+)", line).groups()
+        answer = shared_server.ask(
+            "POST", path, {**json.loads(body), **({"action_id": action_id} if action_id else {})}
+        )
+        assert answer.status == 200 and answer.json().keys() == json.loads(shown.removeprefix("# ")).keys()
+        action_id = answer.json().get("action_id")
+    assert lines[4].endswith("/stats") and shared_server.ask("GET", "/stats").status == 200

@@ -296,7 +296,7 @@ def _size(step: Step) -> int:
 
 
 def _problem(given: Reward, episode_id: str | None) -> str | None:
-    """Why the end that comes with a reward cannot be; None if it can."""
+    """Reason why the end that comes with a reward cannot be; None if it can."""
     if given.truncated and given.terminated:
         return "an episode is either terminated or truncated: give one of them"
     if given.truncated and given.next_observation is None:

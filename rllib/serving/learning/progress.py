@@ -1,4 +1,4 @@
-"""What the learner writes: the candidate's checkpoint, promoted ones, and the returns of the served policy."""
+"""Files of the learner: the candidate's checkpoint, promoted ones, and the returns of the served policy."""
 
 import contextlib
 import json

@@ -107,7 +107,7 @@ class Vetting:
             self._block, self._returns = [], []
 
     def _unusual(self) -> str | None:
-        """Why the block does not fit the history; None if it does, or if there is none."""
+        """Reason why the block does not fit the history; None if it does, or if there is none."""
         if len(self._history) < 2:
             return None
         usual, now = Sample.of(self._history), Sample.of(self._returns)

@@ -7,13 +7,14 @@ import socket
 import msgspec
 
 from rllib.serving.counts import Counts
-from rllib.serving.learning.packets import Answer, Ask, Decision, Reward, decode_answer, encode
+from rllib.serving.learning.packets import Answer, Ask, Decision, Gap, Reward, decode_answer, encode
 from rllib.web.bodies import BadRequest
 
 # Seconds that an answer of the learner may take.
 ANSWER_S = 30.0
 # Between looks whether the learner has ended.
 _LOOK_S = 0.25
+_MOST_GAPS = 10_000
 _NOT_THERE = "the learner is not running, so it takes no rewards; actions are answered. Try again in a while"
 
 
@@ -30,6 +31,8 @@ class LearnerLine:
         # Random, since answers to a process that has ended may come to the one in its place.
         self._number = secrets.randbits(48)
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        # Episodes with a decision that could not be sent, and its time; the learner hears of it when it can.
+        self._gaps: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(line.fileno(), self._read)
 
@@ -40,11 +43,24 @@ class LearnerLine:
 
     def record(self, decision: Decision) -> bool:
         """Sends a decision; whether it was sent, so that a reward may come for it."""
-        if self.is_there and self._send(decision):
+        if self.is_there and self._send_gaps() and self._send(decision):
             self._counts.add("decisions")
             return True
         self._counts.add("decisions_unrecorded")
+        if decision.episode_id is not None:
+            self._gaps[decision.episode_id] = decision.at
+            if len(self._gaps) > _MOST_GAPS:
+                del self._gaps[next(iter(self._gaps))]
         return False
+
+    def _send_gaps(self) -> bool:
+        """Reports the missing decisions; whether all could be sent."""
+        while self._gaps:
+            episode_id, at = next(iter(self._gaps.items()))
+            if not self._send(Gap(episode_id, at)):
+                return False
+            del self._gaps[episode_id]
+        return True
 
     async def reward(self, **given) -> Answer:
         """Sends a reward: the fields of `Reward`.
@@ -81,7 +97,7 @@ class LearnerLine:
         finally:
             del self._waiting[packet.request]
 
-    def _send(self, packet: Decision | Reward | Ask) -> bool:
+    def _send(self, packet: Decision | Gap | Reward | Ask) -> bool:
         try:
             self._line.send(encode(packet))
         except OSError:  # the buffer is full

@@ -5,7 +5,7 @@ import pytest
 
 from rllib.serving.learning import decisions
 from rllib.serving.learning.decisions import Ledger
-from rllib.serving.learning.packets import Decision, Reward
+from rllib.serving.learning.packets import Decision, Gap, Reward
 
 
 def decide(ledger, action_id, episode_id=None, at=0.0, version=1, size=1):
@@ -125,6 +125,30 @@ def test_long_episodes_are_cut_at_the_next_decision(ledger):
         reward(ledger, str(index), 1.0)
     (first,) = ledger.take()
     assert len(first.steps) == 5 and first.final == b"o5" and not first.terminated and first.is_whole
+
+
+def test_a_missing_decision_cuts_its_episode(ledger):
+    for index in (0, 1, 3):
+        decide(ledger, str(index), "e", at=float(index))
+        reward(ledger, str(index), 1.0)
+    ledger.lose(Gap("e", 2.0))
+    reward(ledger, "3", 1.0)
+    (before,) = ledger.take()
+    # The observation behind the second is not known: it is not that of the decision after the gap.
+    assert rows(before) == [("0", 1.0)] and before.final == b"o1" and not before.is_whole
+    decide(ledger, "4", "e", at=4.0)
+    reward(ledger, "4", 1.0, terminated=True)
+    (behind,) = ledger.take()
+    assert rows(behind) == [("3", 1.0), ("4", 1.0)] and not behind.is_whole
+
+
+def test_an_episode_whose_beginning_is_missing_is_not_compared(ledger):
+    ledger.lose(Gap("e", 0.0))
+    decide(ledger, "1", "e", at=1.0)
+    reward(ledger, "1", terminated=True)
+    decide(ledger, "2", "e", at=2.0)
+    reward(ledger, "2", terminated=True)
+    assert [episode.is_whole for episode in ledger.take()] == [False, True]
 
 
 def test_memory_is_bounded(ledger, monkeypatch):

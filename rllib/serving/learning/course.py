@@ -9,7 +9,7 @@ from typing import Any
 
 from rllib.serving.learning.canary import Trial, Verdict
 from rllib.serving.learning.decisions import Episode, Ledger
-from rllib.serving.learning.packets import Decision, Reward
+from rllib.serving.learning.packets import Decision, Gap, Reward
 from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.learning.vetting import Vetting
 
@@ -55,6 +55,11 @@ class Course:
     def decide(self, decision: Decision) -> None:
         """Takes a decision."""
         self.ledger.decide(decision)
+        self._advance()
+
+    def lose(self, gap: Gap) -> None:
+        """Takes the report that a decision is missing."""
+        self.ledger.lose(gap)
         self._advance()
 
     def reward(self, given: Reward, now: float) -> tuple[int, str]:

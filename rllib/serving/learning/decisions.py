@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from rllib.serving.learning.packets import Decision, Reward
+from rllib.serving.learning.packets import Decision, Gap, Reward
 
 # Open decisions take at most this many bytes; beyond it, the episode that began first is given up.
 MOST_OPEN_BYTES = 256 << 20
@@ -148,6 +148,21 @@ class Ledger:
             self._current[decision.episode_id] = number
         return number
 
+    def lose(self, gap: Gap) -> None:
+        """Cuts an episode where a decision of it is missing."""
+        number = self._current.get(gap.episode_id)
+        if number is not None:
+            episode = self._open[number]
+            episode.is_whole = False
+            before = [step for step in episode.steps if step.at < gap.at]
+            if not before:
+                return
+            self._split_after(number, before[-1], is_whole=False)
+            self._end(number, False, None)
+        if gap.episode_id not in self._current:  # what comes next is not the beginning
+            number = self._current[gap.episode_id] = next(self._numbers)
+            self._open[number] = _Open(gap.episode_id, is_whole=False, touched_at=gap.at)
+
     def reward(self, given: Reward, now: float) -> tuple[int, str]:
         """Takes a reward.
 
@@ -285,6 +300,8 @@ class Ledger:
         if self._current.get(episode.episode_id) == number:
             del self._current[episode.episode_id]
         self._bytes -= episode.size_bytes
+        if episode.episode_id is not None:
+            self.lose(Gap(episode.episode_id, episode.touched_at))
 
 
 def _waiting(episode: _Open) -> Iterator[Step]:

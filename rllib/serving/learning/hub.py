@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rllib.serving.learning.course import Course
-from rllib.serving.learning.packets import MOST_BYTES, Answer, Ask, Decision, Reward, decode_of_worker, encode
+from rllib.serving.learning.packets import MOST_BYTES, Answer, Ask, Decision, Gap, Reward, decode_of_worker, encode
 
 logger = logging.getLogger("rllib.serving")
 # Seconds between looks for what has expired.
@@ -74,8 +74,9 @@ class Hub:
             more, self._later = self._read()
             decisions += more
         with self.lock:
-            for decision in sorted(decisions, key=attrgetter("at")):
-                self._course.decide(decision)
+            for packet in sorted(decisions, key=attrgetter("at")):
+                take = self._course.lose if isinstance(packet, Gap) else self._course.decide
+                take(packet)
             answers = [(line, self._answer(packet, now)) for line, packet in others]
             if now - self._expired_at >= _EXPIRE_S:
                 self._expired_at = now
@@ -85,8 +86,8 @@ class Hub:
                 line.send(encode(answer))
         self.news.set()
 
-    def _read(self) -> tuple[list[Decision], list[_Question]]:
-        decisions: list[Decision] = []
+    def _read(self) -> tuple[list[Decision | Gap], list[_Question]]:
+        decisions: list[Decision | Gap] = []
         others: list[_Question] = []
         for line in self._lines:
             while (packet := _received(line)) is not None:
@@ -94,7 +95,7 @@ class Hub:
                     message = decode_of_worker(packet)
                 except msgspec.DecodeError:  # of a process of another version
                     continue
-                if isinstance(message, Decision):
+                if isinstance(message, Decision | Gap):
                     decisions.append(message)
                 else:
                     others.append((line, message))

@@ -32,6 +32,18 @@ class Decision(msgspec.Struct, array_like=True, tag="decision"):
     action: bytes
 
 
+class Gap(msgspec.Struct, array_like=True, tag="gap"):
+    """A decision of an episode that could not be sent: what was before it does not lead to what comes behind.
+
+    Attributes:
+        episode_id: of the episode.
+        at: time of the decision (seconds).
+    """
+
+    episode_id: str
+    at: float
+
+
 class Reward(msgspec.Struct, array_like=True, tag="reward"):
     """The reward of an action.
 
@@ -67,7 +79,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_of_worker = msgspec.msgpack.Decoder(Decision | Reward | Ask).decode
+decode_of_worker = msgspec.msgpack.Decoder(Decision | Gap | Reward | Ask).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 

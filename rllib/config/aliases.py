@@ -139,6 +139,10 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     # Ray 2.6's dict of the section multi_agent.
     "multiagent": frozenset({"replay_mode"}),
 }
+# Such a dict -> the settings that it has when it is read.
+READABLE_DICTS: Mapping[str, tuple[str, ...]] = {
+    "multiagent": ("policies", "policy_mapping_fn", "policies_to_train", "count_steps_by"),
+}
 
 _NO_COMPILE = "networks run uncompiled"
 _OFFLINE = "offline data is not available yet; samples come from the environment"

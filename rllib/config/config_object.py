@@ -114,6 +114,8 @@ class ConfigObject(Settings):
 
     def __getitem__(self, name: str):
         setting = self._find(name)
+        if setting is None and name in aliases.READABLE_DICTS:
+            return {part: self[part] for part in aliases.READABLE_DICTS[name]}
         if setting is None:
             raise KeyError(self._unknown(name))
         return self._values[setting.name]

@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 
 from rllib.did_you_mean import nearest
+from rllib.serving.candidate import Candidate
 from rllib.serving.counts import Counts
 from rllib.serving.endpoint import Endpoint
-from rllib.serving.model import Model
+from rllib.serving.learner_line import LearnerLine
+from rllib.serving.learning_endpoint import LearningEndpoint
+from rllib.serving.model import Model, Served
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.checkpoint import CheckpointError
 from rllib.web.bodies import JSON, BadRequest, ClientHasGone, Receive, content_kind, header
@@ -34,12 +37,18 @@ class App:
         counts: of the server.
         settings: of the server.
         on_change: called after a change of the checkpoint.
+        line: to the learner; None: the server does not learn.
     """
 
     def __init__(
-        self, model: Model, counts: Counts, settings: ServingSettings, on_change: Callable[[], None] = lambda: None
+        self,
+        model: Model,
+        counts: Counts,
+        settings: ServingSettings,
+        on_change: Callable[[], None] = lambda: None,
+        line: LearnerLine | None = None,
     ):
-        self._model, self._counts, self._on_change = model, counts, on_change
+        self._model, self._counts, self._settings, self._on_change = model, counts, settings, on_change
         self._guard = Guard(settings.token)
         self._open = ["/health"] if settings.token is not None else []
         self._reloading = asyncio.Lock()
@@ -49,11 +58,23 @@ class App:
             "/reload": ("POST", self._reload),
             "/policies": ("GET", self._policies),
         }
+        self._learning: LearningEndpoint | None = None
         for policy_id, served in model.served.items():
-            endpoint = Endpoint(served, counts, settings)
+            endpoint = Endpoint(served, counts, settings) if line is None else self._learning_endpoint(served, line)
             for place in (f"/{policy_id}", "") if served is model.default else (f"/{policy_id}",):
                 self._routes["/act" + place] = "POST", endpoint.act
                 self._routes["/spec" + place] = "GET", endpoint.spec
+
+    def _learning_endpoint(self, served: Served, line: LearnerLine) -> LearningEndpoint:
+        settings = self._settings
+        candidate = Candidate(settings.learning.candidate, self._model, settings.load_user_code)
+        endpoint = self._learning = LearningEndpoint(served, candidate, line, self._counts, settings)
+        self._routes |= {
+            "/reward": ("POST", endpoint.reward),
+            "/stats": ("GET", endpoint.stats),
+            "/resume": ("POST", endpoint.resume),
+        }
+        return endpoint
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answers one request of ASGI."""
@@ -96,7 +117,8 @@ class App:
                 hint = "".join(f" Did you mean {near!r}?" for near in nearest(given, ids)[:1])
                 return f"there is no policy {given!r}; there are {listed}.{hint}"
         paths = "/act, /spec" if self._model.default is not None else "/act/ID, /spec/ID"
-        return f"there is no {path}; there are {paths}, /policies, /health, /metrics, /reload"
+        learning = "" if self._learning is None else ", /reward, /stats, /resume"
+        return f"there is no {path}; there are {paths}, /policies, /health, /metrics, /reload{learning}"
 
     async def _health(self, scope, receive) -> tuple[int, bytes, list]:
         return 200, _json({"status": "ok", **self._version()}), _IN_JSON
@@ -119,6 +141,11 @@ class App:
             raise BadRequest(409, f"{error} The policy in use stays.") from None
         self._counts.add("reload_requests")
         return 200, _json({"changed": changed, **self._version()}), _IN_JSON
+
+    async def take_up_candidate(self) -> None:
+        """Takes up the policy on trial, or forgets it, where the server learns."""
+        if self._learning is not None:
+            await self._learning.look()
 
     async def take_up_newer(self, again: bool = False) -> bool:
         """Takes up a newer checkpoint while requests are answered. Returns whether there was one.

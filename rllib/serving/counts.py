@@ -15,9 +15,11 @@ _COUNTERS = {
     "reloads": "Checkpoints taken up.",
     "reload_errors": "Checkpoints that could not be taken up.",
     "restarts": "Processes that were replaced after they had ended.",
+    "decisions": "Actions whose rewards the learner takes.",
+    "decisions_unrecorded": "Actions that the learner did not hear of, since it did not run or was busy.",
 }
-_GAUGES = {"queue_length": "Observations that wait."}
-_OTHERS = ("reload_requests", "policy_version")
+_GAUGES = {"queue_length": "Observations that wait.", "learner_running": "Whether a learner runs."}
+_OTHERS = ("reload_requests", "policy_version", "learner_starts")
 _NAMES = (
     *(f"requests_{status}" for status in STATUSES),
     *_COUNTERS,

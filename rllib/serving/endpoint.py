@@ -4,11 +4,11 @@ import msgspec
 
 from rllib.serving.batching import Batcher
 from rllib.serving.counts import Counts
-from rllib.serving.messages import Messages
+from rllib.serving.messages import Messages, Question
 from rllib.serving.model import Served, example_of
 from rllib.serving.tasks import ServingSettings
 from rllib.storage.encoding import space_to_json
-from rllib.web.bodies import JSON, ClientHasGone, Receive, content_kind, header, plain, read_body
+from rllib.web.bodies import JSON, BadRequest, ClientHasGone, Receive, content_kind, header, plain, read_body
 
 # Least limit of a body; larger observations raise it to the size of a full batch.
 LEAST_BODY_LIMIT = 2**20
@@ -43,14 +43,17 @@ class Endpoint:
         """
         kind = content_kind(header(scope, b"content-type") or b"")
         question = self._messages.question(await read_body(scope, receive, self._body_limit), kind)
-        answer = await self._batcher.ask(question, receive)
-        if answer is None:
-            raise ClientHasGone
-        actions, states, version = answer
-        body = self._messages.answer(question, actions, states, version, kind)
+        actions, states, version, more = await self._decided(question, receive)
+        body = self._messages.answer(question, actions, states, version, kind, **more)
         if kind == JSON:
             return 200, body, _IN_JSON
         return 200, body, [(b"content-type", kind.encode()), (b"x-policy-version", str(version).encode())]
+
+    async def _decided(self, question: Question, receive: Receive) -> tuple:
+        """Actions, states, version, and further fields of the answer."""
+        if question.episodes is not None:
+            raise BadRequest(422, "this server does not learn (rllib serve --learn does): leave out episode_id")
+        return *await answer_of(self._batcher, question, receive), {}
 
     async def spec(self, scope, receive: Receive) -> tuple[int, bytes, list]:
         """Answers with the spaces, the fields of a request, and an example."""
@@ -73,3 +76,16 @@ class Endpoint:
             "checkpoint": str(policy.checkpoint),
         }
         return 200, msgspec.json.encode(spec), _IN_JSON
+
+
+async def answer_of(batcher: Batcher, question: Question, receive: Receive) -> tuple:
+    """Actions, states and version, by a batch.
+
+    Raises:
+        BadRequest: if the question cannot be answered.
+        ClientHasGone: if its client has hung up.
+    """
+    answer = await batcher.ask(question, receive)
+    if answer is None:
+        raise ClientHasGone
+    return answer

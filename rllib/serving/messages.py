@@ -18,6 +18,7 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         explore: sample the actions; otherwise the most likely ones are taken.
+        episode_id: of the episode, where the server learns.
     """
 
     observation: Any = UNSET
@@ -31,6 +32,8 @@ class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
     prev_actions: Any = None
     prev_rewards: list[float | None] | None = None
     explore: bool = False
+    episode_id: str | None = None
+    episode_ids: list[str | None] | None = None
 
 
 class Question:
@@ -41,13 +44,15 @@ class Question:
         explore: sample the actions.
         states, masks, prev_actions, prev_rewards: N each, or None.
         alone: whether the request had a single observation, whose answer is in the singular.
+        episodes: N ids of episodes, or None.
     """
 
-    __slots__ = ("alone", "explore", "masks", "observations", "prev_actions", "prev_rewards", "states")
+    __slots__ = ("alone", "episodes", "explore", "masks", "observations", "prev_actions", "prev_rewards", "states")
 
     def __init__(self, observations, explore=False, states=None, masks=None, prev_actions=None, prev_rewards=None):
         self.observations, self.explore, self.states, self.masks = observations, explore, states, masks
         self.prev_actions, self.prev_rewards, self.alone = prev_actions, prev_rewards, False
+        self.episodes: list[str | None] | None = None
 
     def part(self, first: int, last: int) -> "Question":
         """A separate question of the observations [first, last)."""
@@ -111,14 +116,20 @@ class Messages:
         rest = request.action_masks, request.prev_actions, request.prev_rewards
         states = request.states
         lists = {"observations": request.observations, "states": None if states is UNSET else states}
-        lists |= dict(zip(("action_masks", "prev_actions", "prev_rewards"), rest))
+        lists |= dict(zip(("action_masks", "prev_actions", "prev_rewards"), rest)) | {
+            "episode_ids": request.episode_ids
+        }
         if not isinstance(request.observations, list) or not request.observations:
             raise BadRequest(422, "observations must be a list of at least one observation")
         for name, given in lists.items():
             if given is not None and (not isinstance(given, list) or len(given) != len(request.observations)):
                 raise BadRequest(422, f"{name} must be a list with one item for each of the observations")
         states = states if states is UNSET or states is None else list(map(self._state, states))
-        return Question(request.observations, request.explore, self._states(states, len(request.observations)), *rest)
+        question = Question(
+            request.observations, request.explore, self._states(states, len(request.observations)), *rest
+        )
+        question.episodes = request.episode_ids
+        return question
 
     def _check_previous(self, request: ActRequest) -> None:
         for name in self._unread:
@@ -132,6 +143,7 @@ class Messages:
         rest = (None if each is None else [each] for each in rest)
         question = Question([request.observation], request.explore, self._states(state, 1), *rest)
         question.alone = True
+        question.episodes = None if request.episode_id is None else [request.episode_id]
         return question
 
     def _states(self, states, count: int):
@@ -176,8 +188,10 @@ class Messages:
         rows = np.frombuffer(body, space.dtype).reshape(-1, *space.shape)
         return Question(rows if isinstance(space, spaces.Box) else list(rows))
 
-    def answer(self, question: Question, actions: Sequence, states: Sequence | None, version: int, kind: str) -> bytes:
-        """Writes the body that answers with N actions and states in this content type."""
+    def answer(
+        self, question: Question, actions: Sequence, states: Sequence | None, version: int, kind: str, **more
+    ) -> bytes:
+        """Writes the body that answers with N actions, states, and further fields in this content type."""
         if kind == RAW:
             return np.ascontiguousarray(actions).tobytes()
         actions = plain(actions)
@@ -185,6 +199,7 @@ class Messages:
         if question.states is not None:
             answer |= {"state": plain(states[0])} if question.alone else {"states": plain(states)}
         answer["policy_version"] = version
+        answer |= more
         return self._to[kind](answer)
 
 

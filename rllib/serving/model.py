@@ -54,7 +54,7 @@ class Model:
         self._refused: tuple | None = None
         policies, self._identity = self._first(before)
         self.served = {
-            policy_id: Served(policy_id, policy, self._warm_up(policy) < QUICK_S)
+            policy_id: Served(policy_id, policy, self.warm_up(policy) < QUICK_S)
             for policy_id, policy in policies.items()
         }
         counts.set("policy_version", self.policy.policy_version)
@@ -75,9 +75,9 @@ class Model:
         """Loads the first policies; returns them and the identity of their checkpoint."""
         if before is not None:
             with contextlib.suppress(CheckpointError, OSError):  # it has been removed, or damaged, since
-                return self._load(before, self._ids(before)), _identity(before)
+                return self._load(before, self._ids(before)), identity_of(before)
         path = checkpoint_at(self._settings.path)
-        identity = _identity(path)
+        identity = identity_of(path)
         return self._load(path, self._ids(path)), identity
 
     def _ids(self, path: Path) -> list[str | None]:
@@ -91,7 +91,7 @@ class Model:
         """Path of a checkpoint at the source that is neither in use nor refused; None if there is none."""
         try:
             path = checkpoint_at(self._settings.path)
-            identity = _identity(path)
+            identity = identity_of(path)
         except (OSError, CheckpointError):  # it is being replaced, or removed
             return None
         return None if identity in (self._identity, self._refused) else path
@@ -104,14 +104,14 @@ class Model:
         """
         identity = None
         try:
-            identity = _identity(path)
+            identity = identity_of(path)
             policies = self._load(path, [*self.served])
             for policy_id, policy in policies.items():
                 for name in ("observation_space", "action_space"):
                     ours, theirs = getattr(self.served[policy_id].policy, name), getattr(policy, name)
                     if ours != theirs:
                         raise CheckpointError(f"{path} has the {name} {theirs}, but clients were promised {ours}")
-                self._warm_up(policy)
+                self.warm_up(policy)
         except Exception as error:
             self._refused = identity
             self._counts.add("reload_errors")
@@ -137,7 +137,7 @@ class Model:
         policies = [load_policy(path, each, load_user_code=self._settings.load_user_code) for each in ids]
         return {policy.policy_id: policy for policy in policies}
 
-    def _warm_up(self, policy: LoadedPolicy) -> float:
+    def warm_up(self, policy: LoadedPolicy) -> float:
         """Computes two full batches; returns the duration of the quicker one in seconds."""
         batch, durations = self.example_batch(policy), []
         for _ in range(2):
@@ -179,7 +179,7 @@ def example_of(policy: LoadedPolicy) -> Question:
     return Question([policy.observation_space.sample()], False, [state] if state else None, masks)
 
 
-def _identity(path: Path) -> tuple:
+def identity_of(path: Path) -> tuple:
     """Identity of a checkpoint; it changes when another one is written to the same path."""
     status = (path / MANIFEST).stat()
     return path, status.st_ino, status.st_mtime_ns

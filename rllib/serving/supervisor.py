@@ -1,4 +1,8 @@
-"""The parent process of a policy server: holds the listening socket, and replaces processes that have ended."""
+"""The parent process of a policy server: holds the sockets, and replaces processes that have ended.
+
+The sockets between the learner and the processes that answer are its own as well: what was sent to a process that has
+ended is read by the one in its place.
+"""
 
 import contextlib
 import heapq
@@ -10,12 +14,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from rllib.errors import RLlibError
 from rllib.serving.counts import Counts
+from rllib.serving.learning.packets import socket_pair
 from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
 from rllib.web.sockets import url_of
 
@@ -30,15 +35,21 @@ class ServingError(RLlibError):
 
 
 class _Worker:
-    """A process that answers requests, and the socket to it."""
+    """A process that answers requests, or learns, and the socket to it.
 
-    def __init__(self, task: Task, listening: socket.socket, counts: Counts):
+    Args:
+        task: its first message.
+        module: that it runs.
+        before, behind: descriptors that it inherits; in its arguments its own end of the socket stands between.
+    """
+
+    def __init__(self, task: Task, module: str, before: Sequence[int], behind: Sequence[int]):
         self.index, self.started, self.rest = task.index, time.monotonic(), b""
         self.line, theirs = socket.socketpair()
-        descriptors = listening.fileno(), theirs.fileno(), counts.descriptor
+        descriptors = *before, theirs.fileno(), *behind
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rllib.serving.worker", *map(str, descriptors)],
+                [sys.executable, "-P", "-m", module, *map(str, descriptors)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
@@ -85,6 +96,9 @@ class Supervisor:
         self._delays: dict[int, float] = {}
         self._newest: Report | None = None  # the last report of a process that serves a new policy
         self._signals = 0
+        # With a learner: its end and the other of a socket to each process that answers.
+        self._to_workers = [socket_pair() for _ in range(workers)] if settings.learning else []
+        self._learner_has_begun = False
 
     def run(self) -> None:
         """Serves until a signal.
@@ -94,8 +108,10 @@ class Supervisor:
         """
         with self._signals_wake_us():
             try:
-                for index in range(self._num_workers):
-                    self._start(index)
+                if self._to_workers:
+                    self._start(self._num_workers)  # the others follow when it has begun
+                else:
+                    self._start_workers()
                 while not self._signals:
                     self._step()
                 self._drain()
@@ -104,6 +120,9 @@ class Supervisor:
                 for worker in self._workers.values():
                     worker.process.kill()
                     worker.end()
+                for pair in self._to_workers:
+                    for each in pair:
+                        each.close()
 
     @contextlib.contextmanager
     def _signals_wake_us(self):
@@ -126,10 +145,19 @@ class Supervisor:
     def _on_signal(self, number: int, frame) -> None:
         self._signals += 1
 
+    def _start_workers(self) -> None:
+        for index in range(self._num_workers):
+            self._start(index)
+
     def _start(self, index: int) -> None:
         before = self._newest and self._newest.checkpoint
         task = Task(settings=self._settings, index=index, workers=self._num_workers, before=before)
-        worker = self._workers[index] = _Worker(task, self._listening, self._counts)
+        if index < self._num_workers:
+            behind = [self._counts.descriptor, *(pair[1].fileno() for pair in self._to_workers[index : index + 1])]
+            started = _Worker(task, "rllib.serving.worker", [self._listening.fileno()], behind)
+        else:
+            started = _Worker(task, "rllib.serving.learner", [], [pair[0].fileno() for pair in self._to_workers])
+        worker = self._workers[index] = started
         self._selector.register(worker.line, selectors.EVENT_READ, worker)
 
     def _step(self) -> None:
@@ -148,7 +176,9 @@ class Supervisor:
     def _hear(self, worker: _Worker) -> None:
         reports = worker.reports()
         for report in reports or ():
-            if report.error:
+            if report.event:
+                self._learner_says(report.event)
+            elif report.error:
                 self._refused(worker, report.error)
             elif report != self._newest:
                 self._announce(report)
@@ -162,8 +192,22 @@ class Supervisor:
             f"Serving {what} at {url_of(*self._listening.getsockname()[:2])}" if is_first else f"Now serving {what}"
         )
 
+    def _learner_says(self, event: str) -> None:
+        if not self._counts.of_all("learner_running"):
+            self._counts.set("learner_running", 1)
+            self._counts.add("learner_starts")
+            if not self._learner_has_begun:
+                self._learner_has_begun = True
+                self._start_workers()
+        self._say(event)
+
+    def _is_learner(self, worker: _Worker) -> bool:
+        return worker.index == self._num_workers
+
     def _refused(self, worker: _Worker, error: str) -> None:
-        if self._newest is None:
+        if self._is_learner(worker) and self._learner_has_begun:
+            self._say(f"the learner cannot begin: {error}")
+        elif self._newest is None or self._is_learner(worker):
             raise ServingError(error)
         self._say(f"process {worker.process.pid} cannot serve: {error}")
 
@@ -172,7 +216,11 @@ class Supervisor:
         self._selector.unregister(worker.line)
         status = worker.end()
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
-        if self._newest is None:
+        if self._is_learner(worker):
+            self._counts.set("learner_running", 0)
+            if not self._learner_has_begun:
+                raise ServingError(f"the process that was to learn {how} before it did")
+        elif self._newest is None:
             raise ServingError(f"the process that was to serve {how} before it did")
         now = time.monotonic()
         delay = 0.0
@@ -180,7 +228,12 @@ class Supervisor:
             delay = min(2 * self._delays.get(worker.index, 0.0) or FIRST_DELAY_S, LONGEST_DELAY_S)
         self._delays[worker.index] = delay
         self._counts.add("restarts")
-        self._say(f"process {worker.process.pid} {how}; another takes its place")
+        if self._is_learner(worker):
+            self._say(
+                f"the learner, process {worker.process.pid}, {how}; actions are answered, another takes its place"
+            )
+        else:
+            self._say(f"process {worker.process.pid} {how}; another takes its place")
         heapq.heappush(self._due, (now + delay, worker.index))
 
     def _drain(self) -> None:

@@ -1,8 +1,12 @@
 """Messages between the supervisor of a policy server and its processes: tasks one way, reports the other."""
 
+import contextlib
+import socket
 from pathlib import Path
 
 import msgspec
+
+from rllib.serving.learning.settings import LearningSettings
 
 # Time after SIGTERM in which requests that have arrived are answered.
 GRACE_S = 10.0
@@ -20,6 +24,7 @@ class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_queue: largest number of waiting observations; further requests are answered with 503 at once.
         token: that requests have to carry; None: requests need no token.
         watch: take up newer checkpoints of the run as they appear.
+        learning: how it learns from rewards; None: it does not.
     """
 
     source: str
@@ -30,6 +35,7 @@ class ServingSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_queue: int = 4096
     token: str | None = None
     watch: bool = False
+    learning: LearningSettings | None = None
 
     @property
     def path(self) -> Path:
@@ -41,7 +47,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         settings: of the server.
-        index: of the process, from 0.
+        index: of the process, from 0; the learner has the last one.
         workers: number of processes.
         before: checkpoint that the process before it acted with; None for the first.
     """
@@ -55,14 +61,24 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Message of a process to the supervisor: the policy that it serves, or why it cannot serve one.
 
+    The learner's are events, the first when it has begun.
+
     Attributes:
         checkpoint: that it acts with.
         version: of the policy.
         of: algorithm and environment.
         error: why the process ends; empty if it serves.
+        event: a sentence of the learner.
     """
 
     checkpoint: str = ""
     version: int = 0
     of: str = ""
     error: str = ""
+    event: str = ""
+
+
+def send_report(line: socket.socket, report: Report) -> None:
+    """Sends a report over the socket to the supervisor."""
+    with contextlib.suppress(OSError):  # the supervisor has ended
+        line.sendall(msgspec.json.encode(report) + b"\n")

@@ -1,8 +1,8 @@
 """A process that answers requests: python -m rllib.serving.worker, started by the supervisor.
 
-It inherits the listening socket, a socket to the supervisor, and the memory of the counters. Over the second it gets a
-`Task` and sends `Report`s, a line of JSON each. When that socket is closed, the supervisor has ended, and the process
-ends as well.
+It inherits the listening socket, a socket to the supervisor, the memory of the counters, and a socket to the learner
+where there is one. Over the second it gets a `Task` and sends `Report`s, a line of JSON each. When that socket is
+closed, the supervisor has ended, and the process ends as well.
 """
 
 import asyncio
@@ -22,8 +22,9 @@ import uvicorn
 
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
+from rllib.serving.learner_line import LearnerLine
 from rllib.serving.model import Model
-from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task
+from rllib.serving.tasks import GRACE_S, Report, ServingSettings, Task, send_report
 from rllib.storage.checkpoint import CheckpointError
 from rllib.web.guard import server_config
 from rllib.web.sockets import BACKLOG
@@ -33,11 +34,12 @@ logger = logging.getLogger("rllib.serving")
 WATCH_S = 0.5
 
 
-def main(listening: int, control: int, counts: int) -> int:
+def main(listening: int, control: int, counts: int, learner: int | None = None) -> int:
     """Serves until SIGTERM, or until the supervisor has ended.
 
     Args:
         listening, control, counts: descriptors of the two sockets and of the counters' memory.
+        learner: descriptor of the socket to the learner.
 
     Returns:
         the exit status.
@@ -52,23 +54,25 @@ def main(listening: int, control: int, counts: int) -> int:
     try:
         model = Model(task.settings, own, None if task.before is None else Path(task.before))
     except ValueError as error:  # a CheckpointError, or settings of a network that cannot be made
-        _report(line, Report(error=str(error)))
+        send_report(line, Report(error=str(error)))
         return 1
     except Exception as error:
-        _report(line, Report(error=f"{type(error).__name__}: {error}"))
+        send_report(line, Report(error=f"{type(error).__name__}: {error}"))
         raise
     gc.collect()
     gc.freeze()  # permanent objects are not examined again
     config = http_config()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(config, socket.socket(fileno=listening), line, model, own, task.settings, asked))
+        to_learner = None if learner is None else socket.socket(fileno=learner)
+        sockets = socket.socket(fileno=listening), line, to_learner
+        runner.run(_serve(config, sockets, model, own, task.settings, asked))
     return 0
 
 
-async def _serve(
-    config, listening, line, model: Model, counts: Counts, settings: ServingSettings, asked: float
-) -> None:
-    app = config.app = App(model, counts, settings, partial(_say_version, line, model))
+async def _serve(config, sockets, model: Model, counts: Counts, settings: ServingSettings, asked: float) -> None:
+    listening, line, to_learner = sockets
+    learner = None if to_learner is None else LearnerLine(to_learner, counts)
+    app = config.app = App(model, counts, settings, partial(_say_version, line, model), learner)
     server = uvicorn.Server(config)
     loop = asyncio.get_running_loop()
 
@@ -108,17 +112,13 @@ async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
                 await app.take_up_newer()
             except CheckpointError as error:
                 logger.warning("%s The policy in use stays.", error)
+        await app.take_up_candidate()
 
 
 def _say_version(line: socket.socket, model: Model) -> None:
     policy = model.policy
     checkpoint, of = str(policy.checkpoint), f"{policy.metadata['algorithm']} on {policy.metadata['env']}"
-    _report(line, Report(checkpoint=checkpoint, version=policy.policy_version, of=of))
-
-
-def _report(line: socket.socket, report: Report) -> None:
-    with contextlib.suppress(OSError):  # the supervisor has ended
-        line.sendall(msgspec.json.encode(report) + b"\n")
+    send_report(line, Report(checkpoint=checkpoint, version=policy.policy_version, of=of))
 
 
 def http_config(app=None) -> uvicorn.Config:

@@ -184,3 +184,11 @@ def test_nothing_to_train_is_one_warning(caplog):
     assert told.count("policies_to_train is empty: nothing is trained") == 1
     assert result["num_agent_steps_trained"] == 0 < result["num_agent_steps_sampled"]
     assert all((before[policy_id] == weights).all() for policy_id, weights in algo.get_weights().items())
+
+
+def test_the_dict_of_earlier_releases_can_be_read():
+    config = PPOConfig().multi_agent(policies={"left", "right"}, policies_to_train=["left"])
+    assert config["multiagent"] == {
+        "policies": {"left", "right"}, "policies_to_train": ["left"],
+        "policy_mapping_fn": None, "count_steps_by": "env_steps",
+    }

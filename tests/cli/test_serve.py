@@ -46,3 +46,23 @@ def test_no_checkpoint(rllib, tmp_path):
     code, output = rllib("serve", "run", "--port", "0")
     assert code == 2 and output.startswith("Error: ") and "is no checkpoint of this library" in output
     assert len(output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "lr=1e-3"], "--learn-to and --set are for --learn"),
+        (["--learn", "--policy", "a"], "leave out --policy"),
+        (["--learn", "--learn-to", "."], "holds other files than checkpoints: give a new directory"),
+        (["--learn", "--learn-to", "notes"], "cannot be written: File exists"),
+        (["--learn", "--learn-to", "new", "--set", "lr"], "'lr'"),
+    ],
+)
+def test_options_of_learning(rllib_command, tmp_path, options, message):
+    (tmp_path / "notes").write_text("mine")
+    assert message in refused(rllib_command, CHECKPOINT, *options)
+
+
+def test_a_share_of_more_than_half(rllib_command):
+    result = rllib_command("serve", CHECKPOINT, "--learn", "--canary-share", "0.6")
+    assert result.exit_code == 2 and "0.6 is not in the range 0<x<=0.5" in result.stderr

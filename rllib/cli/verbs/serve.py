@@ -2,12 +2,18 @@
 
 import importlib.util
 import os
+import secrets
 from pathlib import Path
 
 import click
+import msgspec
 
 from rllib.cli.failures import Mistake, reported
 from rllib.cli.user_code import load_user_code_option
+from rllib.cli.values import parse_assignments
+from rllib.serving.learning.progress import prepare_directory
+from rllib.serving.learning.settings import LearningSettings
+from rllib.serving.loaded_policy import checkpoint_at, policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
 from rllib.web.sockets import is_loopback, listen
@@ -26,13 +32,32 @@ _COUNT = click.IntRange(min=1)
 @click.option("--max-queue", type=_COUNT, default=4096, show_default=True, help="Observations that may wait.")
 @click.option("--token", envvar=TOKEN_VARIABLE, help=f"That requests carry [default: ${TOKEN_VARIABLE}].")
 @click.option("--watch", is_flag=True, help="Take up newer checkpoints of the run as they appear.")
+@click.option("--learn", is_flag=True, help="Learn from the rewards that clients give (POST /reward).")
+@click.option(
+    "--learn-to", type=click.Path(path_type=Path), help="Checkpoints of --learn [default: CHECKPOINT_learned]."
+)
+@click.option("--set", "words", multiple=True, metavar="SETTING=VALUE", help="Of the algorithm that learns.")
+@click.option("--canary-share", type=click.FloatRange(0, 0.5, min_open=True), default=0.1, show_default=True,
+              help="Share of the episodes in which a candidate acts.")  # fmt: skip
+@click.option("--trial-episodes", type=click.IntRange(min=2), default=20, show_default=True,
+              help="Of a candidate and of the served policy, before they are compared.")  # fmt: skip
+@click.option("--margin", type=click.FloatRange(min=0), default=0.25, show_default=True,
+              help="How much worse a candidate may be, in standard deviations.")  # fmt: skip
+@click.option("--offer-every", type=_COUNT, default=1000, show_default=True, help="Steps learned per candidate.")
+@click.option("--block-episodes", type=click.IntRange(min=5), default=20, show_default=True,
+              help="Episodes of the served policy that vouch for a period.")  # fmt: skip
+@click.option("--reward-limit", type=click.FloatRange(min=0, min_open=True), help="Clip rewards to +- it.")
+@click.option("--reward-timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+              help="Seconds that a reward may take.")  # fmt: skip
+@click.option("--max-episode-steps", type=_COUNT, default=1000, show_default=True, help="Longer ones are cut.")
 @click.option("--policy", "policy_id", help="Serve it alone, where CHECKPOINT holds several [default: all].")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
-def command(checkpoint, host, port, workers, token, verbose, **settings) -> None:
+def command(checkpoint, host, port, workers, token, verbose, learn, **settings) -> None:
     """Answer POST /act with the actions of CHECKPOINT: a checkpoint directory, or the directory of a run, whose newest
     checkpoint is taken. GET /spec describes the inputs. An address that other machines reach needs a token. Where
-    CHECKPOINT holds several policies, GET /policies lists them, and POST /act/ID asks one.
+    CHECKPOINT holds several policies, GET /policies lists them, and POST /act/ID asks one. With --learn, an answer has
+    an action_id, POST /reward takes the reward for it, and GET /stats says what was learned.
 
     \b
     rllib serve results/PPO_CartPole-v1_... --watch
@@ -48,7 +73,12 @@ def command(checkpoint, host, port, workers, token, verbose, **settings) -> None
             )
         if token == "":
             raise Mistake("the token is empty; leave it out, or give one that cannot be guessed")
+        given = {name: settings.pop(name) for name in _OF_LEARNING}
         asked = ServingSettings(source=os.fspath(checkpoint.absolute()), token=token, **settings)
+        if learn:
+            asked = _learning(asked, **given)
+        elif given["learn_to"] or given["words"]:
+            raise Mistake("--learn-to and --set are for --learn; add it, or leave them out")
         try:
             listening = listen(host, port)
         except OSError as error:
@@ -57,6 +87,35 @@ def command(checkpoint, host, port, workers, token, verbose, **settings) -> None
             Supervisor(asked, listening, workers, lambda line: click.echo(line)).run()
         except ServingError as error:
             raise Mistake(str(error)) from error
+
+
+_OF_LEARNING = (
+    "learn_to", "words", "canary_share", "trial_episodes", "margin", "offer_every", "block_episodes", "reward_limit",
+    "reward_timeout", "max_episode_steps",
+)  # fmt: skip
+
+
+def _learning(asked: ServingSettings, learn_to: Path | None, words, reward_timeout: float, **given) -> ServingSettings:
+    """The settings of a server that learns, from a directory with a checkpoint to begin with."""
+    if asked.policy_id is not None:
+        raise Mistake("--learn is for a checkpoint of one policy, so leave out --policy")
+    try:
+        overrides = parse_assignments(words, "--set lr=1e-3")
+        checkpoint = checkpoint_at(asked.path)
+        if len(policy_ids(checkpoint)) > 1:
+            raise Mistake(f"--learn is for a checkpoint of one policy, but {checkpoint} has several")
+        directory = (learn_to or asked.path.with_name(asked.path.name + "_learned")).absolute()
+        prepare_directory(directory, checkpoint)
+    except ValueError as error:  # a CheckpointError as well
+        raise Mistake(str(error)) from error
+    learning = LearningSettings(
+        directory=os.fspath(directory),
+        overrides=overrides,
+        reward_timeout_s=reward_timeout,
+        key=secrets.token_bytes(16),
+        **given,
+    )
+    return msgspec.structs.replace(asked, source=learning.directory, watch=True, learning=learning)
 
 
 def _reason(error: OSError) -> str:

@@ -23,6 +23,8 @@ from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGH
 
 # Columns of random numbers [B, N, K]: uniform in [-1, 1], and standard normal for actions in s and in s'.
 UNIFORM, DRAWS, NEXT_DRAWS = "uniform_actions", "draws", "next_draws"
+# Log-density of a uniform number in [-1, 1].
+_LOG_UNIFORM = -float(np.log(2.0))
 # Recorded actions at a bound are infinite before tanh; further out their likelihoods would outweigh all others.
 _LARGEST_RECORDED = float(np.arctanh(1 - 1e-3))
 
@@ -39,27 +41,13 @@ def critic_loss(temperature: float, weight: float, deterministic_backup: bool) -
     def compute(distribution, modules, minibatch, *, alpha, multiplier, limit):
         import torch
 
-        observations, following = minibatch[OBS], minibatch[NEXT_OBS]
         with torch.no_grad():
-            there = modules["policy"](following)[0]
-            actions, log_prob = distribution.torch_draw(there, minibatch[NEXT_NOISE])
-            least = modules["target_critics"](following, actions).amin(0)
-            if not deterministic_backup:
-                least = least - alpha * log_prob
-            targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
-            rows, count, size = minibatch[UNIFORM].shape
-            drawn = [minibatch[UNIFORM]]
-            densities = [minibatch[UNIFORM].new_full((rows, count), -size * np.log(2.0))]
-            for inputs, noise in ((there, NEXT_DRAWS), (modules["policy"](observations)[0], DRAWS)):
-                repeated = inputs.repeat_interleave(count, 0)
-                its_actions, its_log_prob = distribution.torch_draw(repeated, minibatch[noise].reshape(-1, size))
-                drawn.append(its_actions.reshape(rows, count, size))
-                densities.append(its_log_prob.reshape(rows, count))
-            taken = minibatch[ACTIONS].reshape(rows, 1, size).tanh()
-            judged = torch.cat([taken, *drawn], 1)
-            offsets = torch.cat(densities, 1)
-        repeated = observations.repeat_interleave(judged.shape[1], 0)
-        values = modules["critics"](repeated, judged.reshape(-1, size)).reshape(-1, *judged.shape[:2])
+            there = modules["policy"](minibatch[NEXT_OBS])[0]
+            entropy_price = 0.0 if deterministic_backup else alpha
+            targets = _torch_targets(distribution, modules, minibatch, there, entropy_price)
+            judged, offsets = _torch_judged(distribution, modules, minibatch, there)
+        repeated = minibatch[OBS].repeat_interleave(judged.shape[1], 0)
+        values = modules["critics"](repeated, judged.flatten(0, 1)).reshape(-1, *judged.shape[:2])
         of_data, of_drawn = values[..., 0], values[..., 1:]
         errors = of_data - targets
         spread = temperature * torch.logsumexp((of_drawn - offsets) / temperature, -1)
@@ -71,48 +59,83 @@ def critic_loss(temperature: float, weight: float, deterministic_backup: bool) -
         return loss, (loss, *shown), (errors.detach().abs().mean(0),)
 
     def compute_in_numpy(distribution, modules, minibatch, *, alpha, multiplier, limit):
-        observations, following = minibatch[OBS], minibatch[NEXT_OBS]
-        rows, count, size = minibatch[UNIFORM].shape
-        there = np.array(modules["policy"].forward(following)[0])  # the next call overwrites it
-        drawn = distribution.draw(there, minibatch[NEXT_NOISE])
-        least = modules["target_critics"].forward(following, drawn.actions).min(0)
-        if not deterministic_backup:
-            least = least - np.float32(alpha) * drawn.log_prob
-        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
-        judged = np.empty((rows, 1 + 3 * count, size), np.float32)
-        judged[:, 0] = np.tanh(minibatch[ACTIONS].reshape(rows, size))
-        judged[:, 1 : 1 + count] = minibatch[UNIFORM]
-        offsets = np.full((rows, 3 * count), -size * np.log(2.0), np.float32)
-        here = modules["policy"].forward(observations)[0]
-        for place, (inputs, noise) in enumerate(((there, NEXT_DRAWS), (here, DRAWS)), 1):
-            some = distribution.draw(np.repeat(inputs, count, 0), minibatch[noise].reshape(-1, size))
-            where = slice(place * count, (place + 1) * count)
-            judged[:, 1 + where.start : 1 + where.stop] = some.actions.reshape(rows, count, size)
-            offsets[:, where] = some.log_prob.reshape(rows, count)
-        critics, each = modules["critics"], judged.shape[1]
-        values = critics.forward(np.repeat(observations, each, 0), judged.reshape(-1, size)).reshape(-1, rows, each)
+        there = np.array(modules["policy"].forward(minibatch[NEXT_OBS])[0])  # the next call overwrites it
+        entropy_price = 0.0 if deterministic_backup else alpha
+        targets = _targets(distribution, modules, minibatch, there, entropy_price)
+        judged, offsets = _judged(distribution, modules, minibatch, there)
+        critics, (rows, each, size) = modules["critics"], judged.shape
+        values = critics.forward(np.repeat(minibatch[OBS], each, 0), judged.reshape(-1, size)).reshape(-1, rows, each)
         of_data, of_drawn = values[..., 0], values[..., 1:]
         errors = of_data - targets
-        scaled = (of_drawn - offsets) * np.float32(1 / temperature)
-        largest = scaled.max(-1, keepdims=True)
-        shares = np.exp(scaled - largest)
-        total = shares.sum(-1, keepdims=True)
-        spread = np.float32(temperature) * (largest + np.log(total))[..., 0]
-        penalties = weight * (spread.mean(-1) - of_data.mean(-1))
+        spread, shares = _logsumexp((of_drawn - offsets) * np.float32(1 / temperature))
+        penalties = weight * (temperature * spread.mean(-1) - of_data.mean(-1))
         weighted = minibatch[WEIGHTS] * errors
         loss = (weighted * errors).sum() / rows + (multiplier * (penalties - limit)).sum()
-        of_rows = (np.abs(errors).mean(0),)
         statistics = loss, of_data.mean(), of_data.min(), of_data.max(), penalties.mean(), of_drawn.mean()
         factor = np.float32(multiplier * weight / rows)
         gradient = np.empty_like(values)
         gradient[..., 0] = weighted * np.float32(2 / rows) - factor
-        np.multiply(shares, factor / total, out=gradient[..., 1:])
+        np.multiply(shares, factor, out=gradient[..., 1:])
+        of_rows = (np.abs(errors).mean(0),)
         critics.backward(gradient.reshape(len(values), -1))
         return statistics, of_rows
 
     columns = (*READ_BY_CRITICS, NEXT_NOISE, UNIFORM, DRAWS, NEXT_DRAWS)
     stats = (*CRITIC_STATS, "cql_penalty", "mean_q_drawn")
     return LossOverModules(columns, stats, compute, ("td_error",), compute_in_numpy)
+
+
+def _targets(distribution, modules, minibatch, there: np.ndarray, entropy_price: float) -> np.ndarray:
+    """y [B]; `there` are the policy's outputs in s'."""
+    drawn = distribution.draw(there, minibatch[NEXT_NOISE])
+    least = modules["target_critics"].forward(minibatch[NEXT_OBS], drawn.actions).min(0)
+    soft = least - np.float32(entropy_price) * drawn.log_prob
+    return minibatch[REWARDS] + minibatch[DISCOUNTS] * soft
+
+
+def _judged(distribution, modules, minibatch, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The recorded action and those that are drawn, [B, 1 + 3 N, K], and log-densities of the drawn ones, [B, 3 N]."""
+    rows, count, size = minibatch[UNIFORM].shape
+    judged = np.empty((rows, 1 + 3 * count, size), np.float32)
+    judged[:, 0] = np.tanh(minibatch[ACTIONS].reshape(rows, size))
+    judged[:, 1 : 1 + count] = minibatch[UNIFORM]
+    densities = np.full((rows, 3 * count), size * _LOG_UNIFORM, np.float32)
+    here = modules["policy"].forward(minibatch[OBS])[0]
+    for place, (inputs, noise) in enumerate(((there, NEXT_DRAWS), (here, DRAWS)), 1):
+        drawn = distribution.draw(np.repeat(inputs, count, 0), minibatch[noise].reshape(-1, size))
+        first = place * count
+        judged[:, 1 + first : 1 + first + count] = drawn.actions.reshape(rows, count, size)
+        densities[:, first : first + count] = drawn.log_prob.reshape(rows, count)
+    return judged, densities
+
+
+def _logsumexp(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log sum exp over the last axis, and its gradient."""
+    largest = values.max(-1, keepdims=True)
+    shares = np.exp(values - largest)
+    total = shares.sum(-1, keepdims=True)
+    shares /= total
+    return (largest + np.log(total))[..., 0], shares
+
+
+def _torch_targets(distribution, modules, minibatch, there, entropy_price: float):
+    actions, log_prob = distribution.torch_draw(there, minibatch[NEXT_NOISE])
+    least = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
+    return minibatch[REWARDS] + minibatch[DISCOUNTS] * (least - entropy_price * log_prob)
+
+
+def _torch_judged(distribution, modules, minibatch, there) -> tuple:
+    import torch
+
+    rows, count, size = minibatch[UNIFORM].shape
+    drawn, densities = [minibatch[UNIFORM]], [minibatch[UNIFORM].new_full((rows, count), size * _LOG_UNIFORM)]
+    for inputs, noise in ((there, NEXT_DRAWS), (modules["policy"](minibatch[OBS])[0], DRAWS)):
+        repeated = inputs.repeat_interleave(count, 0)
+        actions, log_prob = distribution.torch_draw(repeated, minibatch[noise].reshape(-1, size))
+        drawn.append(actions.reshape(rows, count, size))
+        densities.append(log_prob.reshape(rows, count))
+    taken = minibatch[ACTIONS].reshape(rows, 1, size).tanh()
+    return torch.cat([taken, *drawn], 1), torch.cat(densities, 1)
 
 
 def _actor(distribution, modules, minibatch, *, alpha, clones):

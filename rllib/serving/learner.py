@@ -1,0 +1,141 @@
+"""The process that learns: python -m rllib.serving.learner, started by the supervisor beside those that answer.
+
+It inherits a socket to the supervisor and one to each process that answers. It writes the candidate's checkpoint, which
+the others take up as they take up newer checkpoints, and makes it the newest checkpoint when it is promoted.
+"""
+
+import gc
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from rllib.errors import RLlibError
+from rllib.serving.learning.canary import Verdict
+from rllib.serving.learning.course import Course
+from rllib.serving.learning.hub import Hub
+from rllib.serving.learning.progress import Progress
+from rllib.serving.learning.trainer import Trainer
+from rllib.serving.loaded_policy import load_policy
+from rllib.serving.tasks import Report, Task, send_report
+
+# Seconds after which the learner looks for candidates and expired decisions, though nothing has arrived.
+_LOOK_S = 0.5
+# A thread that computes holds the interpreter at most so long while rewards wait (seconds).
+_SWITCH_S = 0.0005
+
+
+def main(control: int, *lines: int) -> int:
+    """Learns until the supervisor has ended, or ends it.
+
+    Args:
+        control, lines: descriptors of the sockets.
+
+    Returns:
+        the exit status.
+    """
+    logging.basicConfig(level=logging.WARNING, format="rllib serve: %(message)s")
+    line = socket.socket(fileno=control)
+    task = msgspec.json.decode(line.makefile("rb").readline(), type=Task)
+    threading.Thread(target=_await_end, args=(line,), daemon=True).start()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        learner = Learner(task, [socket.socket(fileno=each) for each in lines], line)
+    except (ValueError, RLlibError) as error:
+        send_report(line, Report(error=str(error)))
+        return 1
+    except Exception as error:
+        send_report(line, Report(error=f"the learner cannot start: {type(error).__name__}: {error}"))
+        raise
+    gc.freeze()
+    send_report(line, Report(event=f"Learning into {learner.directory}, from version {learner.course.served}"))
+    learner.run()
+    return 0
+
+
+def _await_end(line: socket.socket) -> None:
+    """Ends the process when the supervisor has ended: everything that is kept is written in one step."""
+    while line.recv(1024):
+        pass
+    os._exit(0)
+
+
+class Learner:
+    """Learns from the episodes that the course releases, and carries out what it decides.
+
+    Args:
+        task: of the server.
+        lines: sockets to the processes that answer.
+        control: socket to the supervisor.
+
+    Attributes:
+        course: its decisions.
+        directory: of its checkpoints.
+    """
+
+    def __init__(self, task: Task, lines: list[socket.socket], control: socket.socket):
+        self._settings, self._control = task.settings.learning, control
+        self.directory = self._settings.directory
+        self._files = Progress(self._settings)
+        load_user_code = task.settings.load_user_code
+        policy = load_policy(self._files.served, load_user_code=load_user_code)
+        self._trainer = Trainer(policy, self._settings.overrides, load_user_code)
+        version = self._trainer.version
+        self.course = Course(self._settings, version, self._files.history(version))
+        self._hub = Hub(lines, self.course, self._stats)
+        self._written = self.course.vetting.history
+
+    def run(self) -> None:
+        """Learns for ever."""
+        self._hub.start()
+        while True:
+            self._hub.news.wait(_LOOK_S)
+            self._hub.news.clear()
+            self._follow()
+            while True:
+                with self._hub.lock:
+                    episode = self.course.next_episode()
+                if episode is None:
+                    break
+                self._trainer.learn(episode)
+                self._follow()
+
+    def _follow(self) -> None:
+        """Carries out what the course has decided."""
+        verdict = self.course.verdict
+        if verdict is Verdict.PROMOTE:
+            self._files.promote()
+            with self._hub.lock:
+                self.course.promoted()
+        elif verdict is Verdict.DROP:
+            self._files.drop_candidate()
+            self._trainer.go_back(self._files.served)
+            with self._hub.lock:
+                self.course.dropped()
+        elif self.course.wants_candidate and self._trainer.version > self.course.served:
+            self._trainer.save(self._settings.candidate)
+            with self._hub.lock:
+                self.course.offered(self._trainer.version, time.monotonic())
+        self._report()
+
+    def _report(self) -> None:
+        with self._hub.lock:
+            events, history, served = self.course.events(), self.course.vetting.history, self.course.served
+        for event in events:
+            send_report(self._control, Report(event=event))
+        if history != self._written:
+            self._files.write_history(served, history)
+            self._written = history
+
+    def _stats(self) -> dict[str, Any]:
+        metrics = self._trainer.algorithm.metrics
+        return {"learner": {"version": self._trainer.version, "steps": metrics.timesteps}}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

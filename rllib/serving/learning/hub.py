@@ -1,0 +1,117 @@
+"""The learner's end of the sockets to the processes that answer requests."""
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from rllib.serving.learning.course import Course
+from rllib.serving.learning.packets import MOST_BYTES, Answer, Ask, Decision, Gap, Reward, decode_of_worker, encode
+
+logger = logging.getLogger("rllib.serving")
+# Seconds between looks for what has expired.
+_EXPIRE_S = 1.0
+_Question = tuple[socket.socket, Reward | Ask]
+
+
+class Hub:
+    """A thread that takes packets in, and answers them.
+
+    A decision is sent before its action is answered, so before anybody can give a reward for it. But the two may come
+    through different sockets: rewards are looked at when all sockets were read once more.
+
+    Args:
+        lines: the sockets.
+        course: takes the packets; under `lock`.
+        stats: gives further statistics.
+
+    Attributes:
+        lock: held by a thread that uses the course.
+        news: set when packets were taken in.
+    """
+
+    def __init__(self, lines: Sequence[socket.socket], course: Course, stats: Callable[[], dict[str, Any]]):
+        self._lines, self._course, self._stats = lines, course, stats
+        self.lock, self.news = threading.Lock(), threading.Event()
+        self._selector = selectors.DefaultSelector()
+        for line in lines:
+            self._selector.register(line, selectors.EVENT_READ)
+        self._expired_at = 0.0
+        # Questions to answer when all sockets were read once more.
+        self._later: list[_Question] = []
+
+    def start(self) -> None:
+        """Starts the thread, which lives as long as the process."""
+        threading.Thread(target=self._run, name="hub", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._selector.select(0 if self._later else _EXPIRE_S)
+                self.step(time.monotonic())
+        except BaseException:
+            logger.exception("the learner ends, since it cannot read what has been served")
+            os._exit(1)  # the supervisor starts another one
+
+    def step(self, now: float) -> None:
+        """Takes in what has arrived.
+
+        Args:
+            now: time on the machine's monotonic clock (seconds).
+        """
+        others, self._later = self._later, []
+        decisions, found = self._read()
+        others += found
+        if others:
+            more, self._later = self._read()
+            decisions += more
+        with self.lock:
+            for packet in sorted(decisions, key=attrgetter("at")):
+                take = self._course.lose if isinstance(packet, Gap) else self._course.decide
+                take(packet)
+            answers = [(line, self._answer(packet, now)) for line, packet in others]
+            if now - self._expired_at >= _EXPIRE_S:
+                self._expired_at = now
+                self._course.expire(now)
+        for line, answer in answers:
+            with contextlib.suppress(OSError):  # it does not read; its client gets 503
+                line.send(encode(answer))
+        self.news.set()
+
+    def _read(self) -> tuple[list[Decision | Gap], list[_Question]]:
+        decisions: list[Decision | Gap] = []
+        others: list[_Question] = []
+        for line in self._lines:
+            while (packet := _received(line)) is not None:
+                try:
+                    message = decode_of_worker(packet)
+                except msgspec.DecodeError:  # of a process of another version
+                    continue
+                if isinstance(message, Decision | Gap):
+                    decisions.append(message)
+                else:
+                    others.append((line, message))
+        return decisions, others
+
+    def _answer(self, packet: Reward | Ask, now: float) -> Answer:
+        if isinstance(packet, Reward):
+            return Answer(packet.request, *self._course.reward(packet, now))
+        if packet.resume:
+            self._course.resume()
+        return Answer(packet.request, 200, {**self._course.stats(), **self._stats()})
+
+
+def _received(line: socket.socket) -> bytes | None:
+    """The next packet of a socket; None if there is none."""
+    try:
+        return line.recv(2 * MOST_BYTES) or None
+    except BlockingIOError:
+        return None

@@ -1,0 +1,92 @@
+"""Files of the learner: the candidate's checkpoint, promoted ones, and the returns of the served policy."""
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+
+from rllib.serving.learning.settings import LearningSettings
+from rllib.storage.checkpoint import CheckpointError, newest_checkpoint
+
+_HISTORY = "returns.json"
+
+
+def prepare_directory(directory: Path, checkpoint: Path) -> Path:
+    """Makes the directory of a learner, whose checkpoint_000000 is the policy to start from.
+
+    Args:
+        directory: new, or that of an earlier server, whose newest checkpoint is gone on from.
+        checkpoint: to start from in a new one.
+
+    Returns:
+        the checkpoint to serve.
+
+    Raises:
+        CheckpointError: if the directory holds something else, or cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if (newest := newest_checkpoint(directory)) is not None:
+            return newest
+        if any(each.suffix != ".tmp" for each in directory.iterdir()):
+            raise CheckpointError(f"--learn-to {directory} holds other files than checkpoints: give a new directory")
+        first, temporary = directory / "checkpoint_000000", directory / "first.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(checkpoint, temporary)
+        os.replace(temporary, first)
+    except OSError as error:
+        raise CheckpointError(f"--learn-to {directory} cannot be written: {error.strerror}") from error
+    return first
+
+
+class Progress:
+    """The files of a learner.
+
+    Args:
+        settings: of the learner.
+    """
+
+    def __init__(self, settings: LearningSettings):
+        self._settings = settings
+        self.drop_candidate()
+
+    @property
+    def served(self) -> Path:
+        """The checkpoint that is served: the one that was promoted last."""
+        newest = newest_checkpoint(self._settings.path)
+        if newest is None:
+            raise CheckpointError(f"{self._settings.path} has no checkpoint any more")
+        return newest
+
+    def promote(self) -> Path:
+        """Makes the candidate the checkpoint that is served; returns its path."""
+        number = int(self.served.name.removeprefix("checkpoint_")) + 1
+        path = self._settings.path / f"checkpoint_{number:06d}"
+        os.rename(self._settings.candidate, path)
+        return path
+
+    def drop_candidate(self) -> None:
+        """Removes the candidate, if there is one."""
+        old = self._settings.path / "dropped.tmp"
+        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self._settings.candidate, old)  # at once: nobody loads half of it
+        shutil.rmtree(old, ignore_errors=True)
+
+    def write_history(self, version: int, returns: list[float]) -> None:
+        """Writes the returns of the policy that is served."""
+        path = self._settings.path / _HISTORY
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"version": version, "returns": returns}))
+        os.replace(temporary, path)
+
+    def history(self, version: int) -> list[float]:
+        """Returns of the policy of this version; [] if they are not known."""
+        try:
+            content = json.loads((self._settings.path / _HISTORY).read_text())
+            returns = [float(each) for each in content["returns"]] if content["version"] == version else []
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return []
+        return returns if all(map(math.isfinite, returns)) else []

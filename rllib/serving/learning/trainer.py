@@ -1,0 +1,201 @@
+"""The algorithm of a checkpoint, which learns from episodes that served policies have acted in.
+
+The episodes go the way of all environments that drive their own loop (env/external): they are handed over turn by turn,
+with the actions as logged ones, so rows, filters, returns of n steps and counts are made as in training.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Space
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.from_checkpoint import read_state
+from rllib.algorithms.families.off_policy import OffPolicy
+from rllib.env.external.exchange import Turn
+from rllib.env.external.external_env import AGENT, ExternalEnv
+from rllib.env.factories.registry import EnvContext, EnvFactory
+from rllib.env.multi_agent.agent_spaces import ALL
+from rllib.env.multi_agent.stream import AgentStep
+from rllib.models.observations.flat_spaces import parts
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.serving.learning.decisions import Episode
+from rllib.serving.learning.packets import MOST_BYTES, array_of
+from rllib.storage.checkpoint import CheckpointError, UserCode, write_checkpoint
+
+if TYPE_CHECKING:
+    from rllib.serving.loaded_policy import LoadedPolicy
+
+# Settings that belong to the run whose checkpoint it was, and not to learning from served episodes.
+_REPLACED: dict[str, Any] = {
+    "env_wrappers": None, "num_rollout_workers": 0, "num_envs_per_worker": 1, "evaluation_interval": None,
+    "evaluation_num_workers": 0, "evaluation_parallel_to_training": False, "evaluation_videos": 0, "log_dir": None,
+    "store_buffer_in_checkpoints": False, "sample_async": False, "batch_mode": "truncate_episodes", "profile": False,
+    "gym_env_vectorize_mode": "sync", "clip_rewards": False,
+}  # fmt: skip
+
+
+class ServedEpisodes(ExternalEnv):
+    """The environment of episodes that have been served, which are handed over when they are over."""
+
+    def __init__(self, action_space: Space, observation_space: Space):
+        super().__init__(action_space, observation_space)
+        self._is_closed = threading.Event()
+        self._number = 0
+
+    def run(self) -> None:
+        """Waits for the end: the trainer hands the turns over."""
+        self._is_closed.wait()
+
+    def close(self) -> None:
+        self._is_closed.set()
+
+    def turns(self, episode: Episode) -> Iterator[Turn]:
+        """The turns of an episode; each but the first closes the row of a step."""
+        self._number += 1
+        final = episode.steps[-1].observation if episode.final is None else episode.final
+        following = [step.observation for step in episode.steps[1:]] + [final]
+        yield self._turn(episode.steps[0].observation, {}, None, episode.steps[0].action, is_first=True)
+        for index, step in enumerate(episode.steps):
+            is_last = index == len(episode.steps) - 1
+            end = (episode.terminated, not episode.terminated) if is_last else None
+            action = None if is_last else episode.steps[index + 1].action
+            yield self._turn(following[index], {AGENT: step.reward}, end, action)
+
+    def _turn(self, observation: bytes, rewards, end, action: bytes | None, is_first: bool = False) -> Turn:
+        terminated, truncated = end or (False, False)
+        observations = {AGENT: array_of(self.observation_space, observation)}
+        flags = {ALL: terminated}, {ALL: truncated}
+        step = AgentStep(observations, rewards, *flags, {}, end is not None, end is not None)
+        logged = None if action is None else {AGENT: array_of(self.action_space, action)}
+        return Turn(str(self._number), step, logged, is_first=is_first)
+
+
+@dataclass(frozen=True)
+class ServedEpisodesFactory(EnvFactory):
+    """Makes the environment of served episodes.
+
+    Attributes:
+        name: of the environment that the policy was trained in.
+        action_space, observation_space: of the policy.
+    """
+
+    name: str
+    action_space: Space
+    observation_space: Space
+
+    def make(self, context: EnvContext) -> ServedEpisodes:
+        return ServedEpisodes(self.action_space, self.observation_space)
+
+
+class Trainer:
+    """An off-policy algorithm that goes on from a checkpoint with served episodes.
+
+    Args:
+        policy: loaded from the checkpoint.
+        overrides: settings of the algorithm to change.
+        load_user_code: as for Algorithm.from_checkpoint.
+
+    Attributes:
+        algorithm: the algorithm.
+
+    Raises:
+        CheckpointError: if it cannot be loaded, or cannot learn in this way.
+        ValueError: for an override that is no setting.
+    """
+
+    def __init__(self, policy: "LoadedPolicy", overrides: dict[str, Any], load_user_code: bool = False):
+        refuse(policy)
+        path = policy.checkpoint
+        self._load_user_code = load_user_code
+        self._original = read_state(path, load_user_code)["config.json"]
+        factory = ServedEpisodesFactory(str(policy.metadata["env"]), policy.action_space, policy.observation_space)
+        names = self._original.keys()
+        replaced = {name: value for name, value in _REPLACED.items() if name in names and name not in overrides}
+        self._kept = {"env": None, "observation_space": None, "action_space": None, **replaced}.keys()
+        spaces = {"observation_space": None, "action_space": None}
+        changes = {**replaced, **spaces, **overrides, "env": factory}
+        try:
+            self.algorithm = Algorithm.from_checkpoint(path, changes, load_user_code=load_user_code)
+        except TypeError as error:
+            raise ValueError(f"--set: {error}" if overrides else str(error)) from error
+        if not isinstance(self.algorithm, OffPolicy) or not self.algorithm.is_synchronous:
+            self.algorithm.stop()
+            raise CheckpointError(
+                f"{path} is of {type(self.algorithm).__name__}, which learns from its own newest actions or in several "
+                "processes. --learn is for DQN, Rainbow, SAC, TQC, CrossQ, TD3 and DDPG."
+            )
+        self._fragment = self.algorithm.config.get_rollout_fragment_length()
+        self._handed = self.algorithm.timesteps
+
+    @property
+    def _env(self) -> ServedEpisodes:
+        return self.algorithm.workers.local_worker().stream.environments[0]
+
+    @property
+    def version(self) -> int:
+        """Version of the weights."""
+        return self.algorithm.metrics.num_updates(DEFAULT_POLICY)
+
+    def learn(self, episode: Episode) -> None:
+        """Makes the training steps that an episode of at least one step asks for."""
+        env = self._env
+        for turn in env.turns(episode):
+            env.exchange.hand_over(turn)
+            self._handed += not turn.is_first
+            # Whole fragments alone: a worker waits for the steps that are missing.
+            while self._handed - self.algorithm.timesteps >= self._fragment:
+                self.algorithm.training_step()
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint with the settings of the original one."""
+        state, algorithm = self.algorithm.get_state(), self.algorithm
+        own = {name: self._original[name] for name in self._kept if name in self._original}
+        if own["env"] is None or _has_code(own):
+            # Code that was not loaded cannot be written: the spaces say what the policy acts in.
+            own |= {"env": None, "env_wrappers": None, "observation_space": algorithm.observation_space}
+            own["action_space"] = algorithm.action_space
+        state["config.json"] = {**state["config.json"], **own}
+        write_checkpoint(path, state)
+
+    def go_back(self, path: Path) -> None:
+        """Takes weights, optimizer and targets of a checkpoint; replay and clocks stay."""
+        state = read_state(path, self._load_user_code)
+        state["algorithm.json"] = {
+            **state["algorithm.json"],
+            "metrics": self.algorithm.metrics.get_state(),
+            "state": self.algorithm.algorithm_state(),
+        }
+        self._env.exchange.take(0.0)  # turns of a fragment that is not full
+        self.algorithm.set_state(state)
+        self._handed = self.algorithm.timesteps
+
+    def stop(self) -> None:
+        """Ends the algorithm."""
+        self.algorithm.stop()
+
+
+def _has_code(value) -> bool:
+    """Whether there is code of the user's in settings that was not loaded."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_code, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, UserCode)
+
+
+def refuse(policy: "LoadedPolicy") -> None:
+    """Raises a CheckpointError for a policy whose decisions cannot be learned from one by one."""
+    where = f"--learn cannot learn for the policy of {policy.checkpoint}"
+    if policy.policy.state_size:
+        raise CheckpointError(f"{where}: it has a memory, and a replay keeps single rows. Use a policy without one.")
+    for space, kind in ((policy.observation_space, "observations"), (policy.action_space, "actions")):
+        if parts(space) is not None:
+            raise CheckpointError(f"{where}: its {kind} must be one array each, but are {space}")
+        size = space.dtype.itemsize * int(np.prod(space.shape))
+        if size > MOST_BYTES // 2:
+            raise CheckpointError(f"{where}: its {kind} may have {MOST_BYTES // 2} bytes, but have {size}")
+    if policy.reads_mask or policy.previous_step is not None:
+        raise CheckpointError(f"{where}: it reads a mask or the step before, beside the observation")

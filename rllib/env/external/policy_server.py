@@ -6,19 +6,18 @@ Requests come over HTTP (http_transport.py) or ZeroMQ (zeromq_transport.py), and
 |--------------------|-------------------------------------------------------------------|------------------|
 | GET /, /health     |                                                                   | status           |
 | GET /v1/spec       |                                                                   | spaces, protocol |
-| POST /v1/episodes  | episode_id?, training_enabled?, protocol?, and both spaces?       | episode_id       |
+| POST /v1/episodes  | episode_id?, training_enabled?, protocol?                         | episode_id       |
 | POST /v1/act       | items: [{episode_id, observation, reward?, info?}]                | actions          |
 | POST /v1/log       | items: [{episode_id, observation, action, reward?, info?}]        |                  |
 | POST /v1/end       | items: [{episode_id, observation, reward?, info?, truncated?}]    |                  |
 | POST /v1/spaces    | observation_space, action_space, as texts (spaces/notation.py)    |                  |
 | GET /v1/weights    | ?have=EDITION; in MessagePack, 204 if nothing is newer            | the policy       |
-| POST /v1/samples   | parts of episodes whose clients act themselves (samples.py)       | policy_version   |
+| POST /v1/samples   | parts of episodes whose clients act themselves (forms.py: Part)   | policy_version   |
 
 The reward of an item is that since the last action of its episode: one request a step is enough. Bodies may have
 `client` and `seq`: a client that has lost an answer repeats its request with the same number, and nothing is counted
-twice. A client may state its `protocol`, `observation_space` and `action_space`, as /v1/spec describes them, and is
-refused where the server has others. With several agents observations, actions, rewards and infos are dicts by agent,
-and `dones` and `truncateds` say which have ended.
+twice. A client may state its `protocol` and its spaces, and is refused where the server has others. With several agents
+observations, actions, rewards and infos are dicts by agent, and `dones` and `truncateds` say which have ended.
 """
 
 import logging
@@ -252,13 +251,11 @@ class PolicyServer(ExternalEnv):
 
     Attributes:
         url: where it listens, once it was opened.
-        num_requests: so far.
         open_paths: need no token.
     """
 
     open_paths = OPEN_PATHS
     url: str | None = None
-    num_requests = 0
 
     def __init__(self, action_space, observation_space, settings: ServerSettings, index: int = 0):
         super().__init__(action_space, observation_space)
@@ -343,6 +340,11 @@ class PolicyServer(ExternalEnv):
     @property
     def patience_s(self) -> float:
         return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
+
+    @property
+    def num_requests(self) -> int:
+        """Number of requests so far."""
+        return self._counter.requests
 
     @property
     def num_clients(self) -> int:
@@ -440,7 +442,6 @@ class PolicyServer(ExternalEnv):
             kind: of the body, JSON, MSGPACK or QUERY.
             reply: function of status and answer, called once, in the transport's thread.
         """
-        self.num_requests += 1
         self._counter.requests += 1
         try:
             self._check_inference(route)
@@ -627,7 +628,7 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
         # All parts are looked at before any is taken in.
         parts = [checked(part, self.observation_space, rows) for part in request.parts]
-        for part in parts:
+        for part in parts if self.mask_problem is not None else ():
             for seen in part.observations[: len(part.observations) - (part.end is not None)]:
                 self._legal({AGENT: seen}, None)
         self._check_room(request.client, sum(part.is_first and part.end is None for part in parts))

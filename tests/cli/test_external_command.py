@@ -147,7 +147,7 @@ def test_spaces_of_clients(address):
     from gymnasium.spaces import Box, Discrete
 
     from rllib.env.external.first_client import spaces_of_first_client
-    from rllib.env.external.policy_server import ServerSettings
+    from rllib.env.external.server_settings import ServerSettings
 
     code = (
         "import sys; from rllib.client import PolicyClient\n"

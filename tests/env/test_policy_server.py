@@ -20,7 +20,8 @@ from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import exchange, policy_server
-from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents, ServerSettings
+from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
+from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))

@@ -7,7 +7,8 @@ from typing import Any
 from gymnasium.spaces import Discrete, Space
 
 from rllib.env.external.forms import Spaces
-from rllib.env.external.policy_server import PolicyServer, Route, ServerSettings
+from rllib.env.external.policy_server import PolicyServer, Route
+from rllib.env.external.server_settings import ServerSettings
 from rllib.env.spaces.notation import EXAMPLES, spaces_from_text
 from rllib.web.bodies import BadRequest
 

@@ -21,19 +21,18 @@ observations, actions, rewards and infos are dicts by agent, and `dones` and `tr
 """
 
 import logging
-import os
 import threading
 import time
 import urllib.parse
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn
+from rllib.env.external.asked import Asked, AskedTurn, Reply, Turns
+from rllib.env.external.exchange import EpisodeLost, RunEnded
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.forms import (
     LONGEST_NAME,
@@ -49,18 +48,15 @@ from rllib.env.external.forms import (
     Start,
 )
 from rllib.env.external.samples import Chains, Replay, checked
+from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.weights import PublishedPolicy
 from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
 from rllib.web.bodies import JSON, MSGPACK, NO_ARRAY, QUERY, BadRequest, plain, with_arrays
-from rllib.web.sockets import host_and_port, is_loopback
 
 logger = logging.getLogger(__name__)
 
-TOKEN_VARIABLE = "RLLIB_TOKEN"
-# Before the addresses of ZeroMQ.
-ZEROMQ = "tcp://"
 # Seconds after which a request that waits is answered with 503, so that its client knows that the server lives.
 HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
@@ -76,66 +72,6 @@ _NOT_NOW = "the algorithm does not sample at the moment; ask again"
 _NOT_FOR_LONG = f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?"
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """Settings of a policy server.
-
-    Attributes:
-        host, port: where it listens; port 0 takes a free one. Worker i listens on port + i - 1.
-        transport: "http" or "tcp", ZeroMQ.
-        token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
-        episode_timeout_s: an episode that is silent for so long is given up (seconds).
-        max_clients: most clients whose requests have numbers.
-        max_episodes_per_client: most episodes that a client may have under way. All requests without a client count as
-            those of one client.
-        inference: where clients may compute actions: "local", by copies of the policy, "remote", here, or "both".
-    """
-
-    host: str
-    port: int
-    transport: str = "http"
-    token_file: str | None = None
-    episode_timeout_s: float = 300.0
-    max_clients: int = 1024
-    max_episodes_per_client: int = 1000
-    inference: str = "both"
-
-    @classmethod
-    def of_address(cls, address: str, **more) -> "ServerSettings":
-        """Reads "HOST:PORT", for HTTP, or "tcp://HOST:PORT", for ZeroMQ.
-
-        Raises:
-            ValueError: for another form.
-        """
-        place = address.removeprefix(ZEROMQ)
-        return cls(*host_and_port(place), "http" if place == address else "tcp", **more)
-
-    def address(self, port: int) -> str:
-        """The text of which `of_address` makes host, transport and this port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{ZEROMQ if self.transport == 'tcp' else ''}{host}:{port}"
-
-    def token(self) -> str | None:
-        """The token that requests must carry; None: they need none.
-
-        Raises:
-            ValueError: if there is none, and other machines reach the address.
-        """
-        if self.token_file is not None:
-            with open(self.token_file) as file:
-                return file.read().strip()
-        token = os.environ.get(TOKEN_VARIABLE) or None
-        if token is None and not is_loopback(self.host):
-            raise ValueError(
-                f"a server that listens on {self.host} without a token lets anyone on the network steer this run. "
-                f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
-            )
-        return token
-
-
-Reply = Callable[[int, Any], None]
-
-
 class Route(NamedTuple):
     """The answering of the requests to one path.
 
@@ -148,7 +84,7 @@ class Route(NamedTuple):
     """
 
     method: str
-    handle: Callable[[Any], "dict[str, Any] | _Turns | None"]
+    handle: Callable[[Any], "dict[str, Any] | Turns | None"]
     form: type | None = None
     inference: str | None = None
     kind: str = JSON
@@ -174,71 +110,6 @@ class Transport(Protocol):
 
     def stop(self) -> None:
         """Ends `run`; from any thread."""
-
-
-class _AskedTurn(Turn):
-    """A turn of a request.
-
-    Args:
-        tell: called with it once it was answered, in the thread that has answered it.
-    """
-
-    __slots__ = ("_tell", "error", "turns")
-
-    def __init__(self, tell: Callable[["_AskedTurn"], None], *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._tell, self.error = tell, None
-        self.turns: _Turns | None = None
-
-    def answer(self, actions: Mapping) -> None:
-        self.actions, self.is_answered = actions, True
-        self._tell(self)
-
-    def fail(self, error: BaseException) -> None:
-        self.error, self.is_answered = error, True
-        self._tell(self)
-
-    @property
-    def ends(self) -> bool:
-        """Whether the episode ends with it."""
-        return self.step.is_over
-
-
-class _Turns:
-    """The turns of a request.
-
-    Attributes:
-        answer: function of them, once all are answered, which gives the answer to the request.
-        asked: the request.
-    """
-
-    __slots__ = ("answer", "asked", "num_open", "turns")
-
-    def __init__(self, turns: "list[_AskedTurn] | list[Replay]", answer: Callable[[list], dict[str, Any]]):
-        self.turns, self.answer, self.num_open = turns, answer, len(turns)
-        self.asked: _Asked | None = None
-        for turn in turns:
-            turn.turns = self
-
-
-class _Asked:
-    """A request that was taken in.
-
-    Attributes:
-        client, number: of it; "" for a request without a number.
-        content: hash of its path and body, which are the same where it is repeated.
-        turns: that are to be answered; None where there are none.
-        answer: status and answer, once they are there.
-        replies: what waits for the answer, each with the time until which it may wait (s).
-    """
-
-    __slots__ = ("answer", "client", "content", "number", "replies", "turns")
-
-    def __init__(self, client: str, number: int, content: int):
-        self.client, self.number, self.content = client, number, content
-        self.turns: _Turns | None = None
-        self.answer: tuple[int, Any] | None = None
-        self.replies: list[tuple[float, Reply]] = []
 
 
 class PolicyServer(ExternalEnv):
@@ -277,10 +148,10 @@ class PolicyServer(ExternalEnv):
         self._thread: int | None = None  # of the transport
         self._has_ended = threading.Event()
         # Turns that another thread has answered, and whether the transport knows of them.
-        self._answered: deque[_AskedTurn | Replay] = deque()
+        self._answered: deque[AskedTurn | Replay] = deque()
         self._is_woken = False
-        self._clients: dict[str, _Asked] = {}
-        self._waiting: dict[_Asked, None] = {}  # requests that have replies
+        self._clients: dict[str, Asked] = {}
+        self._waiting: dict[Asked, None] = {}  # requests that have replies
         self._come_again_until = 0.0  # when the last client that was told to ask again has done so (s)
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
@@ -407,7 +278,7 @@ class PolicyServer(ExternalEnv):
             if not self._num_open[client]:
                 del self._num_open[client]
 
-    def _withdraw(self, turns: "_Turns") -> None:
+    def _withdraw(self, turns: "Turns") -> None:
         """Withdraws the turns of a request that cannot be asked for again; ends stand, and are taken in later."""
         self._asked -= {turn.episode_id for turn in turns.turns if turn.step.is_over}
         withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
@@ -481,7 +352,7 @@ class PolicyServer(ExternalEnv):
         A reply that waits for HOLD_S is 503, and the client asks again. `content` is the hash of path and body.
         """
         if not request.client:
-            asked = _Asked("", 0, content)
+            asked = Asked("", 0, content)
             self._take_in(asked, request, handle)
             self._reply(asked, reply, ACTION_TIMEOUT_S)
             return
@@ -500,24 +371,24 @@ class PolicyServer(ExternalEnv):
         elif len(self._clients) >= self._settings.max_clients:
             self._forget_a_client()
         if asked is None or request.seq != asked.number:
-            asked = self._clients[request.client] = _Asked(request.client, request.seq, content)
+            asked = self._clients[request.client] = Asked(request.client, request.seq, content)
             self._take_in(asked, request, handle)
         self._reply(asked, reply, HOLD_S)
 
-    def _take_in(self, asked: _Asked, request: "Request | Start | Samples", handle: Callable) -> None:
+    def _take_in(self, asked: Asked, request: "Request | Start | Samples", handle: Callable) -> None:
         try:
             answer = handle(request)
         except Exception as error:
             asked.answer = _refusal(error)
             return
-        if not isinstance(answer, _Turns):
+        if not isinstance(answer, Turns):
             asked.answer = 200, answer
             return
         answer.asked, asked.turns = asked, answer
         if not answer.num_open:  # the run has ended
             self._conclude(answer)
 
-    def _reply(self, asked: _Asked, reply: Reply, limit_s: float) -> None:
+    def _reply(self, asked: Asked, reply: Reply, limit_s: float) -> None:
         """Replies, now or when the answer is there."""
         if asked.answer is None:
             asked.replies.append((time.monotonic() + limit_s, reply))
@@ -528,7 +399,7 @@ class PolicyServer(ExternalEnv):
             self._clients.pop(asked.client, None)
         reply(status, answer)
 
-    def _tell(self, turn: "_AskedTurn | Replay") -> None:
+    def _tell(self, turn: "AskedTurn | Replay") -> None:
         """Takes note of an answer, in any thread."""
         if threading.get_ident() == self._thread:
             self._take_answer(turn)
@@ -538,7 +409,7 @@ class PolicyServer(ExternalEnv):
             self._is_woken = True
             self._transport.wake()
 
-    def _take_answer(self, turn: "_AskedTurn | Replay") -> None:
+    def _take_answer(self, turn: "AskedTurn | Replay") -> None:
         if turn.ends or isinstance(turn.error, EpisodeLost):
             self._release(turn.episode_id)
         turns = turn.turns
@@ -548,7 +419,7 @@ class PolicyServer(ExternalEnv):
         if not turns.num_open and turns.asked is not None:
             self._conclude(turns)
 
-    def _conclude(self, turns: _Turns) -> None:
+    def _conclude(self, turns: Turns) -> None:
         """Answers the request whose turns are all answered."""
         now = time.monotonic()
         for turn in turns.turns:
@@ -617,7 +488,7 @@ class PolicyServer(ExternalEnv):
             return policy.whole()
         return None if have == policy.edition else policy.state()
 
-    def _take_samples(self, request: Samples) -> _Turns:
+    def _take_samples(self, request: Samples) -> Turns:
         """Hands over the turns of parts of episodes; the answer comes when the worker has begun with each of them."""
         if not request.client:
             raise BadRequest(422, "parts of episodes need client and seq, so that none is taken in twice")
@@ -651,7 +522,7 @@ class PolicyServer(ExternalEnv):
             is_wanted = request.have is not None and request.have != policy.edition
             return {**(policy.state() if is_wanted else policy.clock()), "lost": lost}
 
-        turns = _Turns(first, answer)
+        turns = Turns(first, answer)
         for replay in alone:
             self.exchange.leave(replay)
         return turns
@@ -722,7 +593,7 @@ class PolicyServer(ExternalEnv):
                 )
         return {}
 
-    def _act_all(self, request: Request) -> _Turns:
+    def _act_all(self, request: Request) -> Turns:
         began = time.perf_counter()
 
         def answer(found: list[Mapping]) -> dict[str, Any]:
@@ -731,7 +602,7 @@ class PolicyServer(ExternalEnv):
 
         return self._turns(request, lambda item: None, None, answer)
 
-    def _log_all(self, request: Request) -> _Turns:
+    def _log_all(self, request: Request) -> Turns:
         def logged(item: Item) -> Mapping:
             if item.action is msgspec.UNSET:
                 raise BadRequest(422, "an item of /v1/log needs the action")
@@ -739,7 +610,7 @@ class PolicyServer(ExternalEnv):
 
         return self._turns(request, logged, None, lambda _: {})
 
-    def _end_all(self, request: Request) -> _Turns:
+    def _end_all(self, request: Request) -> Turns:
         return self._turns(request, lambda item: None, True, lambda _: {})
 
     def _turns(
@@ -748,7 +619,7 @@ class PolicyServer(ExternalEnv):
         logged: Callable[[Item], Mapping | None],
         end: bool | None,
         answer: Callable[[list[Mapping]], dict[str, Any]],
-    ) -> _Turns:
+    ) -> Turns:
         """Hands over a turn for each item.
 
         Args:
@@ -789,15 +660,15 @@ class PolicyServer(ExternalEnv):
                 self._heard[episode.id], self._newest[episode.id] = time.monotonic(), seen
             turns.append(turn)
         self._asked |= ids
-        made = _Turns(turns, lambda answered: answer(_actions_of(answered)))
+        made = Turns(turns, lambda answered: answer(_actions_of(answered)))
         for turn in turns:
             self.exchange.hand_over(turn)
         return made
 
-    def _turn(self, episode, seen, action, end) -> _AskedTurn:
+    def _turn(self, episode, seen, action, end) -> AskedTurn:
         step, is_first = episode.step(seen, end), episode.num_turns == 0
         episode.num_turns += 1
-        return _AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
+        return AskedTurn(self._tell, episode.id, step, action, episode.trains, is_first)
 
     def _meet(self, item: Item, episode, seen: Mapping) -> None:
         """Refuses agents that the run does not have, and more than an episode may have."""
@@ -870,7 +741,7 @@ def _refusal(error: Exception) -> tuple[int, dict[str, Any]]:
     return 500, {"error": "the server failed; its log says more"}
 
 
-def _actions_of(turns: list[_AskedTurn]) -> list[Mapping]:
+def _actions_of(turns: list[AskedTurn]) -> list[Mapping]:
     """The actions of turns that are answered; raises the first error of one."""
     for turn in turns:
         if turn.error is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rllib.env.external.policy_server import TOKEN_VARIABLE
+from rllib.env.external.server_settings import TOKEN_VARIABLE
 
 
 @dataclass

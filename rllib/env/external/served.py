@@ -6,8 +6,9 @@ from typing import Any
 
 from gymnasium import Space
 
-from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents, ServerSettings
+from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.policy_server_input import address_of_input
+from rllib.env.external.server_settings import ServerSettings
 from rllib.env.factories.registry import EnvContext, EnvFactory
 
 

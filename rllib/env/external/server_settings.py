@@ -1,0 +1,67 @@
+"""Settings of a policy server: where it listens, and what it allows."""
+
+import os
+from dataclasses import dataclass
+
+from rllib.web.sockets import host_and_port, is_loopback
+
+TOKEN_VARIABLE = "RLLIB_TOKEN"
+# Before the addresses of ZeroMQ.
+ZEROMQ = "tcp://"
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of a policy server.
+
+    Attributes:
+        host, port: where it listens; port 0 takes a free one. Worker i listens on port + i - 1.
+        transport: "http" or "tcp", ZeroMQ.
+        token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
+        episode_timeout_s: an episode that is silent for so long is given up (seconds).
+        max_clients: most clients whose requests have numbers.
+        max_episodes_per_client: most episodes that a client may have under way. All requests without a client count as
+            those of one client.
+        inference: where clients may compute actions: "local", by copies of the policy, "remote", here, or "both".
+    """
+
+    host: str
+    port: int
+    transport: str = "http"
+    token_file: str | None = None
+    episode_timeout_s: float = 300.0
+    max_clients: int = 1024
+    max_episodes_per_client: int = 1000
+    inference: str = "both"
+
+    @classmethod
+    def of_address(cls, address: str, **more) -> "ServerSettings":
+        """Reads "HOST:PORT", for HTTP, or "tcp://HOST:PORT", for ZeroMQ.
+
+        Raises:
+            ValueError: for another form.
+        """
+        place = address.removeprefix(ZEROMQ)
+        return cls(*host_and_port(place), "http" if place == address else "tcp", **more)
+
+    def address(self, port: int) -> str:
+        """The text of which `of_address` makes host, transport and this port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{ZEROMQ if self.transport == 'tcp' else ''}{host}:{port}"
+
+    def token(self) -> str | None:
+        """The token that requests must carry; None: they need none.
+
+        Raises:
+            ValueError: if there is none, and other machines reach the address.
+        """
+        if self.token_file is not None:
+            with open(self.token_file) as file:
+                return file.read().strip()
+        token = os.environ.get(TOKEN_VARIABLE) or None
+        if token is None and not is_loopback(self.host):
+            raise ValueError(
+                f"a server that listens on {self.host} without a token lets anyone on the network steer this run. "
+                f"Put a token into the variable {TOKEN_VARIABLE} or into token_file, or listen on 127.0.0.1."
+            )
+        return token

@@ -249,11 +249,11 @@ class Agents(ExternalMultiAgentEnv):
 
 
 def test_agents_have_rows_of_their_own_time():
-    config = PPOConfig().environment(Agents).rollouts(num_rollout_workers=0, rollout_fragment_length=4)
-    small(config.rollouts(batch_mode="complete_episodes"), 4)
+    config = PPOConfig().environment(Agents).rollouts(num_rollout_workers=0, rollout_fragment_length=3)
+    small(config.rollouts(batch_mode="complete_episodes"), 3)
     config.multi_agent(policies={"px", "py"}, policy_mapping_fn=lambda agent, *_, **__: f"p{agent}")
     with config.debugging(seed=0).build() as algorithm:
-        batches = algorithm.sample(4).policy_batches
+        batches = algorithm.sample(3).policy_batches
         assert batches["px"][sb.REWARDS].tolist() == [3.0, 4.0] and batches["py"][sb.REWARDS].tolist() == [3.0, 5.0]
         assert batches["px"][sb.OBS][:, 0].tolist() == [0, 2] and batches["py"][sb.OBS][:, 0].tolist() == [1, 2]
         assert algorithm.metrics.episodes[0].agent_returns == {("x", "px"): 7.0, ("y", "py"): 8.0}

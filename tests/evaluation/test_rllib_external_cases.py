@@ -68,18 +68,27 @@ def sampled(mode, fragment, agents, policies=("p",)):
         return [{policy: rows.count for policy, rows in each.policy_batches.items()} for each in rounds]
 
 
-# A fragment of such a world counts the steps of its agents.
 def test_whole_episodes_of_four_agents():
-    assert sampled("complete_episodes", 40, agents=4) == [{"p": 4 * LENGTH}] * 3
-    assert sampled("complete_episodes", 101, agents=4) == [{"p": 2 * 4 * LENGTH}] * 3
+    assert sampled("complete_episodes", 40, agents=4) == [{"p": 2 * 4 * LENGTH}] * 3
+    assert sampled("complete_episodes", 101, agents=4) == [{"p": 5 * 4 * LENGTH}] * 3
 
 
 def test_pieces_of_episodes_of_four_agents():
-    assert sampled("truncate_episodes", 40, agents=4) == [{"p": 40}] * 3
+    assert sampled("truncate_episodes", 40, agents=4) == [{"p": 160}] * 3
+
+
+@pytest.mark.parametrize(("unit", "steps"), [("env_steps", 40), ("agent_steps", 160)])
+def test_steps_that_agents_make_together_are_one_of_the_environment(unit, steps):
+    config = PPOConfig().environment(Crowd, env_config={"agents": 4}).multi_agent(policies="shared", count_steps_by=unit)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=steps).training(train_batch_size=steps)
+    with config.training(sgd_minibatch_size=steps).build() as algorithm:
+        algorithm.sample(steps)
+        assert algorithm.timesteps == steps
+        assert algorithm.metrics.counters["num_env_steps_sampled"] == 40
 
 
 def test_two_policies():
-    assert sampled("truncate_episodes", 50, agents=2, policies=("p0", "p1")) == [{"p0": 25, "p1": 25}] * 3
+    assert sampled("truncate_episodes", 50, agents=2, policies=("p0", "p1")) == [{"p0": 50, "p1": 50}] * 3
 
 
 @pytest.mark.learning

@@ -187,6 +187,7 @@ class ExternalWorker(MultiAgentWorker):
 
     def _step_through(self, report: SampleReport) -> None:
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
+        self._num_steps = 0
         self._collect(report)
         limit = time.monotonic() + self.settings.sample_timeout_s
         while not self._num_closed:  # it has ended for want of places, or nothing is learned from
@@ -220,9 +221,9 @@ class ExternalWorker(MultiAgentWorker):
 
         def is_over() -> bool:
             if is_complete:
-                return self._num_closed >= wanted and not self._place_of
+                return self._num_sampled >= wanted and not self._place_of
             # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
-            return self._num_closed >= wanted or made >= most or bool(self._waiting and not self._free)
+            return self._num_sampled >= wanted or made >= most or bool(self._waiting and not self._free)
 
         def answer(turns: list[Turn]) -> bool:
             nonlocal made, begun
@@ -234,7 +235,7 @@ class ExternalWorker(MultiAgentWorker):
                 step = made % steps_at_once
                 if made and not step:
                     self._prepare(steps_at_once)
-                made += self._answer(turns, step, report, begins=not (is_complete and self._num_closed >= wanted))
+                made += self._answer(turns, step, report, begins=not (is_complete and self._num_sampled >= wanted))
                 if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
                     self._answered_at = time.monotonic()
                 turns, self._later = self._later, []
@@ -248,12 +249,20 @@ class ExternalWorker(MultiAgentWorker):
 
         turns, self._waiting, self._later = self._waiting + self._later, [], []
         if not (turns and answer(turns)):
-            self._serve(answer, lambda: is_complete and self._num_closed >= wanted, report)
+            self._serve(answer, lambda: is_complete and self._num_sampled >= wanted, report)
         self._advance(made)
-        report.env_steps = report.rows = self._num_closed
+        report.rows = self._num_sampled
+        report.env_steps = self._num_closed if self._is_lone else self._num_steps
         self._report_traffic(report)
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
+
+    @property
+    def _num_sampled(self) -> int:
+        """Steps of the fragment so far: rows of a lone agent; of several agents, steps that they make together."""
+        if self._is_lone or self.settings.agents.counts_agent_steps:
+            return self._num_closed
+        return self._num_steps
 
     def _report_traffic(self, report: SampleReport) -> None:
         traffic = self.stream.environments[0].take_traffic()
@@ -345,6 +354,7 @@ class ExternalWorker(MultiAgentWorker):
             else:
                 if turn.is_void:
                     self._seats[place].drops_next = True
+                self._num_steps += self._seats[place].trains and not turn.is_void
                 if self._seats[place].follow(turn.step):
                     self._end(turn, place, report)
                     continue

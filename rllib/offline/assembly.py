@@ -29,11 +29,15 @@ class Episodes:
         records: with the columns terminateds and truncateds, and one flag at the end of each episode; with new_obs.
         starts: int64 [episodes + 1], first row of each episode, and the number of rows.
         has_next: bool [rows], whether new_obs holds what followed; True after a termination, where nothing is read.
+        time_limit: steps after which episodes were cut, if that is known or was found out.
+        is_reordered: whether the rows of an episode were apart, and were put together.
     """
 
     records: Records
     starts: np.ndarray
     has_next: np.ndarray
+    time_limit: int | None = None
+    is_reordered: bool = False
 
 
 def assembled(records: Records, options: ReadOptions, max_episode_steps: int | None = None) -> Episodes:
@@ -47,10 +51,11 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     Raises:
         ValueError: if steps do not follow from one another, or an episode goes on after its end.
     """
-    records = _without_copies(records)
+    records = without_copies(records)
+    given = records
     records, starts = _in_order(records, options)
     columns = dict(records.columns)
-    terminateds, truncateds = _ends(records, starts, options, max_episode_steps)
+    terminateds, truncateds, limit = _ends(records, starts, options, max_episode_steps)
     last = starts[1:] - 1
     inside = np.ones(len(records), bool)
     inside[last] = False
@@ -71,13 +76,13 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     columns.pop(DONES, None)
     columns[sb.NEXT_OBS], has_next = _following(records, starts, terminateds, options)
     done = Records(columns, records.source, records.parts, records.metadata, records.notices)
-    return Episodes(done, starts, has_next)
+    return Episodes(done, starts, has_next, limit, records is not given)
 
 
 # ---------------------------------------------------------------------- where episodes begin
 
 
-def _without_copies(records: Records) -> Records:
+def without_copies(records: Records) -> Records:
     """The records without rows that stand there twice: the same episode, step, observation and action.
 
     RLlib's newest writer repeats all earlier rows in each file.
@@ -165,25 +170,26 @@ def _starts(begins: np.ndarray, rows: int) -> np.ndarray:
 
 def _ends(
     records: Records, starts: np.ndarray, options: ReadOptions, max_episode_steps: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The columns terminateds and truncateds, bool [rows]."""
+) -> tuple[np.ndarray, np.ndarray, int | None]:
+    """The columns terminateds and truncateds, bool [rows], and the time limit."""
     columns, rows = records.columns, len(records)
     given = [columns[name].astype(bool) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
     terminateds, truncateds = (np.zeros(rows, bool) if flags is None else flags for flags in given)
     if given[0] is not None or DONES not in columns:
-        return terminateds, truncateds
+        return terminateds, truncateds, max_episode_steps
     dones = columns[DONES].astype(bool) & ~truncateds
+    limit = max_episode_steps
     if options.dones != "auto":
         is_limit = np.full(rows, options.dones == "truncated")
     else:
-        is_limit = _at_time_limit(records, starts, dones, max_episode_steps)
-    return dones & ~is_limit, truncateds | (dones & is_limit)
+        is_limit, limit = _at_time_limit(records, starts, dones, max_episode_steps)
+    return dones & ~is_limit, truncateds | (dones & is_limit), limit
 
 
 def _at_time_limit(
     records: Records, starts: np.ndarray, dones: np.ndarray, max_episode_steps: int | None
-) -> np.ndarray:
-    """Rows at which an episode is as long as its environment allows, bool [rows]."""
+) -> tuple[np.ndarray, int | None]:
+    """Rows at which an episode is as long as its environment allows, bool [rows], and this length."""
     lengths = np.diff(starts)
     limit, why = max_episode_steps or records.metadata.get("max_episode_steps"), "the environment's limit"
     # Data may have been recorded with another limit than the environment has by now.
@@ -200,7 +206,7 @@ def _at_time_limit(
             f"{count:,} episodes are done after {limit} steps, {why}: they count as truncated, not terminated. "
             "dones='terminated' in input_config says otherwise."
         )
-    return at_limit
+    return at_limit, limit
 
 
 # ---------------------------------------------------------------------- what followed

@@ -64,7 +64,10 @@ def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> 
     chosen = {column: name for name, column in schema.items()}
     taken = {*chosen.values(), *(name for name in names if name not in chosen)}
     for name in names:
+        head, dot, path = name.partition(".")
         ours = FOREIGN_NAMES.get(name)
+        if ours is None and dot and head in FOREIGN_NAMES:  # a part of a Dict or Tuple: observations.position
+            ours = f"{FOREIGN_NAMES[head]}.{path}"
         if name not in chosen and ours is not None and ours not in taken:
             chosen[name] = ours
             taken.add(ours)
@@ -114,6 +117,13 @@ class Records:
         if len(rows) and (np.diff(rows) > 0).all():
             parts = [(int(np.searchsorted(rows, first)), name) for first, name in self.parts]
         return Records(columns, self.source, parts, self.metadata, list(self.notices))
+
+
+def renamed(records: Records, schema: Mapping[str, str] | None) -> Records:
+    """The records with our names for columns; raises as `our_names`."""
+    names = our_names(list(records.columns), schema)
+    columns = {names[name]: column for name, column in records.columns.items()}
+    return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
 
 
 def joined(all_records: Sequence[Records], source: str) -> Records:

@@ -112,7 +112,7 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
     """The records with each episode's rows one after the other, and where the episodes begin."""
     columns = records.columns
     if sb.EPS_ID not in columns:
-        return records, _starts_without_ids(records)
+        return records, _starts_without_ids(records, options)
     ids = columns[sb.EPS_ID]
     changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
     blocks = ids[np.append(0, changes)] if len(ids) else ids
@@ -144,17 +144,24 @@ def _is_chain(records: Records, starts: np.ndarray) -> bool:
     return compared > 0 and len(breaks) <= _BREAKS_ALLOWED * compared
 
 
-def _starts_without_ids(records: Records) -> np.ndarray:
+def set_flags(records: Records) -> np.ndarray:
+    """Rows at which a flag says that the episode has ended, bool [rows]."""
+    ends = np.zeros(len(records), bool)
+    for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES):
+        if name in records.columns:
+            ends |= records.columns[name].astype(bool).reshape(len(records))
+    return ends
+
+
+def _starts_without_ids(records: Records, options: ReadOptions) -> np.ndarray:
     columns, rows = records.columns, len(records)
     if T in columns:
         return _starts(columns[T][1:] <= columns[T][:-1], rows)
-    flags = [columns[name].astype(bool) for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES) if name in columns]
-    begins = np.zeros(max(rows - 1, 0), bool)
-    if any(flag.any() for flag in flags):
-        for flag in flags:
-            begins |= flag[:-1]
+    ends, begins = set_flags(records), np.zeros(max(rows - 1, 0), bool)
+    if ends.any() or options.ends == "flags":
+        begins |= ends[:-1]
     else:  # each line or file is one episode
-        begins[[first - 1 for first, _ in records.parts if first]] = True
+        begins[[first - 1 for first, _ in records.parts if first > 0]] = True
     return _starts(begins, rows)
 
 

@@ -256,6 +256,21 @@ class Dataset:
         columns = {name: column[rows] for name, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns, starts=starts, has_next=self.has_next[rows])
 
+    def parts(self, rows: int) -> Iterator[Self]:
+        """Datasets of consecutive episodes with that many rows, or of one that is longer; views of this dataset."""
+        first = 0
+        while first < self.num_episodes:
+            start = int(self.starts[first])
+            last = max(int(np.searchsorted(self.starts, start + rows, "right")) - 1, first + 1)
+            some = slice(start, int(self.starts[last]))
+            yield dataclasses.replace(
+                self,
+                columns={name: column[some] for name, column in self.columns.items()},
+                starts=self.starts[first : last + 1] - start,
+                has_next=self.has_next[some],
+            )
+            first = last
+
     def filter_top(self, fraction: float) -> Self:
         """The episodes with the highest returns, in their order here: the fraction of them, at least one.
 

@@ -81,7 +81,8 @@ def size_of_files(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> int
     """Bytes that the columns of files take in memory, about: what their formats say, or else their sizes.
 
     Raises:
-        as `read_records`, where a file does not say it.
+        FileNotFoundError: if a path matches nothing.
+        ImportError: if the package that reads a format is not installed.
     """
     return sum(_size_of(source) for source in _sources(paths) if isinstance(source, Path))
 
@@ -117,8 +118,8 @@ def _size_of(path: Path) -> int:
         if suffix in SIZES:
             with open(path, "rb") as file:
                 return SIZES[suffix](file, str(path))
-    except _DAMAGED_ARCHIVE as error:
-        raise ValueError(f"{path} is no whole archive ({error})") from None
+    except (*_DAMAGED_ARCHIVE, ValueError):  # its reader says what is wrong with it
+        return size
     return size
 
 

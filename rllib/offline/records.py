@@ -81,7 +81,8 @@ class Records:
     Attributes:
         columns: our name -> array [rows, ...]; equal lengths.
         source: its name, for messages: a file, "a dict of arrays".
-        parts: (first row, name) of the lines or files that the rows come from, in ascending order.
+        parts: (first row, name) of the lines or files that the rows come from, in ascending order; below 0 where the
+            first rows of a file are in records before.
         metadata: what the source says about its data, as JSON has it: "observation_space" and "action_space" (as
             storage/encoding.py writes them), "env", "max_episode_steps", "actions" ("environment" or "normalized").
         notices: what was left out or changed so far, one sentence each.
@@ -114,7 +115,11 @@ class Records:
         """The records of these rows, in their order; parts are kept where the order is."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         parts = [(0, self.source)]
-        if len(rows) and (np.diff(rows) > 0).all():
+        if len(rows) and (np.diff(rows) == 1).all():
+            begin, end = int(rows[0]), int(rows[-1])
+            index = max(bisect_right(self.parts, begin, key=lambda part: part[0]) - 1, 0)
+            parts = [(first - begin, name) for first, name in self.parts[index:] if first <= end]
+        elif len(rows) and (np.diff(rows) > 0).all():
             parts = [(int(np.searchsorted(rows, first)), name) for first, name in self.parts]
         return Records(columns, self.source, parts, self.metadata, list(self.notices))
 
@@ -148,7 +153,8 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
         notices.append(f"not all files of {source} have {', '.join(left_out)}: these columns are left out")
     parts, first = [], 0
     for each in all_records:
-        parts += [(first + row, name) for row, name in each.parts]
+        shifted = [(first + row, name) for row, name in each.parts]
+        parts += shifted[1:] if parts[-1:] == shifted[:1] else shifted  # a file goes on
         first += len(each)
     metadata = {
         key: value

@@ -491,7 +491,7 @@ def test_settings_given_to_the_constructor_are_refused_with_their_section(config
         ),
         ({"vf_share_layers": True}, "PPOConfig().training(vf_share_layers=True)."),
         ({"lrr": 1e-3}, "PPOConfig has no setting 'lrr'. Did you mean .training(lr=...)"),
-        ({"input": "data"}, "input='data' cannot be used: "),
+        ({"input": "data"}, "PPOConfig().offline_data(input='data')."),
         ({"enable_connectors": True}, "enable_connectors has no effect here."),
     ],
 )

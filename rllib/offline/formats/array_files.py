@@ -115,8 +115,7 @@ def _datasets(opened, h5py, options: ReadOptions) -> Iterator[tuple[str, Mapping
 
 
 def _records(columns: Mapping[str, np.ndarray], source: str, metadata: Mapping, first: int = 0) -> Records:
-    parts = [(0, source if not first else f"{source} from row {first}")]
-    records = Records(dict(columns), source, parts, dict(metadata))
+    records = Records(dict(columns), source, [(-first, source)], dict(metadata))
     return _without_last_rows(records) if _is_ogbench(columns) else records
 
 

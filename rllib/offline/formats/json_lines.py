@@ -29,7 +29,7 @@ _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
 _NUMBERS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES)
 _DECODER = msgspec.json.Decoder()
 # Characters of the lines that are made into arrays at once: Python's objects take several times as much memory.
-_AT_ONCE = 16 << 20
+_AT_ONCE = 2 << 20
 
 
 @dataclass
@@ -155,7 +155,7 @@ class _Reader:
         for name, value in batch.items():
             if name in _NO_COLUMNS:
                 continue
-            if is_packed(value):
+            if type(value) is str and is_packed(value):
                 try:
                     value = self._unpack(value)
                 except ValueError as error:
@@ -166,7 +166,7 @@ class _Reader:
                 columns[name] = value
         if not columns:
             raise ValueError(f"there is no column; the keys are {', '.join(sorted(batch))}")
-        lengths = {len(column) for column in columns.values()}
+        lengths = set(map(len, columns.values()))
         if len(lengths) > 1:
             sizes = {name: len(column) for name, column in columns.items()}
             longest, shortest = max(sizes, key=sizes.get), min(sizes, key=sizes.get)

@@ -5,7 +5,6 @@ with a step a line have tens of thousands of pickles that differ in the bytes of
 was read, others of the same form are not interpreted again.
 """
 
-import base64
 import binascii
 import io
 import pickle
@@ -17,6 +16,7 @@ from rllib.offline.formats.packages import package
 
 # First bytes of an lz4 frame.
 _MAGIC = b"\x04\x22\x4d\x18"
+_HAS_SIZE = 8
 # A packed column may not grow to more bytes than this.
 _LARGEST = 1 << 32
 _ARRAYS = {
@@ -54,6 +54,7 @@ class _Form:
     before: bytes
     after: bytes
     size: int
+    count: int
     dtype: np.dtype
     shape: tuple[int, ...]
 
@@ -70,7 +71,7 @@ class _Form:
         is_argument |= size < 256 and before.endswith(b"C" + bytes([size]))
         if not is_argument:
             return None
-        return cls(before, content[place + size :], size, array.dtype, array.shape)
+        return cls(before, content[place + size :], size, array.size, array.dtype, array.shape)
 
     def array(self, content: bytes) -> np.ndarray | None:
         """The array of another pickle of this form; None if it is of another."""
@@ -78,8 +79,8 @@ class _Form:
         is_same = len(content) == place + self.size + len(self.after)
         if not (is_same and content.startswith(self.before) and content.endswith(self.after)):
             return None
-        count = self.size // self.dtype.itemsize
-        return np.frombuffer(content, self.dtype, count, place).reshape(self.shape)
+        array = np.frombuffer(content, self.dtype, self.count, place)
+        return array if len(self.shape) == 1 else array.reshape(self.shape)
 
 
 class Unpacker:
@@ -116,14 +117,16 @@ def is_packed(value) -> bool:
 def _content(value: str, frames) -> bytes:
     """The pickle in a packed column."""
     try:
-        frame = base64.b64decode(value, validate=True)
+        frame = binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"the packed column is no base64 ({error})") from None
     if not frame.startswith(_MAGIC):
         raise ValueError("the packed column is no lz4 frame")
+    # A frame's header: magic, flags, block size, and the size of the content if a flag says so.
+    size = int.from_bytes(frame[6:14], "little") if len(frame) > 14 and frame[4] & _HAS_SIZE else 0
+    if not 0 < size <= _LARGEST:
+        raise ValueError("the packed column cannot be unpacked (its size is not said, or too large)")
     try:
-        if not 0 < frames.get_frame_info(frame)["content_size"] <= _LARGEST:
-            raise RuntimeError("its size is not said, or too large")
         return frames.decompress(frame)
     except (RuntimeError, EOFError) as error:
         raise ValueError(f"the packed column cannot be unpacked ({error})") from None

@@ -71,8 +71,7 @@ def _opened(file: BinaryIO, source: str):
 def _records(table, source: str, metadata: dict[str, Any], described: dict, first: int) -> Records:
     if table.column_names == [ITEM]:
         return records_of_items(table.column(ITEM).to_pylist(), source, first)
-    parts = [(0, source if not first else f"{source} from row {first}")]
-    return Records(dict(arrays_of(table, described)), source, parts, dict(metadata))
+    return Records(dict(arrays_of(table, described)), source, [(-first, source)], dict(metadata))
 
 
 def _pieces(opened, piece_bytes: int | None) -> Iterator[list[int]]:

@@ -191,8 +191,8 @@ class _Decisions:
         is_flagged = bool(set_flags(records).any())
         if is_flagged and not self._is_first:
             raise ValueError(
-                f"{records.source}: no flag of an end was set in the first rows, so that each line or file was taken as "
-                "an episode, but flags follow. input_config={'ends': 'flags'} makes them count from the beginning."
+                f"{records.source}: no flag of an end was set in the first rows, so that each line or file was taken "
+                "as an episode, but flags follow. input_config={'ends': 'flags'} makes them count from the beginning."
             )
         if is_flagged:
             self._options = dataclasses.replace(self._options, ends="flags")

@@ -28,8 +28,8 @@ class ReadOptions:
         on_error: "raise", or "skip" lines and files that cannot be read.
         policy: id of the policy whose rows are taken from files with several.
         max_episode_steps: time limit of the environment, where the data does not say it.
-        ends: ends of episodes where they have no numbers: by "flags"; or "auto", by flags if there are any that are set,
-            else each line or file is an episode.
+        ends: ends of episodes where they have no numbers: by "flags"; or "auto", by flags if any of them is set, else
+            each line or file is an episode.
 
     Raises:
         ValueError: for a choice that there is not.

@@ -39,6 +39,7 @@ class Endless(gym.Env):
 
 # A right value for each canonical setting that has other names.
 VALUES = {
+    "input_": "data.json",
     "actor_lr": 1e-3,
     "critic_lr": 2e-3,
     "alpha_lr": 3e-3,

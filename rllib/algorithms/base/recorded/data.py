@@ -96,7 +96,7 @@ def recorded_data(
     """
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     spaces = {"observation_space": observation_space, "action_space": action_space}
-    shares = config.shares() or {SAMPLER if config.input_ == SAMPLER else "": 1.0}
+    shares = config.shares() or {"": 1.0}
     datasets = []
     for source, share in shares.items():
         if source == SAMPLER:
@@ -111,6 +111,11 @@ def recorded_data(
             dataset = dataset.filter_top(config.input_fraction_of_best)
         spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
         datasets.append((dataset, share))
+    rows = sum(len(dataset) for dataset, _ in datasets)
+    if rows < config.train_batch_size:
+        logger.warning(
+            "there are %s recorded steps, but a train batch has %s: it repeats them", rows, config.train_batch_size
+        )
     return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0))
 
 
@@ -130,13 +135,14 @@ def _dataset(
         return source
     if isinstance(source, Mapping) or is_table(source):
         return Dataset.from_columns(source, source="the arrays of input_", **options, **spaces)
-    return _of_files(config.input_config["paths"] if source == "dataset" else source, config, options, spaces)
+    paths = config.input_config["paths"] if isinstance(source, str) and source == "dataset" else source
+    return _of_files(paths, config, options, spaces)
 
 
 def _from_reader(
     make_reader: Callable[[IOContext], Any], config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping
 ) -> Dataset | RecordedStream:
-    """What a function of the user's returns: data, or a reader."""
+    """The data, or the reader, that a function of the user's returns."""
     make = functools.partial(make_reader, IOContext(config.get("log_dir"), config))
     made = make()
     if isinstance(made, JsonReader):

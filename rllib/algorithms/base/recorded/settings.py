@@ -65,12 +65,12 @@ class OfflineDataConfig(ConfigObject):
     @property
     def is_offline(self) -> bool:
         """Whether all samples are recorded ones."""
-        return self.input_ != SAMPLER and SAMPLER not in self.shares()
+        return self.has_data and SAMPLER not in self.shares()
 
     @property
     def has_data(self) -> bool:
         """Whether some samples are recorded ones."""
-        return self.input_ != SAMPLER
+        return not (isinstance(self.input_, str) and self.input_ == SAMPLER)  # a table compares each of its cells
 
     @property
     def normalizes_by_data(self) -> bool:
@@ -137,7 +137,8 @@ class OfflineDataConfig(ConfigObject):
             read_options(self.read_options())
         except (TypeError, ValueError) as error:
             return f"input_config={shortened(self.input_config)}: {error}"
-        if self.input_ == "dataset" and "paths" not in self.input_config:
+        is_dataset = isinstance(self.input_, str) and self.input_ == "dataset"
+        if is_dataset and "paths" not in self.input_config:
             return "input_='dataset' needs the files: .offline_data(input_config={'format': 'json', 'paths': [...]})."
         return None
 

@@ -255,21 +255,25 @@ def _breaks(records: Records, starts: np.ndarray) -> tuple[np.ndarray, int]:
     """Rows inside of episodes whose new_obs is not the next row's obs, and the number of rows that were compared."""
     if sb.NEXT_OBS not in records.columns or len(records) < 2:
         return np.empty(0, np.int64), 0
-    inside = np.ones(len(records) - 1, bool)
+    inside, differs = np.ones((2, len(records) - 1), bool)
     inside[starts[1:-1] - 1] = False
-    rows = np.flatnonzero(inside)
     obs, following = records.columns[sb.OBS], records.columns[sb.NEXT_OBS]
-    step = max(1, (64 << 20) // max(obs[:1].nbytes, 1))  # images: not all differences in memory at once
-    differs = [
-        ~_same(following[some], obs[some + 1]) for some in (rows[i : i + step] for i in range(0, len(rows), step))
-    ]
-    return rows[np.concatenate(differs)] if differs else rows, len(rows)
+    step = max(1, (4 << 20) // max(obs[:1].nbytes, 1))  # not all differences in memory at once
+    for first in range(0, len(inside), step):
+        some = slice(first, min(first + step, len(inside)))
+        differs[some] = ~_same(following[some], obs[first + 1 : some.stop + 1])
+    return np.flatnonzero(differs & inside), int(inside.sum())
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Rows [N] in which two observations are the same but for rounding."""
-    close = np.abs(a.astype(np.float64) - b) <= _SAME * np.maximum(1, np.abs(b)) if a.dtype.kind == "f" else a == b
-    return close.all(tuple(range(1, close.ndim)))
+    same = _equal(a, b)
+    if a.dtype.kind == "f" and not same.all():  # most are equal to the bit
+        rows = np.flatnonzero(~same)
+        a, b = a[rows].astype(np.float64), b[rows].astype(np.float64)
+        close = np.abs(a - b) <= _SAME * np.maximum(1, np.abs(b))
+        same[rows] = close.all(tuple(range(1, close.ndim)))
+    return same
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Formats of recorded steps: each is read as the steps that were written, and refused where it is damaged."""
 
 import json
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -415,6 +416,24 @@ def test_a_file_without_ids_and_flags_is_one_episode_in_pieces_as_well(tmp_path)
     write_parquet(tmp_path / "b.parquet", columns, row_group_size=2)
     for read in (Dataset.from_path, lambda path: dataset_on_disk(path, piece_bytes=1)):
         assert read(tmp_path).starts.tolist() == [0, 6, 12]
+
+
+def test_pieces_are_not_in_memory_together(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    columns = steps((1000,) * 200, size=16)
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        for name, column in columns.items():
+            file[name] = column
+    size = sum(column.nbytes for column in columns.values())
+    del columns, column
+    tracemalloc.start()
+    try:
+        dataset = dataset_on_disk(tmp_path, piece_bytes=size // 50)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(dataset) == 200_000 and dataset.num_episodes == 200
+    assert peak < size / 3
 
 
 def test_resets_at_the_end_of_a_piece_are_seen(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ FOR_AUTHORS = """
     make_workers extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot snapshots
     reported_stats samples_sequences is_synchronous workers_learn initializer without_memory
     trains_several learns_from_own_actions learner_rng config_of policy_spaces
-    policy_overrides by_policy begin_training end_training
+    policy_overrides by_policy begin_training end_training recorded recorded_rows streamed_rows
 """
 
 

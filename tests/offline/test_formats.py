@@ -97,12 +97,18 @@ def test_parquet_with_metadata_says_spaces_and_units(tmp_path):
     np.testing.assert_allclose(dataset.columns["actions"][:, 0], np.linspace(-2, 2, 7), rtol=1e-6)
 
 
-def test_images_are_bytes_with_a_description(tmp_path):
+@pytest.mark.parametrize("fixed", [False, True])
+def test_images_are_bytes_with_a_description(tmp_path, fixed):
+    pyarrow = parquet()
     images = np.random.default_rng(0).integers(0, 256, (8, 4, 4, 3), dtype=np.uint8)
-    columns = {"obs": [each.tobytes() for each in images[:7]], "actions": np.zeros(7, int), "eps_id": np.zeros(7, int)}
+    rows = [each.tobytes() for each in images[:7]]
+    rows = pyarrow.array(rows, pyarrow.binary(48)) if fixed else rows
+    columns = {"obs": rows, "actions": np.zeros(7, int), "eps_id": np.zeros(7, int)}
     metadata = {"columns": {"obs": {"shape": [4, 4, 3], "dtype": "uint8"}}}
     dataset = Dataset.from_path(write_parquet(tmp_path / "a.parquet", columns, metadata))
     np.testing.assert_array_equal(dataset.columns["obs"], images[:7])
+    if fixed:
+        return
     columns["obs"][3] = b"short"
     with pytest.raises(ValueError, match="row 3: obs has 5 bytes"):
         Dataset.from_path(write_parquet(tmp_path / "b.parquet", columns, metadata))
@@ -213,6 +219,19 @@ def test_d4rl_files_have_next_observations_by_shifting(tmp_path):
     assert "infos/qpos" not in dataset.columns
     more = Dataset.from_path(tmp_path / "a.hdf5", schema={"qpos": "infos/qpos"})
     assert more.columns["qpos"].shape == (7, 5)
+
+
+def test_hdf5_files_may_say_spaces_and_units(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    space = Box(-2, 2, (1,))
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        for name, column in (steps() | {"actions": np.linspace(-1, 1, 7)[:, None]}).items():
+            file[name] = column
+        about = {"env": "Mine-v0", "actions": "normalized", "action_space": space_to_json(space)}
+        file.attrs["rllib"] = json.dumps(about)
+    dataset = Dataset.from_path(tmp_path / "a.hdf5")
+    assert dataset.action_space == space and dataset.metadata["env"] == "Mine-v0"
+    np.testing.assert_allclose(dataset.columns["actions"][:, 0], np.linspace(-2, 2, 7), rtol=1e-6)
 
 
 def test_hdf5_files_lead_nowhere_else(tmp_path):

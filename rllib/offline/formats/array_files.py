@@ -17,6 +17,8 @@ from rllib.storage.foreign_files import json_object
 
 # The array of a .npz file in which our writer leaves metadata, as JSON in bytes.
 METADATA = "metadata"
+# The attribute of an HDF5 file in which it leaves the same.
+ATTRIBUTE = "rllib"
 # Arrays in groups of D4RL's files that are read without being asked for.
 _IN_GROUPS = ("infos/action_log_probs",)
 
@@ -58,6 +60,7 @@ def records_of_hdf5(
     try:
         with h5py.File(file, "r") as opened:
             found = dict(_datasets(opened, h5py, options))
+            metadata = json_object(str(opened.attrs[ATTRIBUTE]).encode()) if ATTRIBUTE in opened.attrs else {}
             if not found:
                 raise _Refused(f"it has no arrays of numbers, but {', '.join(sorted(opened)[:10]) or 'nothing'}")
             lengths = {name: len(dataset) for name, dataset in found.items()}
@@ -71,7 +74,8 @@ def records_of_hdf5(
             if len(set(lengths.values())) > 1:
                 _records(found, source, {})  # which names the two that differ
             for piece in pieces:
-                yield _records({name: dataset[piece] for name, dataset in found.items()}, source, {}, piece.start)
+                columns = {name: dataset[piece] for name, dataset in found.items()}
+                yield _records(columns, source, metadata, piece.start)
     except _DAMAGED as error:
         raise _no_whole_file(source, error) from None
 

@@ -101,6 +101,9 @@ def _of_bytes(name: str, chunk, described: Mapping | None, first: int) -> np.nda
     if not is_shape or dtype not in _DTYPES:
         raise ValueError(f"{name} is described as {dtype!r:.40} of the shape {shape!r:.40}, which are no numbers")
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if str(chunk.type) == f"fixed_size_binary[{size}]" and size and not chunk.null_count:
+        content = np.frombuffer(chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size)
+        return content.view(dtype).reshape(len(chunk), *shape)
     values = chunk.to_pylist()
     for row, value in enumerate(values):
         if value is None or len(value) != size:

@@ -2,6 +2,6 @@
 
 from rllib.offline.dataset import Dataset as Dataset
 from rllib.offline.io_context import IOContext as IOContext
-from rllib.offline.io_context import InputReader as InputReader
-from rllib.offline.io_context import JsonReader as JsonReader
-from rllib.offline.io_context import register_input as register_input
+from rllib.offline.readers import InputReader as InputReader
+from rllib.offline.readers import JsonReader as JsonReader
+from rllib.offline.readers import register_input as register_input

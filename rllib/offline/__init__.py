@@ -8,9 +8,9 @@ from rllib.did_you_mean import missing
 _LAZY = {
     "Dataset": "rllib.offline.dataset",
     "IOContext": "rllib.offline.io_context",
-    "InputReader": "rllib.offline.io_context",
-    "JsonReader": "rllib.offline.io_context",
-    "register_input": "rllib.offline.io_context",
+    "InputReader": "rllib.offline.readers",
+    "JsonReader": "rllib.offline.readers",
+    "register_input": "rllib.offline.readers",
 }
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605

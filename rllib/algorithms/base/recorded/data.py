@@ -15,8 +15,9 @@ from rllib.models.observations.filters import RunningMoments
 from rllib.offline.dataset import COPIES, Dataset
 from rllib.offline.files import named, size_of_files
 from rllib.offline.formats import is_table
-from rllib.offline.io_context import IOContext, JsonReader
+from rllib.offline.io_context import IOContext
 from rllib.offline.larger_than_memory import dataset_on_disk
+from rllib.offline.readers import JsonReader
 from rllib.offline.stream import RecordedStream
 from rllib.policy import Policy
 from rllib.registered import INPUTS

@@ -4,6 +4,7 @@ A reader gives the columns of its source by our names (`sample_batch.py`), with 
 mean, and whether they can be right, is decided for all formats in one place (`assembly.py`).
 """
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,17 @@ FOREIGN_NAMES = {
     "frame_index": T,
     "infos/action_log_probs": sb.ACTION_LOGP,
 }
+
+
+EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ours == sb.EPS_ID))
+
+
+def episode_numbers(names: np.ndarray) -> np.ndarray:
+    """A number for each episode whose name is a text, the same in all files, int64 [rows]."""
+    texts, index = np.unique(names.astype(str), return_inverse=True)
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
+    numbers = np.array([int.from_bytes(digest, "little") >> 1 for digest in digests], np.int64)
+    return numbers[index.reshape(-1)]
 
 
 def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> dict[str, str]:

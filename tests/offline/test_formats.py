@@ -492,6 +492,32 @@ def test_files_that_do_not_fit_are_refused_before_they_are_read(tmp_path, monkey
         Dataset.from_path(tmp_path)
 
 
+# ---------------------------------------------------------------------- names of episodes
+
+
+@pytest.mark.parametrize("form", ["json", "parquet", "pandas", "pieces"])
+def test_episodes_may_be_named_by_texts(tmp_path, form):
+    columns = steps((3, 4))
+    del columns["terminateds"], columns["truncateds"]
+    columns["eps_id"] = np.repeat(["9f2c", "0a77"], [3, 4])
+    lists = {name: column.tolist() for name, column in columns.items()}
+    if form == "pandas":
+        dataset = Dataset.from_columns(pytest.importorskip("pandas").DataFrame(lists))
+    elif form == "parquet":
+        dataset = Dataset.from_path(write_parquet(tmp_path / "a.parquet", {**columns, "eps_id": lists["eps_id"]}))
+    else:
+        json_lines(tmp_path / "a.json", columns)
+        read = Dataset.from_path if form == "json" else lambda path: dataset_on_disk(path, piece_bytes=1)
+        dataset = read(tmp_path / "a.json")
+    assert dataset.starts.tolist() == [0, 3, 7]
+
+
+def test_a_step_a_line_needs_no_rewards(tmp_path):
+    lines = [json.dumps({"obs": [float(n), 0.0], "actions": n % 2}) for n in range(4)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert Dataset.from_path(tmp_path / "a.jsonl").columns["obs"][:, 0].tolist() == [0, 1, 2, 3]
+
+
 # ---------------------------------------------------------------------- archives and pipes
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from rllib.offline.records import EPISODE_NAMES, episode_numbers
+
 # Names of the types that Ray gives tensors; their shape stands in the metadata beside the name.
 _RAYS_TENSORS = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2")
 _NAME, _ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
@@ -41,6 +43,9 @@ def _shape_of_tensor(field) -> list[int]:
 
 def _arrays(name: str, chunks: list, described: Mapping | None) -> Iterator[tuple[str, np.ndarray]]:
     kind = str(chunks[0].type) if chunks else ""
+    if kind in ("string", "large_string", "string_view") and name in EPISODE_NAMES:
+        yield name, episode_numbers(np.array([text for chunk in chunks for text in chunk.to_pylist()], str))
+        return
     if kind.startswith("struct"):
         for index in range(chunks[0].type.num_fields):
             inner = f"{name}.{chunks[0].type.field(index).name}"

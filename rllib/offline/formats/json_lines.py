@@ -21,12 +21,14 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, Records, joined
+from rllib.offline.records import DONES, EPISODE_NAMES, Records, episode_numbers, joined
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
 # Columns whose values have to be numbers; others are left out where they are not, such as infos.
 _NUMBERS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES)
+# Columns with a number a step: a line in which one of them is no list holds one step.
+_OF_STEPS = (sb.REWARDS, "reward", sb.ACTIONS, "action", sb.TERMINATEDS, sb.TRUNCATEDS, DONES, "done")
 _DECODER = msgspec.json.Decoder()
 # Characters of the lines that are made into arrays at once: Python's objects take several times as much memory.
 _AT_ONCE = 2 << 20
@@ -150,7 +152,7 @@ class _Reader:
             raise ValueError(f"a line is one JSON object, a batch or a step, not {type(batch).__name__}")
         if batch.get("type") == "MultiAgentBatch":
             batch = _of_policy(batch, self._options.policy)
-        is_step = "type" not in batch and isinstance(batch.get(sb.REWARDS, batch.get("reward")), int | float)
+        is_step = "type" not in batch and any(isinstance(batch.get(name), int | float) for name in _OF_STEPS)
         columns = {}
         for name, value in batch.items():
             if name in _NO_COLUMNS:
@@ -200,7 +202,9 @@ def _columns_at_once(lines: list[_Line]) -> dict[str, np.ndarray] | None:
                 column = np.concatenate(values)
         except ValueError:
             column = None
-        if column is not None and column.dtype.kind in "fiub" and column.ndim:
+        if column is not None and column.dtype.kind == "U" and name in EPISODE_NAMES and column.ndim == 1:
+            columns[name] = episode_numbers(column)
+        elif column is not None and column.dtype.kind in "fiub" and column.ndim:
             columns[name] = column
         elif name in _NUMBERS:
             return None
@@ -229,6 +233,8 @@ def _array(name: str, value: Any) -> np.ndarray | None:
         if name in _NUMBERS:
             raise ValueError(f"rows of {name} have different shapes") from None
         return None
+    if column.dtype.kind == "U" and name in EPISODE_NAMES and column.ndim == 1:
+        return episode_numbers(column)
     if column.dtype.kind not in "fiub":
         if name in _NUMBERS:
             raise ValueError(f"{name} holds no numbers, but {column.dtype}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rllib.offline.formats.arrow_columns import arrays_of
-from rllib.offline.records import Records
+from rllib.offline.records import EPISODE_NAMES, Records, episode_numbers
 
 
 def is_table(value: Any) -> bool:
@@ -32,6 +32,8 @@ def records_of_table(table: Any) -> Records:
     columns = {}
     for name in table.columns:
         column = np.asarray(table[name].to_numpy())
+        if str(name) in EPISODE_NAMES and column.dtype.kind in "OU" and all(isinstance(each, str) for each in column):
+            column = episode_numbers(column)
         if column.dtype == object:
             column = _stacked(str(name), column, source)
         if column is not None and column.dtype.kind in "fiub":

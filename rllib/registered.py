@@ -1,4 +1,4 @@
-"""Registries of the user's environments, wrappers, networks and action distributions, each by name."""
+"""Registries of the user's environments, wrappers, networks, action distributions and readers, each by name."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -108,7 +108,10 @@ ENVIRONMENTS = Registry(
 WRAPPERS = Registry("register_wrapper", "wrapper {!r}", "a class or function that wraps an environment", "MyWrapper")
 MODELS = Registry("register_model", "model['custom_model']={!r}", "a class", "MyClass")
 ACTION_DISTRIBUTIONS = Registry("register_action_dist", "model['custom_action_dist']={!r}", "a class", "MyClass")
-REGISTRIES = (ENVIRONMENTS, WRAPPERS, MODELS, ACTION_DISTRIBUTIONS)
+INPUTS = Registry(
+    "register_input", "input_={!r}", "a function that makes a reader", "lambda ioctx: MyReader(ioctx)"
+)
+REGISTRIES = (ENVIRONMENTS, WRAPPERS, MODELS, ACTION_DISTRIBUTIONS, INPUTS)
 
 
 def _registry_of(function: str) -> Registry:

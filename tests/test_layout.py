@@ -74,7 +74,7 @@ NOT_IN_EVERY_RUN = (
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
     "imageio_ffmpeg", "mlflow", "wandb", "envpool", "pettingzoo", "onnx", "onnxruntime", "onnxscript",
-    "starlette", "uvicorn", "anyio", "httptools", "uvloop",
+    "pyarrow", "h5py", "minari", "lz4", "starlette", "uvicorn", "anyio", "httptools", "uvloop",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}

@@ -54,6 +54,7 @@ from rllib.tune.search.domains import quniform as quniform
 from rllib.tune.search.domains import randint as randint
 from rllib.tune.search.domains import randn as randn
 from rllib.env.factories.registry import register_env as register_env
+from rllib.offline.readers import register_input as register_input
 from rllib.tune.trainables.resolve import register_trainable as register_trainable
 from rllib.tune.trainables.session import report as report
 from rllib.tune.running.tuner import run as run

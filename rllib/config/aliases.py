@@ -146,6 +146,8 @@ READABLE_DICTS: Mapping[str, tuple[str, ...]] = {
 
 _NO_COMPILE = "networks run uncompiled"
 _OFFLINE = "offline data is not available yet; samples come from the environment"
+_NO_DATA_PIPELINE = "files are read by the process that learns, before it learns"
+_EVALUATED_IN_LEARNER = "recorded data is evaluated in the process that learns"
 
 # Accepted without effect, because what they switch is always so here; a line of logging says why.
 IGNORED: Mapping[str, str] = {
@@ -232,7 +234,26 @@ IGNORED: Mapping[str, str] = {
             *("offline_eval_runner_restore_timeout_s", "offline_eval_runner_health_probe_timeout_s"),
             *("offline_evaluation_duration", "offline_evaluation_parallel_to_training"),
         ),
-        _OFFLINE,
+        _EVALUATED_IN_LEARNER,
+    ),
+    "offline_sampling": "samples come from input_ alone where it names data",
+    "postprocess_inputs": "an algorithm computes from recorded steps what it needs, such as returns",
+    "shuffle_buffer_size": "rows are drawn uniformly from all recorded ones",
+    "ignore_final_observation": "BC reads no observation after the last step",
+    **dict.fromkeys(
+        (
+            *("input_read_episodes", "input_read_sample_batches", "input_read_batch_size", "input_compress_columns"),
+            *("input_read_method", "input_read_method_kwargs"),
+        ),
+        "formats of files, and packed columns, are known by what is in them",
+    ),
+    **dict.fromkeys(
+        (
+            *("materialize_data", "materialize_mapped_data", "map_batches_kwargs", "iter_batches_kwargs"),
+            *("dataset_num_iters_per_learner", "prelearner_buffer_kwargs", "prelearner_module_synch_period"),
+            "prelearner_use_recorded_module_states",
+        ),
+        _NO_DATA_PIPELINE,
     ),
     **dict.fromkeys(
         (
@@ -281,9 +302,14 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "custom_eval_function": Unavailable((None,), "use the result of algo.evaluate()"),
     "evaluation_sample_timeout_s": Unavailable((180.0, 120.0), "use sample_timeout_s"),
     "off_policy_estimation_methods": Unavailable(({}, None), _OFFLINE),
-    **dict.fromkeys(("input_config", "output_config"), Unavailable(({}, None), _OFFLINE)),
-    **dict.fromkeys(("offline_sampling", "postprocess_inputs"), Unavailable((False,), _OFFLINE)),
-    "shuffle_buffer_size": Unavailable((0,), _OFFLINE),
+    **dict.fromkeys(
+        ("offline_data_class", "prelearner_class", "prelearner_buffer_class"),
+        Unavailable((None,), "write a function of an IOContext that returns a reader, and give it as input_"),
+    ),
+    **dict.fromkeys(
+        ("input_filesystem", "input_filesystem_kwargs"),
+        Unavailable((None, {}), "download the files first, and give their paths as input_"),
+    ),
     "output_compress_columns": Unavailable((["obs", "new_obs"],), _OFFLINE),
     "ope_split_batch_by_episode": Unavailable((True,), _OFFLINE),
     "observation_fn": Unavailable((None,), "wrap the environment, so that its observations are the changed ones"),

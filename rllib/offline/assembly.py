@@ -29,11 +29,15 @@ class Episodes:
         records: with the columns terminateds and truncateds, and one flag at the end of each episode; with new_obs.
         starts: int64 [episodes + 1], first row of each episode, and the number of rows.
         has_next: bool [rows], whether new_obs holds what followed; True after a termination, where nothing is read.
+        time_limit: steps after which episodes were cut, if that is known or was found out.
+        is_reordered: whether the rows of an episode were apart, and were put together.
     """
 
     records: Records
     starts: np.ndarray
     has_next: np.ndarray
+    time_limit: int | None = None
+    is_reordered: bool = False
 
 
 def assembled(records: Records, options: ReadOptions, max_episode_steps: int | None = None) -> Episodes:
@@ -47,10 +51,11 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     Raises:
         ValueError: if steps do not follow from one another, or an episode goes on after its end.
     """
-    records = _without_copies(records)
+    records = without_copies(records)
+    given = records
     records, starts = _in_order(records, options)
     columns = dict(records.columns)
-    terminateds, truncateds = _ends(records, starts, options, max_episode_steps)
+    terminateds, truncateds, limit = _ends(records, starts, options, max_episode_steps)
     last = starts[1:] - 1
     inside = np.ones(len(records), bool)
     inside[last] = False
@@ -71,13 +76,13 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     columns.pop(DONES, None)
     columns[sb.NEXT_OBS], has_next = _following(records, starts, terminateds, options)
     done = Records(columns, records.source, records.parts, records.metadata, records.notices)
-    return Episodes(done, starts, has_next)
+    return Episodes(done, starts, has_next, limit, records is not given)
 
 
 # ---------------------------------------------------------------------- where episodes begin
 
 
-def _without_copies(records: Records) -> Records:
+def without_copies(records: Records) -> Records:
     """The records without rows that stand there twice: the same episode, step, observation and action.
 
     RLlib's newest writer repeats all earlier rows in each file.
@@ -107,7 +112,7 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
     """The records with each episode's rows one after the other, and where the episodes begin."""
     columns = records.columns
     if sb.EPS_ID not in columns:
-        return records, _starts_without_ids(records)
+        return records, _starts_without_ids(records, options)
     ids = columns[sb.EPS_ID]
     changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
     blocks = ids[np.append(0, changes)] if len(ids) else ids
@@ -139,17 +144,24 @@ def _is_chain(records: Records, starts: np.ndarray) -> bool:
     return compared > 0 and len(breaks) <= _BREAKS_ALLOWED * compared
 
 
-def _starts_without_ids(records: Records) -> np.ndarray:
+def set_flags(records: Records) -> np.ndarray:
+    """Rows at which a flag says that the episode has ended, bool [rows]."""
+    ends = np.zeros(len(records), bool)
+    for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES):
+        if name in records.columns:
+            ends |= records.columns[name].astype(bool).reshape(len(records))
+    return ends
+
+
+def _starts_without_ids(records: Records, options: ReadOptions) -> np.ndarray:
     columns, rows = records.columns, len(records)
     if T in columns:
         return _starts(columns[T][1:] <= columns[T][:-1], rows)
-    flags = [columns[name].astype(bool) for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES) if name in columns]
-    begins = np.zeros(max(rows - 1, 0), bool)
-    if any(flag.any() for flag in flags):
-        for flag in flags:
-            begins |= flag[:-1]
+    ends, begins = set_flags(records), np.zeros(max(rows - 1, 0), bool)
+    if ends.any() or options.ends == "flags":
+        begins |= ends[:-1]
     else:  # each line or file is one episode
-        begins[[first - 1 for first, _ in records.parts if first]] = True
+        begins[[first - 1 for first, _ in records.parts if first > 0]] = True
     return _starts(begins, rows)
 
 
@@ -165,25 +177,26 @@ def _starts(begins: np.ndarray, rows: int) -> np.ndarray:
 
 def _ends(
     records: Records, starts: np.ndarray, options: ReadOptions, max_episode_steps: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The columns terminateds and truncateds, bool [rows]."""
+) -> tuple[np.ndarray, np.ndarray, int | None]:
+    """The columns terminateds and truncateds, bool [rows], and the time limit."""
     columns, rows = records.columns, len(records)
     given = [columns[name].astype(bool) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
     terminateds, truncateds = (np.zeros(rows, bool) if flags is None else flags for flags in given)
     if given[0] is not None or DONES not in columns:
-        return terminateds, truncateds
+        return terminateds, truncateds, max_episode_steps
     dones = columns[DONES].astype(bool) & ~truncateds
+    limit = max_episode_steps
     if options.dones != "auto":
         is_limit = np.full(rows, options.dones == "truncated")
     else:
-        is_limit = _at_time_limit(records, starts, dones, max_episode_steps)
-    return dones & ~is_limit, truncateds | (dones & is_limit)
+        is_limit, limit = _at_time_limit(records, starts, dones, max_episode_steps)
+    return dones & ~is_limit, truncateds | (dones & is_limit), limit
 
 
 def _at_time_limit(
     records: Records, starts: np.ndarray, dones: np.ndarray, max_episode_steps: int | None
-) -> np.ndarray:
-    """Rows at which an episode is as long as its environment allows, bool [rows]."""
+) -> tuple[np.ndarray, int | None]:
+    """Rows at which an episode is as long as its environment allows, bool [rows], and this length."""
     lengths = np.diff(starts)
     limit, why = max_episode_steps or records.metadata.get("max_episode_steps"), "the environment's limit"
     # Data may have been recorded with another limit than the environment has by now.
@@ -200,7 +213,7 @@ def _at_time_limit(
             f"{count:,} episodes are done after {limit} steps, {why}: they count as truncated, not terminated. "
             "dones='terminated' in input_config says otherwise."
         )
-    return at_limit
+    return at_limit, limit
 
 
 # ---------------------------------------------------------------------- what followed
@@ -242,21 +255,25 @@ def _breaks(records: Records, starts: np.ndarray) -> tuple[np.ndarray, int]:
     """Rows inside of episodes whose new_obs is not the next row's obs, and the number of rows that were compared."""
     if sb.NEXT_OBS not in records.columns or len(records) < 2:
         return np.empty(0, np.int64), 0
-    inside = np.ones(len(records) - 1, bool)
+    inside, differs = np.ones((2, len(records) - 1), bool)
     inside[starts[1:-1] - 1] = False
-    rows = np.flatnonzero(inside)
     obs, following = records.columns[sb.OBS], records.columns[sb.NEXT_OBS]
-    step = max(1, (64 << 20) // max(obs[:1].nbytes, 1))  # images: not all differences in memory at once
-    differs = [
-        ~_same(following[some], obs[some + 1]) for some in (rows[i : i + step] for i in range(0, len(rows), step))
-    ]
-    return rows[np.concatenate(differs)] if differs else rows, len(rows)
+    step = max(1, (4 << 20) // max(obs[:1].nbytes, 1))  # not all differences in memory at once
+    for first in range(0, len(inside), step):
+        some = slice(first, min(first + step, len(inside)))
+        differs[some] = ~_same(following[some], obs[first + 1 : some.stop + 1])
+    return np.flatnonzero(differs & inside), int(inside.sum())
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Rows [N] in which two observations are the same but for rounding."""
-    close = np.abs(a.astype(np.float64) - b) <= _SAME * np.maximum(1, np.abs(b)) if a.dtype.kind == "f" else a == b
-    return close.all(tuple(range(1, close.ndim)))
+    same = _equal(a, b)
+    if a.dtype.kind == "f" and not same.all():  # most are equal to the bit
+        rows = np.flatnonzero(~same)
+        a, b = a[rows].astype(np.float64), b[rows].astype(np.float64)
+        close = np.abs(a - b) <= _SAME * np.maximum(1, np.abs(b))
+        same[rows] = close.all(tuple(range(1, close.ndim)))
+    return same
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:

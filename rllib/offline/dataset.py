@@ -1,19 +1,26 @@
 """A table of recorded steps, in the order of their episodes: what all formats are read into and written from."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import flatdim
 
 from rllib import sample_batch as sb
 from rllib.offline import values
 from rllib.offline.assembly import assembled
-from rllib.offline.files import read_records
+from rllib.offline.files import named, read_records, size_of_files
+from rllib.offline.formats import MINARI, is_table, records_of_table
+from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.records import Records, our_names
+from rllib.offline.records import Records, renamed
+from rllib.replay.memory import free_bytes
 from rllib.storage.encoding import space_from_json, space_to_json
+
+# Copies of the columns of files in memory while they are read: as found, as checked, and what follows each step.
+COPIES = 3
 
 
 @dataclasses.dataclass
@@ -67,9 +74,9 @@ class Dataset:
             ValueError: if there are no rows, a column is missing, or a value cannot be right; the message says where.
         """
         options = options or ReadOptions()
-        records = _renamed(records, options)
+        records = renamed(records, options.schema)
         for name in (sb.OBS, sb.ACTIONS):
-            if name not in records.columns:
+            if name not in records.columns and not is_nested(records, name):
                 raise ValueError(
                     f"{records.source} has no {name}; it has {', '.join(sorted(records.columns))}. input_read_schema="
                     f"{{{name!r}: COLUMN}} says which column it is."
@@ -77,10 +84,12 @@ class Dataset:
         if not len(records):
             raise ValueError(f"{records.source} has no rows")
         said = records.metadata
+        _refuse_other_spaces(records, observation_space, action_space)
         observation_space = observation_space or _said_space(said, "observation_space")
         action_space = action_space or _said_space(said, "action_space")
-        observation_space = observation_space or values.observation_space_of(records)
-        action_space = action_space or values.action_space_of(records)
+        observation_space = observation_space or _seeming_space(records, sb.OBS, values.observation_space_of)
+        action_space = action_space or _seeming_space(records, sb.ACTIONS, values.action_space_of)
+        records = joined_parts(records, observation_space, action_space)
         episodes = assembled(records, options, options.max_episode_steps)
         records = episodes.records
         columns = dict(records.columns)
@@ -98,33 +107,55 @@ class Dataset:
         """Makes a dataset of arrays by our names, D4RL's (observations, terminals, timeouts, ...) or Minari's.
 
         Args:
-            columns: name -> array [rows, ...].
+            columns: name -> array [rows, ...]; of observations and actions of Dict and Tuple spaces dicts and tuples of
+                such arrays, as gymnasium's vector environments have them. Or a table of pandas, polars or pyarrow.
             source: their name, for messages.
             more: observation_space, action_space; and fields of ReadOptions.
 
         Raises:
             ValueError: as for `from_records`.
         """
-        arrays = {name: np.asarray(column) for name, column in columns.items()}
         given = {name: more.pop(name) for name in ("observation_space", "action_space") if name in more}
-        return cls.from_records(Records(arrays, source), ReadOptions(**more), **given)
+        if is_table(columns):
+            records = records_of_table(columns)
+        else:
+            arrays = {path: part for name, column in columns.items() for path, part in leaves(name, column).items()}
+            records = Records(arrays, source)
+        return cls.from_records(records, ReadOptions(**more), **given)
 
     @classmethod
     def from_path(cls, paths, *, observation_space: Space | None = None, action_space: Space | None = None, **options):
         """Reads files.
 
         Args:
-            paths: a file, a directory, a pattern such as "data/*.json", or a list of them.
+            paths: a file, a directory, a pattern such as "data/*.json", "minari:ID", or a list of them.
             observation_space, action_space: as for `from_records`.
             options: fields of ReadOptions.
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: as for `from_records`, and for files that are damaged or of no known format.
+            ValueError: as for `from_records`; for files that are damaged or of no known format; and if there is not
+                enough memory for them.
+            ImportError: if the package that reads a format is not installed.
         """
         chosen = read_options(options)
+        _refuse_too_large(paths)
         records = read_records(paths, chosen)
         return cls.from_records(records, chosen, observation_space=observation_space, action_space=action_space)
+
+    @classmethod
+    def from_minari(cls, name: str, **more) -> Self:
+        """Reads a dataset of Minari that is on this machine.
+
+        Args:
+            name: "D4RL/door/human-v2".
+            more: as for `from_path`.
+
+        Raises:
+            FileNotFoundError: if it is not on this machine.
+            ImportError: without minari.
+        """
+        return cls.from_path(MINARI + name.removeprefix(MINARI), **more)
 
     @classmethod
     def concat(cls, datasets: Sequence[Self]) -> Self:
@@ -136,6 +167,8 @@ class Dataset:
         if not datasets:
             raise ValueError("there is no dataset to concatenate")
         first = datasets[0]
+        if len(datasets) == 1:
+            return first
         for each in datasets[1:]:
             for name in ("observation_space", "action_space"):
                 if getattr(each, name) != getattr(first, name):
@@ -223,6 +256,21 @@ class Dataset:
         columns = {name: column[rows] for name, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns, starts=starts, has_next=self.has_next[rows])
 
+    def parts(self, rows: int) -> Iterator[Self]:
+        """Datasets of consecutive episodes with that many rows, or of one that is longer; views of this dataset."""
+        first = 0
+        while first < self.num_episodes:
+            start = int(self.starts[first])
+            last = max(int(np.searchsorted(self.starts, start + rows, "right")) - 1, first + 1)
+            some = slice(start, int(self.starts[last]))
+            yield dataclasses.replace(
+                self,
+                columns={name: column[some] for name, column in self.columns.items()},
+                starts=self.starts[first : last + 1] - start,
+                has_next=self.has_next[some],
+            )
+            first = last
+
     def filter_top(self, fraction: float) -> Self:
         """The episodes with the highest returns, in their order here: the fraction of them, at least one.
 
@@ -253,10 +301,32 @@ _DECILES = np.linspace(0, 1, 11)
 _NOT_KEPT = ("observation_space", "action_space", "actions")
 
 
-def _renamed(records: Records, options: ReadOptions) -> Records:
-    names = our_names(list(records.columns), options.schema)
-    columns = {names[name]: column for name, column in records.columns.items()}
-    return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
+def _refuse_too_large(paths) -> None:
+    needed, free = COPIES * size_of_files(paths), free_bytes()
+    if needed > free:
+        raise ValueError(
+            f"to read {named(paths)} takes about {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free. "
+            "Keep the rows on a disk: .training(replay_buffer_config={'storage': 'disk'}), or "
+            ".offline_data(offline_memory=BYTES), above which files are read in pieces."
+        )
+
+
+def _seeming_space(records: Records, name: str, space_of: Callable[..., Space]) -> Space:
+    return nested_space(records, name, space_of) if is_nested(records, name) else space_of(records)
+
+
+def _refuse_other_spaces(records: Records, observation_space: Space | None, action_space: Space | None) -> None:
+    """Refuses data that was recorded in an environment of another kind."""
+    for name, given in (("observation_space", observation_space), ("action_space", action_space)):
+        said = _said_space(records.metadata, name)
+        if said is not None and given is not None and _form(said) != _form(given):
+            of = f" of {records.metadata['env']}" if records.metadata.get("env") else ""
+            raise ValueError(f"{records.source} was recorded with the {name} {said}{of}, but it is to be {given}")
+
+
+def _form(space: Space) -> tuple:
+    """Facts in which spaces of the same environment do not differ; bounds may."""
+    return type(space), space.shape, flatdim(space)
 
 
 def _said_space(metadata: Mapping[str, Any], name: str) -> Space | None:

@@ -2,60 +2,125 @@
 
 import glob
 import gzip
+import io
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from rllib.did_you_mean import nearest
-from rllib.offline.arrays_file import records_of_npz
-from rllib.offline.json_lines import records_of_lines
+from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import Records, joined
 
-
-def _json_file(file: BinaryIO, source: str, options: ReadOptions) -> Records:
-    return records_of_lines(file, source, options)
-
-
-# Ending of a name -> reader of such a file: (open binary file, its name, options) -> Records
-FORMATS: dict[str, Callable[[BinaryIO, str, ReadOptions], Records]] = {
-    ".json": _json_file,
-    ".jsonl": _json_file,
-    ".npz": records_of_npz,
-}
 # Endings of packed files: what is in them is read in place, nothing is written beside them.
 _PACKED = (".zip", ".gz")
+# What archives that are damaged, encrypted, or packed in a way that is not known raise.
+_DAMAGED_ARCHIVE = (zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, NotImplementedError, RuntimeError)
+# Bytes that are unpacked at once.
+_BUFFER = 1 << 20
+_D4RL = (
+    "d4rl's own datasets are downloaded and run by its package, which is not used. Minari has the same data: "
+    "minari download D4RL/..., and input_='minari:D4RL/...'; its .hdf5 files can be read as well"
+)
 
 
 def read_records(paths: str | os.PathLike | Sequence[str | os.PathLike], options: ReadOptions) -> Records:
     """Reads all files of one or several paths.
 
     Args:
-        paths: files, directories, and patterns such as "data/*.json".
+        paths: files, directories, patterns such as "data/*.json", and "minari:ID".
         options: of reading; with on_error="skip", files that cannot be read are left out and named.
 
     Raises:
         FileNotFoundError: if a path matches nothing.
         ValueError: if a file is of no known format, or is damaged.
+        ImportError: if the package that reads a format is not installed.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found = [file for path in given for file in files_of(path)]
-    everything, skipped = [], []
-    for file in found:
+    return joined(list(record_pieces(paths, options)), named(paths))
+
+
+def record_pieces(
+    paths: str | os.PathLike | Sequence[str | os.PathLike], options: ReadOptions, piece_bytes: int | None = None
+) -> Iterator[Records]:
+    """The records of all files, piece after piece; where files are left out, the last piece has their notices.
+
+    Args:
+        paths, options: as for `read_records`.
+        piece_bytes: of a piece, about; None: a piece is a whole file. Formats that cannot be read in parts give one.
+
+    Raises:
+        as `read_records`.
+    """
+    skipped: list[str] = []
+    last = None
+    for source in _sources(paths):
         try:
-            everything.append(_records_of_file(file, options))
+            for piece in _pieces_of_source(source, options, piece_bytes):
+                if last is not None:
+                    yield last
+                last = piece
         except (ValueError, OSError) as error:
             if not options.skips_errors:
                 raise
-            skipped.append(f"{file} was left out: {error}")
-    if not everything:
+            skipped.append(f"{source} was left out, from the first error on: {error}")
+    if last is None:
         raise ValueError(f"no file could be read: {'; '.join(skipped)}")
-    records = joined(everything, ", ".join(map(str, given)))
-    records.notices[:0] = skipped
-    return records
+    last.notices[:0] = skipped
+    yield last
+
+
+def named(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> str:
+    """The paths, for messages."""
+    return ", ".join(map(str, _listed(paths)))
+
+
+def size_of_files(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> int:
+    """Bytes that the columns of files take in memory, about: what their formats say, or else their sizes.
+
+    Raises:
+        FileNotFoundError: if a path matches nothing.
+        ImportError: if the package that reads a format is not installed.
+    """
+    return sum(_size_of(source) for source in _sources(paths) if isinstance(source, Path))
+
+
+def _listed(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str | os.PathLike]:
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def _sources(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> list[Path | str]:
+    """The files, and the names of datasets of Minari."""
+    sources: list[Path | str] = []
+    for path in _listed(paths):
+        sources += [path] if isinstance(path, str) and path.startswith(MINARI) else files_of(path)
+    return sources
+
+
+def _pieces_of_source(source: Path | str, options: ReadOptions, piece_bytes: int | None) -> Iterator[Records]:
+    if isinstance(source, str):
+        return records_of_minari(source.removeprefix(MINARI), piece_bytes)
+    return _pieces_of_file(source, options, piece_bytes)
+
+
+def _size_of(path: Path) -> int:
+    suffix, size = path.suffix.lower(), path.stat().st_size
+    try:
+        if suffix in (".zip", ".npz"):
+            with zipfile.ZipFile(path) as archive:
+                return sum(member.file_size for member in archive.infolist())
+        if suffix == ".gz":  # its last bytes are the size of what was packed, without multiples of 4 GiB
+            with open(path, "rb") as file:
+                file.seek(max(size - 4, 0))
+                return max(size, int.from_bytes(file.read(4), "little"))
+        if suffix in SIZES:
+            with open(path, "rb") as file:
+                return SIZES[suffix](file, str(path))
+    except (*_DAMAGED_ARCHIVE, ValueError):  # its reader says what is wrong with it
+        return size
+    return size
 
 
 def files_of(path: str | os.PathLike) -> list[Path]:
@@ -67,6 +132,8 @@ def files_of(path: str | os.PathLike) -> list[Path]:
         FileNotFoundError: if there are none.
     """
     path = os.path.expanduser(os.fspath(path).removeprefix("local://").removeprefix("file://"))
+    if path.startswith("d4rl.") and not os.path.exists(path):
+        raise ValueError(f"{path!r} cannot be read: {_D4RL}.")
     if "://" in path:
         raise ValueError(f"{path!r} is not on this machine. Download it first, and give the path of the files.")
     if os.path.isdir(path):
@@ -96,39 +163,42 @@ def _is_hidden(path: Path, below: str) -> bool:
     return any(part.startswith(("_", ".")) for part in path.relative_to(below).parts)
 
 
-def _records_of_file(path: Path, options: ReadOptions) -> Records:
+def _pieces_of_file(path: Path, options: ReadOptions, piece_bytes: int | None) -> Iterator[Records]:
+    if not path.is_file():  # to open a pipe would wait for whoever writes to it
+        raise ValueError(f"{path} is no regular file")
     suffix = path.suffix.lower()
     try:
         if suffix == ".gz":
             with gzip.open(path) as file:
-                return _records_of(file, str(path.with_suffix("")), options)
-        if suffix == ".zip":
+                yield from _pieces_of(file, str(path.with_suffix("")), options, piece_bytes)
+        elif suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                return _records_of_archive(archive, str(path), options)
-    except (zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
+                yield from _pieces_of_archive(archive, str(path), options, piece_bytes)
+        else:
+            with open(path, "rb") as file:
+                yield from _pieces_of(file, str(path), options, piece_bytes)
+    except _DAMAGED_ARCHIVE as error:
         raise ValueError(f"{path} is no whole archive ({error})") from None
-    with open(path, "rb") as file:
-        return _records_of(file, str(path), options)
 
 
-def _records_of(file: BinaryIO, name: str, options: ReadOptions) -> Records:
+def _pieces_of(file: BinaryIO, name: str, options: ReadOptions, piece_bytes: int | None) -> Iterator[Records]:
     reader = FORMATS.get(os.path.splitext(name)[1].lower())
     if reader is None:
         raise ValueError(
             f"{name} is of no known format; files end in {', '.join((*FORMATS, *_PACKED))}. Rename it, or give arrays: "
             "input_={'obs': ..., 'actions': ...}"
         )
-    return reader(file, name, options)
+    return reader(file, name, options, piece_bytes)
 
 
-def _records_of_archive(archive: zipfile.ZipFile, source: str, options: ReadOptions) -> Records:
+def _pieces_of_archive(
+    archive: zipfile.ZipFile, source: str, options: ReadOptions, piece_bytes: int | None
+) -> Iterator[Records]:
     """The records of an archive's members in the order of their names, read in place."""
     members = sorted(name for name in archive.namelist() if not name.endswith("/"))
     members = [name for name in members if not os.path.basename(name).startswith(("_", "."))]
     if not members:
         raise ValueError(f"{source} has no files")
-    parts = []
     for name in members:
         with archive.open(name) as file:
-            parts.append(_records_of(file, f"{source}/{name}", options))
-    return joined(parts, source)
+            yield from _pieces_of(io.BufferedReader(file, _BUFFER), f"{source}/{name}", options, piece_bytes)

@@ -10,6 +10,7 @@ _CHOICES = {
     "dones": ("auto", "terminated", "truncated"),
     "actions": ("auto", "environment", "normalized"),
     "on_error": ("raise", "skip"),
+    "ends": ("auto", "flags"),
 }
 
 
@@ -27,6 +28,8 @@ class ReadOptions:
         on_error: "raise", or "skip" lines and files that cannot be read.
         policy: id of the policy whose rows are taken from files with several.
         max_episode_steps: time limit of the environment, where the data does not say it.
+        ends: ends of episodes where they have no numbers: by "flags"; or "auto", by flags if any of them is set, else
+            each line or file is an episode.
 
     Raises:
         ValueError: for a choice that there is not.
@@ -39,6 +42,7 @@ class ReadOptions:
     on_error: str = "raise"
     policy: str | None = None
     max_episode_steps: int | None = None
+    ends: str = "auto"
 
     def __post_init__(self):
         for name, choices in _CHOICES.items():

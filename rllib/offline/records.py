@@ -4,6 +4,7 @@ A reader gives the columns of its source by our names (`sample_batch.py`), with 
 mean, and whether they can be right, is decided for all formats in one place (`assembly.py`).
 """
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,17 @@ FOREIGN_NAMES = {
 }
 
 
+EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ours == sb.EPS_ID))
+
+
+def episode_numbers(names: np.ndarray) -> np.ndarray:
+    """A number for each episode whose name is a text, the same in all files, int64 [rows]."""
+    texts, index = np.unique(names.astype(str), return_inverse=True)
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist())
+    numbers = np.array([int.from_bytes(digest, "little") >> 1 for digest in digests], np.int64)
+    return numbers[index.reshape(-1)]
+
+
 def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> dict[str, str]:
     """Column of a file -> its name here; columns that have no name here keep theirs.
 
@@ -64,7 +76,10 @@ def our_names(names: Sequence[str], schema: Mapping[str, str] | None = None) -> 
     chosen = {column: name for name, column in schema.items()}
     taken = {*chosen.values(), *(name for name in names if name not in chosen)}
     for name in names:
+        head, dot, path = name.partition(".")
         ours = FOREIGN_NAMES.get(name)
+        if ours is None and dot and head in FOREIGN_NAMES:  # a part of a Dict or Tuple: observations.position
+            ours = f"{FOREIGN_NAMES[head]}.{path}"
         if name not in chosen and ours is not None and ours not in taken:
             chosen[name] = ours
             taken.add(ours)
@@ -78,7 +93,8 @@ class Records:
     Attributes:
         columns: our name -> array [rows, ...]; equal lengths.
         source: its name, for messages: a file, "a dict of arrays".
-        parts: (first row, name) of the lines or files that the rows come from, in ascending order.
+        parts: (first row, name) of the lines or files that the rows come from, in ascending order; below 0 where the
+            first rows of a file are in records before.
         metadata: what the source says about its data, as JSON has it: "observation_space" and "action_space" (as
             storage/encoding.py writes them), "env", "max_episode_steps", "actions" ("environment" or "normalized").
         notices: what was left out or changed so far, one sentence each.
@@ -111,9 +127,20 @@ class Records:
         """The records of these rows, in their order; parts are kept where the order is."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         parts = [(0, self.source)]
-        if len(rows) and (np.diff(rows) > 0).all():
+        if len(rows) and (np.diff(rows) == 1).all():
+            begin, end = int(rows[0]), int(rows[-1])
+            index = max(bisect_right(self.parts, begin, key=lambda part: part[0]) - 1, 0)
+            parts = [(first - begin, name) for first, name in self.parts[index:] if first <= end]
+        elif len(rows) and (np.diff(rows) > 0).all():
             parts = [(int(np.searchsorted(rows, first)), name) for first, name in self.parts]
         return Records(columns, self.source, parts, self.metadata, list(self.notices))
+
+
+def renamed(records: Records, schema: Mapping[str, str] | None) -> Records:
+    """The records with our names for columns; raises as `our_names`."""
+    names = our_names(list(records.columns), schema)
+    columns = {names[name]: column for name, column in records.columns.items()}
+    return Records(columns, records.source, records.parts, records.metadata, list(records.notices))
 
 
 def joined(all_records: Sequence[Records], source: str) -> Records:
@@ -138,7 +165,8 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
         notices.append(f"not all files of {source} have {', '.join(left_out)}: these columns are left out")
     parts, first = [], 0
     for each in all_records:
-        parts += [(first + row, name) for row, name in each.parts]
+        shifted = [(first + row, name) for row, name in each.parts]
+        parts += shifted[1:] if parts[-1:] == shifted[:1] else shifted  # a file goes on
         first += len(each)
     metadata = {
         key: value

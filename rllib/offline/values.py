@@ -13,6 +13,8 @@ from rllib.offline.records import Records
 
 # A number is at a bound if it is beyond it by no more: float32 rounds.
 _ROUNDING = 1e-6
+# An observation is outside of its bounds if it is by more than this share.
+_SLACK = 1e-4
 # Columns that RLlib writes beside actions of its policies, whose units are normalised.
 _WRITTEN_BY_POLICIES = (sb.ACTION_DIST_INPUTS, "unroll_id")
 
@@ -20,9 +22,9 @@ _WRITTEN_BY_POLICIES = (sb.ACTION_DIST_INPUTS, "unroll_id")
 # ---------------------------------------------------------------------- spaces
 
 
-def observation_space_of(records: Records) -> spaces.Space:
-    """The space that observations seem to be of: bytes of images, whole numbers, else any numbers."""
-    obs = records.columns[sb.OBS]
+def observation_space_of(records: Records, name: str = sb.OBS) -> spaces.Space:
+    """The space that observations, or a part of them, seem to be of: bytes of images, whole or any numbers."""
+    obs = records.columns[name]
     if obs.dtype == np.uint8 and obs.ndim == 4:
         return spaces.Box(0, 255, obs.shape[1:], np.uint8)
     if obs.dtype.kind in "iu" and obs.ndim == 1:
@@ -30,13 +32,13 @@ def observation_space_of(records: Records) -> spaces.Space:
     return spaces.Box(-np.inf, np.inf, obs.shape[1:], np.float32)
 
 
-def action_space_of(records: Records) -> spaces.Space:
-    """The space that actions seem to be of; a choice that was never taken cannot be seen, which is noted.
+def action_space_of(records: Records, name: str = sb.ACTIONS) -> spaces.Space:
+    """The space that actions, or a part of them, seem to be of; noted, as a choice never taken is not seen.
 
     Raises:
         ValueError: for whole numbers below 0.
     """
-    actions = records.columns[sb.ACTIONS]
+    actions = records.columns[name]
     if actions.dtype.kind in "iub":
         if len(actions) and actions.min() < 0:
             raise ValueError(f"{records.source}: actions are whole numbers below 0. Give the action_space.")
@@ -85,7 +87,23 @@ def checked_observations(records: Records, name: str, space: spaces.Space, known
         if (wrong := np.flatnonzero(_any(whole != column))).size:
             raise ValueError(f"{records.where(int(wrong[0]))}: {name} is no {stored.dtype}, as {space} wants")
         column = whole
-    return column.astype(stored.dtype, copy=False)
+    column = column.astype(stored.dtype, copy=False)
+    if isinstance(space, spaces.Box) and name == sb.OBS:
+        _note_outside(records, column, space)
+    return column
+
+
+def _note_outside(records: Records, obs: np.ndarray, space: spaces.Box) -> None:
+    """Counts observations outside of the bounds: environments give them more often than their spaces say."""
+    if not (space.bounded_below.any() or space.bounded_above.any()) or obs.dtype.kind in "iu":
+        return
+    low, high = obs.min(0, initial=np.inf), obs.max(0, initial=-np.inf)
+    margin = _SLACK * np.maximum(1, np.maximum(np.abs(low), np.abs(high)))
+    if (low >= space.low - margin).all() and (high <= space.high + margin).all():
+        return
+    outside = _any((obs < space.low - margin) | (obs > space.high + margin))
+    if count := int(outside.sum()):
+        records.notices.append(f"{count:,} of {len(obs):,} observations lie outside of {space}")
 
 
 def checked_rewards(records: Records) -> np.ndarray:
@@ -95,6 +113,11 @@ def checked_rewards(records: Records) -> np.ndarray:
         ValueError: for a reward that is no finite number.
     """
     rewards = records.columns[sb.REWARDS]
+    if rewards.dtype == object:
+        wrong = [row for row, reward in enumerate(rewards) if not isinstance(reward, int | float | np.number)]
+        if wrong:
+            raise ValueError(f"{records.where(wrong[0])}: the reward {rewards[wrong[0]]!r:.40} is no number")
+        rewards = rewards.astype(np.float64)
     if rewards.dtype.kind not in "fiub" or rewards.ndim > 2 or (rewards.ndim == 2 and rewards.shape[1] != 1):
         raise ValueError(
             f"{records.where(0)}: rewards must be a number a row, but are {rewards.dtype} {rewards.shape[1:]}"
@@ -161,7 +184,7 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.nda
                 f"{records.where(0)}: an action has the shape {actions.shape[1:]}, but {space} has {space.shape}"
             )
         actions = actions.reshape(len(actions), *space.shape)
-    if _are_normalized(records, actions, space, options):
+    if are_normalized(records, actions, space, options):
         mapper = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True)
         return mapper.to_env(actions.astype(np.float32))
     low, high = space.low.astype(np.float64) - _ROUNDING, space.high.astype(np.float64) + _ROUNDING
@@ -174,8 +197,8 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.nda
     return np.clip(actions, space.low, space.high).astype(space.dtype, copy=False)
 
 
-def _are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, options: ReadOptions) -> bool:
-    """Whether [-1, 1] of the actions spans the bounds of the space."""
+def are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, options: ReadOptions) -> bool:
+    """Whether [-1, 1] of the actions spans the bounds of the space; noted where nothing but the values tells."""
     if options.actions != "auto":
         return options.actions == "normalized"
     if (said := records.metadata.get("actions")) is not None:

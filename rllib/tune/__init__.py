@@ -8,6 +8,7 @@ from rllib.did_you_mean import missing
 _NAMES = {
     "rllib.errors": ["TuneError"],
     "rllib.env.factories.registry": ["register_env"],
+    "rllib.offline.readers": ["register_input"],
     "rllib.tune.reporting.analysis": ["ExperimentAnalysis", "ResultGrid"],
     "rllib.tune.search.domains": [
         "choice", "grid_search", "lograndint", "loguniform", "qlograndint", "qloguniform", "qrandint", "qrandn",

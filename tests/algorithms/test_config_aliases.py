@@ -39,6 +39,7 @@ class Endless(gym.Env):
 
 # A right value for each canonical setting that has other names.
 VALUES = {
+    "input_": "data.json",
     "actor_lr": 1e-3,
     "critic_lr": 2e-3,
     "alpha_lr": 3e-3,
@@ -491,7 +492,7 @@ def test_settings_given_to_the_constructor_are_refused_with_their_section(config
         ),
         ({"vf_share_layers": True}, "PPOConfig().training(vf_share_layers=True)."),
         ({"lrr": 1e-3}, "PPOConfig has no setting 'lrr'. Did you mean .training(lr=...)"),
-        ({"input": "data"}, "input='data' cannot be used: "),
+        ({"input": "data"}, "PPOConfig().offline_data(input='data')."),
         ({"enable_connectors": True}, "enable_connectors has no effect here."),
     ],
 )

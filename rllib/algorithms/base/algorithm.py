@@ -54,6 +54,7 @@ from rllib.losses.loss import Loss, LossOverModules
 from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
+from rllib.offline.dataset import Dataset
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted, steps_progress
@@ -360,6 +361,10 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """Recorded steps as it learns from them; None if its replay holds them."""
         return None
 
+    def streamed_rows(self, dataset: Dataset) -> SampleBatch:
+        """Rows of a batch that a reader without end has given, as it learns from them."""
+        raise NotImplementedError(f"{type(self).__name__} does not learn from a reader")
+
     def extra_results(self) -> dict[str, Any]:
         """Entries of an iteration's `info` beside the counters and the statistics of its last update.
 
@@ -374,6 +379,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def _progress_of_data(self) -> dict[str, Any]:
         """The recorded data, and how often its rows were learned from so far."""
         facts = self.recorded.info()
+        if self.recorded.stream is not None:
+            return facts
         trained = sum(counts["num_steps_trained"] for counts in self.metrics.policies.values())
         return {**facts, "epochs": trained * (1 - self.recorded.sampled) / facts["rows"]}
 

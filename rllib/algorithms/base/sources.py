@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.recorded.data import RecordedData
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
+from rllib.evaluation.offline.streamed import StreamedSource
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
+from rllib.offline.dataset import Dataset
 from rllib.policy import Snapshots
 from rllib.sample_batch import SampleBatch
 
@@ -153,7 +156,11 @@ class Sampler(Protocol):
     workers_learn: bool
     seed: int
 
+    recorded: RecordedData | None
+
     def recorded_rows(self) -> RecordedRows | None: ...
+
+    def streamed_rows(self, dataset: Dataset) -> SampleBatch: ...
 
 
 def _workers(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet:
@@ -201,6 +208,8 @@ def _external(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSe
 
 
 def _recorded(algorithm: Sampler, settings: RolloutSettings, **more) -> RecordedSource:
+    if algorithm.recorded.stream is not None:
+        return StreamedSource(algorithm.recorded.stream, algorithm.streamed_rows)
     return RecordedSource(algorithm.seed, algorithm.recorded_rows(), algorithm.config.train_batch_size)
 
 

@@ -70,6 +70,10 @@ REPLAY_ALIASES = {
 }
 
 
+# Recorded steps that are made into rows at once.
+_ROWS_AT_ONCE = 1 << 18
+
+
 class OffPolicyConfig(SamplingAheadConfig):
     """Settings of replay, updates and target networks."""
 
@@ -341,11 +345,13 @@ class OffPolicy(SamplingAhead):
 
     def _recorded_replay(self, policy_id: str, capacity: int) -> ReplayBuffer | MixedReplay:
         """The replay of a run from recorded data, or from a mixture of it with sampled steps."""
+        if self.recorded.stream is not None:
+            return self.ring(capacity, policy_id)()
         parts = []
         for dataset, share in self.recorded.datasets:
-            columns = self.recorded_columns(dataset, policy_id)
-            buffer = self.ring(max(len(columns[sb.REWARDS]), 1), policy_id)()
-            buffer.add(columns)
+            buffer = self.ring(len(dataset), policy_id)()
+            for part in dataset.parts(_ROWS_AT_ONCE):
+                buffer.add(self.recorded_columns(part, policy_id))
             parts.append((buffer, share))
         if self.recorded.sampled:
             parts.append((self.ring(capacity, policy_id)(), self.recorded.sampled))
@@ -358,6 +364,9 @@ class OffPolicy(SamplingAhead):
         config = self.config_of(policy_id)
         rewards = learned_rewards(dataset, config)
         return transitions(dataset, self.policies[policy_id], config, rewards, config.gamma, config.n_step)
+
+    def streamed_rows(self, dataset: Dataset) -> SampleBatch:
+        return SampleBatch(self.recorded_columns(dataset, DEFAULT_POLICY))
 
     def ring(self, capacity: int, policy_id: str = DEFAULT_POLICY) -> functools.partial:
         """A factory, which can be pickled, of a buffer of `capacity` rows of a policy."""
@@ -385,7 +394,7 @@ class OffPolicy(SamplingAhead):
     def learning_has_started(self, policy_id: str = DEFAULT_POLICY) -> bool:
         """Whether enough steps have been sampled, and there are rows in the policy's replay."""
         if self.config.is_offline:
-            return True
+            return len(self.replays[policy_id]) > 0
         sampled = self.timesteps - self._empty_at[policy_id]
         enough = sampled >= max(self.config_of(policy_id).num_steps_sampled_before_learning_starts, 1)
         return enough and len(self.replays[policy_id]) > 0
@@ -453,7 +462,7 @@ class OffPolicy(SamplingAhead):
 
     def _own_replays(self) -> dict[str, ReplayBuffer]:
         """Policy id -> the part of its replay with rows of the run's own: recorded ones are not saved again."""
-        if self.recorded is None:
+        if self.recorded is None or self.recorded.stream is not None:
             return self.replays
         return {policy_id: replay.newest for policy_id, replay in self.replays.items() if self.recorded.sampled}
 

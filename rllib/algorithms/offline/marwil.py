@@ -14,6 +14,8 @@ weights of e^-15 then, so that nothing is imitated until the value fits. The rat
 import dataclasses
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
+
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import learned_rewards
@@ -22,7 +24,8 @@ from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, R
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.policy_spec import PolicySpec
-from rllib.sample_batch import DEFAULT_POLICY
+from rllib.offline.dataset import Dataset
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 # Values of tens or hundreds would move shared layers, and the policy with them.
 _MODEL = {"vf_share_layers": False}
@@ -84,7 +87,14 @@ class MARWIL(Algorithm):
         return ExponentiallyWeighted(config.beta, rate, limit, std_weight)
 
     def recorded_rows(self) -> ImitatedRows:
-        dataset, config, returns = self.recorded.only, self.config, None
+        return self._imitated(self.recorded.only)
+
+    def streamed_rows(self, dataset: Dataset) -> SampleBatch:
+        rows = self._imitated(dataset)
+        return rows.batch(np.arange(len(rows)))
+
+    def _imitated(self, dataset: Dataset) -> ImitatedRows:
+        config, returns = self.config, None
         if self._learns_values:
             bootstrap = self.policy if config.use_gae and not self.policy.state_size else None
             returns = ReturnsToGo(dataset, learned_rewards(dataset, config), config.gamma, bootstrap)

@@ -1,7 +1,9 @@
 """The recorded data of a run: from the setting `input_` to datasets, with the spaces that the run has."""
 
+import functools
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +12,17 @@ from gymnasium import Space
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.models.observations.filters import RunningMoments
-from rllib.offline.dataset import Dataset
+from rllib.offline.dataset import COPIES, Dataset
+from rllib.offline.files import named, size_of_files
+from rllib.offline.formats import is_table
+from rllib.offline.io_context import IOContext
+from rllib.offline.larger_than_memory import dataset_on_disk
+from rllib.offline.readers import JsonReader
+from rllib.offline.stream import RecordedStream
 from rllib.policy import Policy
+from rllib.registered import INPUTS
+from rllib.replay.disk import DISK
+from rllib.replay.memory import free_bytes
 from rllib.sample_batch import OBS, REWARDS
 
 # Observations that are counted at once.
@@ -27,10 +38,12 @@ class RecordedData:
     Attributes:
         datasets: with the share of each.
         sampled: share of the environment's steps; 0 where all are recorded.
+        stream: of a reader without end, in place of datasets; None: there are datasets.
     """
 
     datasets: tuple[tuple[Dataset, float], ...]
     sampled: float = 0.0
+    stream: RecordedStream | None = None
 
     @property
     def only(self) -> Dataset:
@@ -40,7 +53,7 @@ class RecordedData:
     @property
     def spaces(self) -> tuple[Space, Space]:
         """Observation space and action space."""
-        first = self.datasets[0][0]
+        first = self.stream or self.datasets[0][0]
         return first.observation_space, first.action_space
 
     def moments(self, policy: Policy) -> dict[str, np.ndarray]:
@@ -55,6 +68,8 @@ class RecordedData:
 
     def info(self) -> dict[str, Any]:
         """Sizes and returns, for results."""
+        if self.stream is not None:
+            return {"rows": self.stream.rows}
         datasets = [dataset for dataset, _ in self.datasets]
         facts = {"rows": sum(map(len, datasets)), "episodes": sum(each.num_episodes for each in datasets)}
         if all(REWARDS in each.columns for each in datasets):
@@ -82,22 +97,36 @@ def recorded_data(
     """
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     spaces = {"observation_space": observation_space, "action_space": action_space}
-    shares = config.shares() or {SAMPLER if config.input_ == SAMPLER else "": 1.0}
+    shares = config.shares() or {"": 1.0}
     datasets = []
     for source, share in shares.items():
         if source == SAMPLER:
             continue
         dataset = _dataset(source if config.shares() else config.input_, config, options, spaces)
+        if isinstance(dataset, RecordedStream):
+            _refuse_with_stream(config)
+            return RecordedData((), stream=dataset)
         for notice in dataset.notices:
             logger.warning("%s: %s", dataset.source, notice)
         if config.input_fraction_of_best is not None:
             dataset = dataset.filter_top(config.input_fraction_of_best)
         spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
         datasets.append((dataset, share))
+    rows = sum(len(dataset) for dataset, _ in datasets)
+    if rows < config.train_batch_size:
+        logger.warning(
+            "there are %s recorded steps, but a train batch has %s: it repeats them", rows, config.train_batch_size
+        )
     return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0))
 
 
-def _dataset(source: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping) -> Dataset:
+def _dataset(
+    source: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping
+) -> Dataset | RecordedStream:
+    if isinstance(source, str) and source in INPUTS:
+        source = INPUTS.get(source)
+    if callable(source):
+        return _from_reader(source, config, options, spaces)
     if isinstance(source, Dataset):
         for name, space in spaces.items():
             if space is not None and getattr(source, name) != space:
@@ -105,10 +134,57 @@ def _dataset(source: Any, config: OfflineDataConfig, options: Mapping[str, Any],
                     f"{source.source} has the {name} {getattr(source, name)}, but the environment's is {space}"
                 )
         return source
-    if isinstance(source, Mapping):
+    if isinstance(source, Mapping) or is_table(source):
         return Dataset.from_columns(source, source="the arrays of input_", **options, **spaces)
-    paths = config.input_config["paths"] if source == "dataset" else source
-    return Dataset.from_path(paths, **options, **spaces)
+    paths = config.input_config["paths"] if isinstance(source, str) and source == "dataset" else source
+    return _of_files(paths, config, options, spaces)
+
+
+def _from_reader(
+    make_reader: Callable[[IOContext], Any], config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping
+) -> Dataset | RecordedStream:
+    """The data, or the reader, that a function of the user's returns."""
+    make = functools.partial(make_reader, IOContext(config.get("log_dir"), config))
+    made = make()
+    if isinstance(made, JsonReader):
+        made = made.inputs
+    if isinstance(made, Dataset | Mapping | str | os.PathLike | list | tuple) or is_table(made):
+        return _dataset(made, config, options, spaces)
+    if not callable(getattr(made, "next", None)):
+        raise TypeError(
+            f"the function of input_ returned {made!r:.60}, but it is to return a reader with next(), a Dataset, "
+            "arrays by name, a table, or paths"
+        )
+    waiting = [made]  # the one that was made to see what it is
+    return RecordedStream(lambda: waiting.pop() if waiting else make(), options, **spaces)
+
+
+def _refuse_with_stream(config: OfflineDataConfig) -> None:
+    for name, given in (
+        ("a mixture of sources in input_", config.shares()),
+        ("input_fraction_of_best", config.input_fraction_of_best),
+        ("normalize_observations", config.normalize_observations),
+    ):
+        if given:
+            raise ValueError(
+                f"{name} needs data with an end, but input_ is a reader, whose batches go on. Let its function return "
+                "arrays or paths, or leave the setting out."
+            )
+
+
+def _of_files(paths: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping) -> Dataset:
+    """The dataset of files, on a disk if it does not fit into the memory that it may take."""
+    storage = config.storage_on_disk
+    needed, free = COPIES * size_of_files(paths), free_bytes()
+    limit = free // 2 if config.offline_memory == "auto" else config.offline_memory
+    if storage is None and needed <= limit:
+        return Dataset.from_path(paths, **options, **spaces)
+    if storage is None:
+        logger.warning(
+            "%s takes about %.1f GiB in memory, where %.1f GiB are free and offline_memory is %.1f GiB: its columns "
+            "are kept in files of a temporary directory", named(paths), needed / 2**30, free / 2**30, limit / 2**30,
+        )  # fmt: skip
+    return dataset_on_disk(paths, storage=storage or DISK, **options, **spaces)
 
 
 def learned_rewards(dataset: Dataset, config: OfflineDataConfig) -> np.ndarray:

@@ -7,6 +7,8 @@ from rllib.config.config_object import ConfigObject, relation
 from rllib.config.sections import Merged, above, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import read_options
+from rllib.replay.disk import MEMORY
+from rllib.replay.gpu import GPU
 
 SAMPLER = "sampler"
 UPDATES_PER_ITERATION = 1000
@@ -28,11 +30,12 @@ class OfflineDataConfig(ConfigObject):
         *,
         input_: Annotated[
             Any,
-            '"sampler": the environment; a path, pattern or list of them; arrays by name; a Dataset; or {source: share '
-            'of each batch}, where "sampler" may be a source',
+            '"sampler": the environment; a path, pattern, "minari:ID" or list of them; arrays by name, a table, a '
+            "Dataset; a function of an IOContext, or its registered name; or {source: share of each batch}, where "
+            '"sampler" may be a source',
         ] = SAMPLER,
         input_config: Annotated[
-            dict, "options of reading: dones, actions, check, on_error, policy, max_episode_steps", Merged
+            dict, "options of reading: dones, actions, check, on_error, policy, max_episode_steps, ends", Merged
         ] = _EMPTY,
         input_read_schema: Annotated[dict, "our column names -> those of the files: {'obs': 'o_t'}", Merged] = _EMPTY,
         actions_in_input_normalized: Annotated[
@@ -44,6 +47,11 @@ class OfflineDataConfig(ConfigObject):
         normalize_observations: Annotated[
             bool, "observations with mean 0 and deviation 1 over the data; checkpoints act by the same numbers"
         ] = False,
+        offline_memory: Annotated[
+            int | str,
+            'bytes that recorded data may take in memory; more is kept in files of a temporary directory. "auto": half '
+            "of what is free",
+        ] = "auto",
         reward_scale: Annotated[float, "recorded rewards are multiplied by it", above(0, finite=True)] = 1.0,
         reward_shift: Annotated[float, "and this is added to the product"] = 0.0,
     ) -> Self:
@@ -57,17 +65,23 @@ class OfflineDataConfig(ConfigObject):
     @property
     def is_offline(self) -> bool:
         """Whether all samples are recorded ones."""
-        return self.input_ != SAMPLER and SAMPLER not in self.shares()
+        return self.has_data and SAMPLER not in self.shares()
 
     @property
     def has_data(self) -> bool:
         """Whether some samples are recorded ones."""
-        return self.input_ != SAMPLER
+        return not (isinstance(self.input_, str) and self.input_ == SAMPLER)  # a table compares each of its cells
 
     @property
     def normalizes_by_data(self) -> bool:
         """Whether the policy has a filter of observations with the statistics of the data."""
         return self.has_data and self.normalize_observations
+
+    @property
+    def storage_on_disk(self) -> str | None:
+        """ "disk" or the directory where the replay is kept; None if it is in memory or on a GPU, or there is none."""
+        storage = (self.get("replay_buffer_config", None) or {}).get("storage", MEMORY)
+        return None if storage in (MEMORY, GPU) else storage
 
     def iteration_minima(self) -> tuple[float, int, int]:
         """Seconds, steps sampled and steps trained on, after which an iteration of `train` may end.
@@ -128,8 +142,16 @@ class OfflineDataConfig(ConfigObject):
             read_options(self.read_options())
         except (TypeError, ValueError) as error:
             return f"input_config={shortened(self.input_config)}: {error}"
-        if self.input_ == "dataset" and "paths" not in self.input_config:
+        is_dataset = isinstance(self.input_, str) and self.input_ == "dataset"
+        if is_dataset and "paths" not in self.input_config:
             return "input_='dataset' needs the files: .offline_data(input_config={'format': 'json', 'paths': [...]})."
+        return None
+
+    @relation("offline_memory")
+    def _check_memory(self):
+        given = self.offline_memory
+        if given != "auto" and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
+            return f"offline_memory={shortened(given)} must be 'auto' or bytes, at least 1. Use 8 * 2**30 for 8 GiB."
         return None
 
     @relation("input_", "clip_rewards", "normalize_returns", "observation_filter")

@@ -1,0 +1,264 @@
+"""RLlib's JSON files: one object a line, a batch of steps or a single step.
+
+| a line                                        | written by                                  |
+|-----------------------------------------------|---------------------------------------------|
+| {"type": "SampleBatch", COLUMN: [...], ...}   | RLlib's JsonWriter of all releases          |
+| {"type": "MultiAgentBatch", "policy_batches"} | the same, with several policies             |
+| {COLUMN: value, ...}                          | RLlib 2.3x, a step a line; other programs   |
+
+Columns are lists, or packed (packed.py). Lines are made into arrays some thousand at once, since a file may have a step
+a line; where that fails, line by line, which finds the line that is wrong.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.offline.formats.packed import Unpacker, is_packed
+from rllib.offline.options import ReadOptions
+from rllib.offline.records import DONES, EPISODE_NAMES, Records, episode_numbers, joined
+
+# Keys of a batch that are no columns.
+_NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
+# Columns whose values have to be numbers; others are left out where they are not, such as infos.
+_NUMBERS = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, DONES)
+# Columns with a number a step: a line in which one of them is no list holds one step.
+_OF_STEPS = (sb.REWARDS, "reward", sb.ACTIONS, "action", sb.TERMINATEDS, sb.TRUNCATEDS, DONES, "done")
+_DECODER = msgspec.json.Decoder()
+# Characters of the lines that are made into arrays at once: Python's objects take several times as much memory.
+_AT_ONCE = 2 << 20
+
+
+@dataclass
+class _Line:
+    """The columns of a line: lists or arrays of equal lengths."""
+
+    number: int
+    columns: dict[str, Any]
+    rows: int
+
+
+def records_of_lines(
+    lines: Iterable[bytes], source: str, options: ReadOptions, piece_bytes: int | None = None
+) -> Iterator[Records]:
+    """Reads the lines of one file.
+
+    Args:
+        lines: of the file.
+        source: its name.
+        options: with on_error="skip", lines that cannot be read are left out and counted.
+        piece_bytes: bytes of the lines of a piece, about; None: all are one piece.
+
+    Raises:
+        ValueError: with the file, the line, and what is wrong with it.
+        ImportError: if a column is packed, and lz4 is not installed.
+    """
+    reader = _Reader(source, options)
+    pieces, size = [], 0
+    for block, bytes_of_block in _blocks(lines):
+        if (records := reader.records(block)) is None:
+            continue
+        pieces.append(records)
+        size += bytes_of_block
+        if piece_bytes is not None and size >= piece_bytes:
+            yield joined(pieces, source)
+            pieces, size = [], 0
+    if reader.skipped:
+        notice = f"{reader.skipped:,} lines of {source} could not be read and were left out"
+        if pieces:
+            pieces[0].notices.append(notice)
+        elif reader.found:  # all of it was given away already: a piece without rows says it
+            empty = reader.last.taking(np.empty(0, np.int64))
+            empty.notices.append(notice)
+            pieces.append(empty)
+    if not reader.found:
+        raise ValueError(f"{source} has no steps")
+    if pieces:
+        yield joined(pieces, source)
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[list[tuple[int, bytes]], int]]:
+    """Numbered lines that are made into arrays at once, with their size."""
+    block, size = [], 0
+    for number, line in enumerate(lines, 1):
+        if line.isspace():
+            continue
+        block.append((number, line))
+        size += len(line)
+        if size >= _AT_ONCE:
+            yield block, size
+            block, size = [], 0
+    if block:
+        yield block, size
+
+
+class _Reader:
+    """Makes records of the lines of a file.
+
+    Attributes:
+        skipped: lines that could not be read.
+        found: whether there was a step.
+        last: the newest records.
+    """
+
+    def __init__(self, source: str, options: ReadOptions):
+        self.skipped, self.found = 0, False
+        self.last: Records | None = None
+        self._source, self._options = source, options
+        self._unpack = Unpacker()
+
+    def records(self, block: list[tuple[int, bytes]]) -> Records | None:
+        """The records of some lines; None if none of them could be read."""
+        lines = []
+        for number, line in block:
+            try:
+                lines.append(self._line(number, line))
+            except ValueError as error:
+                self._refuse(number, error)
+        columns = _columns_at_once(lines)
+        notices: list[str] = []
+        if columns is None:
+            lines = [checked for line in lines if (checked := self._checked(line)) is not None]
+            columns = _columns(lines, self._source, notices) if lines else {}
+        if not lines:
+            return None
+        parts, first = [], 0
+        for line in lines:
+            parts.append((first, f"{self._source} line {line.number}"))
+            first += line.rows
+        self.found = True
+        self.last = Records(columns, self._source, parts, {}, notices)
+        return self.last
+
+    def _refuse(self, number: int, error: ValueError) -> None:
+        if not self._options.skips_errors:
+            raise ValueError(
+                f"{self._source} line {number}: {error}. input_config={{'on_error': 'skip'}} leaves it out."
+            ) from None
+        self.skipped += 1
+
+    def _line(self, number: int, line: bytes) -> _Line:
+        """The values of a line, with packed ones unpacked."""
+        try:
+            batch = _DECODER.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ValueError(f"not JSON ({error}); the file may have been cut off") from None
+        if not isinstance(batch, dict):
+            raise ValueError(f"a line is one JSON object, a batch or a step, not {type(batch).__name__}")
+        if batch.get("type") == "MultiAgentBatch":
+            batch = _of_policy(batch, self._options.policy)
+        is_step = "type" not in batch and any(isinstance(batch.get(name), int | float) for name in _OF_STEPS)
+        columns = {}
+        for name, value in batch.items():
+            if name in _NO_COLUMNS:
+                continue
+            if type(value) is str and is_packed(value):
+                try:
+                    value = self._unpack(value)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
+            if is_step:
+                columns[name] = [value]
+            elif type(value) is list or (isinstance(value, np.ndarray) and value.ndim):
+                columns[name] = value
+        if not columns:
+            raise ValueError(f"there is no column; the keys are {', '.join(sorted(batch))}")
+        lengths = set(map(len, columns.values()))
+        if len(lengths) > 1:
+            sizes = {name: len(column) for name, column in columns.items()}
+            longest, shortest = max(sizes, key=sizes.get), min(sizes, key=sizes.get)
+            raise ValueError(f"{longest} has {sizes[longest]} rows, {shortest} {sizes[shortest]}")
+        return _Line(number, columns, lengths.pop())
+
+    def _checked(self, line: _Line) -> _Line | None:
+        """The line with arrays; None if it cannot be read and is left out."""
+        try:
+            arrays = {name: _array(name, value) for name, value in line.columns.items()}
+            columns = {name: column for name, column in arrays.items() if column is not None}
+            if not columns:
+                raise ValueError("no column holds numbers")
+        except ValueError as error:
+            self._refuse(line.number, error)
+            return None
+        return _Line(line.number, columns, line.rows)
+
+
+def _columns_at_once(lines: list[_Line]) -> dict[str, np.ndarray] | None:
+    """The columns of lines that have all the same ones, with numbers; None if something is irregular."""
+    if not lines or any(line.columns.keys() != lines[0].columns.keys() for line in lines):
+        return None
+    columns = {}
+    for name in lines[0].columns:
+        values = [line.columns[name] for line in lines]
+        try:
+            if all(type(value) is list for value in values):
+                column = np.asarray(list(chain.from_iterable(values)))
+            else:
+                column = np.concatenate(values)
+        except ValueError:
+            column = None
+        if column is not None and column.dtype.kind == "U" and name in EPISODE_NAMES and column.ndim == 1:
+            columns[name] = episode_numbers(column)
+        elif column is not None and column.dtype.kind in "fiub" and column.ndim:
+            columns[name] = column
+        elif name in _NUMBERS:
+            return None
+    return columns or None
+
+
+def _of_policy(batch: Mapping[str, Any], policy: str | None) -> dict[str, Any]:
+    batches = batch.get("policy_batches")
+    if not isinstance(batches, dict) or not all(isinstance(each, dict) for each in batches.values()):
+        raise ValueError("a MultiAgentBatch has policy_batches, a dict by policy")
+    if policy is None and len(batches) == 1:
+        (policy,) = batches
+    if policy not in batches:
+        chosen = f"no policy {policy!r}, but" if policy is not None else "several policies,"
+        raise ValueError(
+            f"the batch has {chosen} {', '.join(map(repr, sorted(batches)))}. input_config={{'policy': ...}} chooses"
+        )
+    return {"type": "SampleBatch", **batches[policy]}
+
+
+def _array(name: str, value: Any) -> np.ndarray | None:
+    """A column of a line as an array [rows, ...]; None for values that are no numbers, such as infos."""
+    try:
+        column = np.asarray(value)
+    except ValueError:
+        if name in _NUMBERS:
+            raise ValueError(f"rows of {name} have different shapes") from None
+        return None
+    if column.dtype.kind == "U" and name in EPISODE_NAMES and column.ndim == 1:
+        return episode_numbers(column)
+    if column.dtype.kind not in "fiub":
+        if name in _NUMBERS:
+            raise ValueError(f"{name} holds no numbers, but {column.dtype}")
+        return None
+    return column if column.ndim else None
+
+
+def _columns(lines: list[_Line], source: str, notices: list[str]) -> dict[str, np.ndarray]:
+    """The columns that all lines have."""
+    names = [name for name in lines[0].columns if all(name in line.columns for line in lines)]
+    lost = sorted({name for line in lines for name in line.columns} - set(names))
+    if lost:
+        notices.append(f"not all lines of {source} have {', '.join(lost)}: these columns are left out")
+    if not names:
+        raise ValueError(f"the lines of {source} have no column in common")
+    return {name: _column(name, lines, source) for name in names}
+
+
+def _column(name: str, lines: list[_Line], source: str) -> np.ndarray:
+    parts = [line.columns[name] for line in lines]
+    for line, part in zip(lines, parts):
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise ValueError(
+                f"{source} line {line.number}: a row of {name} has the shape {part.shape[1:]}, but in line "
+                f"{lines[0].number} {parts[0].shape[1:]}"
+            )
+    return np.concatenate(parts)

@@ -1,0 +1,277 @@
+"""Faulty files: each fault is an error that says where and what to do, or is mended and counted."""
+
+import base64
+import builtins
+import json
+import logging
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.offline.dataset import Dataset
+
+DATA = Path(__file__).parents[1] / "data" / "offline"
+
+
+def line(rows=3, first=0, **changed):
+    """A line with an episode of some rows; None leaves a column out."""
+    obs = [[float(first + row)] for row in range(rows)]
+    columns = {
+        "type": "SampleBatch", "obs": obs, "new_obs": [[row[0] + 1] for row in obs], "actions": [0] * rows,
+        "rewards": [1.0] * rows, "dones": [False] * (rows - 1) + [True], "eps_id": [first] * rows,
+    } | changed  # fmt: skip
+    return json.dumps({name: column for name, column in columns.items() if column is not None})
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(*lines, **options):
+        (tmp_path / "a.json").write_text("\n".join(lines) + "\n")
+        return Dataset.from_path(tmp_path / "a.json", **options)
+
+    return read
+
+
+LINES = {
+    "no JSON": ("{'obs': 1}", r"a\.json line 2: not JSON .*cut off.*'on_error': 'skip'"),
+    "cut off": (line()[:50], r"line 2: not JSON"),
+    "another value": ("[1, 2]", "line 2: a line is one JSON object, a batch or a step, not list"),
+    "unequal columns": (line(rewards=[1.0] * 2), "line 2: .* has 3 rows, rewards 2"),
+    "no columns": ('{"type": "SampleBatch"}', "line 2: there is no column"),
+    "ragged rows": (line(obs=[[1.0], [2.0, 3.0], [4.0]]), "line 2: rows of obs have different shapes"),
+    "another shape": (line(obs=[[1.0, 2.0]] * 3), r"line 2: a row of obs has the shape \(2,\), but in line 1 \(1,\)"),
+    "texts": (line(rewards=["1", "2", "3"]), "line 2: rewards holds no numbers"),
+    "nothing": (line(rewards=[1.0, None, 1.0]), "line 2: rewards holds no numbers"),
+    "texts as flags": (line(dones=["no", "no", "yes"]), "line 2: dones holds no numbers"),
+    "several policies": (
+        json.dumps({"type": "MultiAgentBatch", "policy_batches": {"p0": {}, "p1": {}}}),
+        "line 2: the batch has several policies, 'p0', 'p1'. .*'policy'",
+    ),
+    "no base64": (line(obs="BCJNG=!"), "line 2: obs: the packed column is no base64"),
+    "no frame": (line(obs=base64.b64encode(b'\x04"M\x18xxxxxxxxxxxxxxxx').decode()), "line 2: obs: the packed column"),
+}
+
+
+@pytest.mark.parametrize(("second", "message"), LINES.values(), ids=LINES)
+def test_a_line_that_cannot_be_read_is_named(read, second, message):
+    with pytest.raises(ValueError, match=message):
+        read(line(), second)
+
+
+@pytest.mark.parametrize("name", [name for name in LINES if name != "another shape"])
+def test_lines_that_cannot_be_read_are_left_out_and_counted_on_demand(read, name):
+    dataset = read(line(), LINES[name][0], line(first=20), on_error="skip")
+    assert dataset.num_episodes == 2 and len(dataset) == 6
+    assert "1 lines of" in " ".join(dataset.notices)
+
+
+def test_blank_lines_are_passed_over(read):
+    assert len(read(line(), "", "  ", line(first=20))) == 6
+
+
+def test_columns_that_some_lines_lack_are_left_out_and_named(read):
+    dataset = read(line(q=[1.0] * 3), line(first=20))
+    assert "q" not in dataset.columns
+    assert "not all lines of" in " ".join(dataset.notices) and "q" in " ".join(dataset.notices)
+
+
+@pytest.mark.parametrize("name", ["obs", "actions"])
+def test_a_column_that_is_always_needed_is_named(read, name):
+    with pytest.raises(ValueError, match=rf"has no {name}; it has .*input_read_schema"):
+        read(line(**{name: None}))
+
+
+@pytest.mark.parametrize("number", [1e400, -1e400])
+def test_numbers_that_are_not_finite_are_named(read, number):
+    text = line(rewards=[1.0, 7.25, 1.0]).replace("7.25", "1e400" if number > 0 else "-1e400")
+    with pytest.raises(ValueError):
+        read(line(), text)
+
+
+def test_observations_outside_of_their_bounds_are_counted(read):
+    dataset = read(line(rows=5), observation_space=Box(0, 2.5, (1,)))
+    assert "2 of 5 observations lie outside" in " ".join(dataset.notices)
+
+
+@pytest.mark.parametrize("actions", [[0, 1, 2], [0, -1, 0]])
+def test_actions_that_there_are_not_are_named(read, actions):
+    with pytest.raises(ValueError, match=r"row [12]: the action -?[12] is not in"):
+        read(line(actions=actions), action_space=Discrete(2))
+
+
+def test_a_reward_that_is_no_number_is_named():
+    rewards = np.array([1.0, "x", 2.0], object)
+    with pytest.raises(ValueError, match="row 1: the reward 'x' is no number"):
+        Dataset.from_columns({"obs": np.zeros((3, 1)), "actions": np.zeros(3, int), "rewards": rewards})
+
+
+# ---------------------------------------------------------------------- paths and archives
+
+
+def test_a_path_that_matches_nothing_has_the_nearest_name(tmp_path):
+    (tmp_path / "expert.json").write_text(line())
+    with pytest.raises(FileNotFoundError, match=r"Did you mean .*expert\.json"):
+        Dataset.from_path(tmp_path / "expret.json")
+
+
+def test_a_directory_without_data_says_what_it_has(tmp_path):
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "_hidden.json").write_text(line())
+    with pytest.raises(FileNotFoundError, match=r"has no data files .*\.parquet.*notes\.txt"):
+        Dataset.from_path(tmp_path)
+
+
+def test_paths_on_other_machines_are_refused():
+    with pytest.raises(ValueError, match="Download it first"):
+        Dataset.from_path("s3://bucket/data.json")
+
+
+def test_a_file_of_no_known_format_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("obs,actions\n")
+    with pytest.raises(ValueError, match="of no known format"):
+        Dataset.from_path(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("name", ["enormous.zip", "cartpole_large.json.gz"])
+def test_an_archive_that_was_cut_off_is_refused(tmp_path, name):
+    content = (DATA / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="is no whole archive"):
+        Dataset.from_path(tmp_path / name)
+
+
+def test_files_that_cannot_be_read_are_left_out_and_named_on_demand(tmp_path):
+    (tmp_path / "a.json").write_text(line() + "\n")
+    (tmp_path / "b.npz").write_bytes(b"PK")
+    dataset = Dataset.from_path(tmp_path, on_error="skip")
+    assert len(dataset) == 3 and "b.npz was left out" in " ".join(dataset.notices)
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(ValueError, match="no file could be read"):
+        Dataset.from_path(tmp_path, on_error="skip")
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("a.parquet", "pyarrow"), ("a.hdf5", "h5py"), ("minari:a/b-v0", "minari"), ("pendulum_small.json", "lz4")],
+)
+def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch, name, package):
+    (tmp_path / name.replace(":", "").replace("/", "")).write_bytes(b"x")
+    path = {"minari": name, "lz4": DATA / name}.get(package, tmp_path / name)
+
+    def missing(wanted, *args, **more):
+        if wanted.partition(".")[0] == package:
+            raise ImportError(f"No module named {wanted!r}")
+        return real(wanted, *args, **more)
+
+    import importlib
+
+    real = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(ImportError, match=rf"needs {package} .*pip install 'rllib\[offline\]'"):
+        Dataset.from_path(path)
+
+
+# ---------------------------------------------------------------------- code in data
+
+
+class Runs:
+    """Calls a function where it is unpickled."""
+
+    def __init__(self, function, *arguments):
+        self.given = function, arguments
+
+    def __reduce__(self):
+        return self.given
+
+
+def packed(content: bytes) -> str:
+    frames = pytest.importorskip("lz4.frame")
+    return base64.b64encode(frames.compress(content)).decode()
+
+
+ATTACKS = {
+    "a function": lambda: pickle.dumps(Runs(Path.touch, Path("owned"))),
+    "eval": lambda: pickle.dumps(Runs(eval, "open('owned', 'w')")),
+    "a name of another module": lambda: b"cos\nsystem\n(S'touch owned'\ntR.",
+    "a builtin": lambda: b"c__builtin__\nexec\n(S'open(\"owned\", \"w\")'\ntR.",
+    "within an array": lambda: pickle.dumps([np.zeros(3), Runs(eval, "open('owned', 'w')")]),
+    "an array of objects": lambda: pickle.dumps(np.array([Runs(eval, "open('owned', 'w')")], object)),
+    "by an attribute": lambda: b"\x80\x04\x8c\x05numpy\x8c\x0fctypeslib.c_int\x93.",
+    "an object outside": lambda: b"\x80\x04\x8c\x01xQ.",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_pickle_never_runs_code(read, tmp_path, monkeypatch, attack):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"a\.json line 1: obs: "):
+        read(line(obs=packed(ATTACKS[attack]())))
+    assert not Path("owned").exists()
+    assert builtins.open is open
+
+
+def test_a_pickle_after_arrays_of_one_form_never_runs_code(read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arrays = [packed(pickle.dumps(np.full((3, 1), number, np.float32), 5)) for number in (1.0, 2.0)]
+    with pytest.raises(ValueError, match="line 3: obs: the packed column asks for"):
+        read(*(line(obs=each) for each in [*arrays, packed(ATTACKS["eval"]())]))
+    assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int64", "bool"])
+def test_packed_arrays_are_the_arrays_that_were_packed(read, protocol, dtype):
+    rng = np.random.default_rng(protocol)
+    shapes = [(3, 2), (3, 2), (3, 2), (3, 2)]
+    arrays = [rng.integers(0, 2, shape).astype(dtype) * (number + 1) for number, shape in enumerate(shapes)]
+    arrays = [each.astype(dtype) for each in arrays] + [np.asfortranarray(arrays[0].astype(dtype))]
+    texts = [packed(pickle.dumps(each, protocol)) for each in arrays]
+    dataset = read(
+        *(line(obs=text, new_obs=None, eps_id=[number] * 3) for number, text in enumerate(texts)),
+        observation_space=Box(0, 10, (2,), np.float64),
+    )
+    np.testing.assert_array_equal(dataset.columns["obs"], np.concatenate(arrays).astype(np.float32))
+
+
+# ---------------------------------------------------------------------- data that an algorithm cannot learn from
+
+
+def config(name, data):
+    return get_algorithm_config(name).environment("CartPole-v1").offline_data(input_=data)
+
+
+def arrays(rows=40, **changed):
+    return {"obs": np.zeros((rows, 4)), "actions": np.zeros(rows, int), "eps_id": np.zeros(rows, int), **changed}
+
+
+@pytest.mark.parametrize("name", ["MARWIL", "DQN", "IQL"])
+def test_an_algorithm_that_reads_rewards_says_that_there_are_none(name):
+    with pytest.raises(ValueError, match=f"has no rewards, and {name} learns from them"):
+        config(name, arrays()).build()
+
+
+@pytest.mark.parametrize("shares", [{"a": 0.5, "b": 0.4}, {"a": 1.5, "b": -0.5}, {"a": 0.0, "sampler": 1.0}])
+def test_shares_that_are_none_are_refused(shares):
+    with pytest.raises((ValueError, TypeError), match="shares above 0 that sum up to 1"):
+        config("DQN", shares).build()
+
+
+def test_ten_tenths_are_one():
+    paths = {f"{DATA / 'cartpole_small.json'}{'' if n == 0 else '/' * n}": 0.1 for n in range(1)}
+    paths |= {f"no file {n}": 0.1 for n in range(9)}
+    with pytest.raises(FileNotFoundError, match="no file"):
+        config("DQN", paths).build()
+
+
+def test_few_rows_are_repeated_which_is_said(caplog):
+    with caplog.at_level(logging.WARNING), config("BC", arrays()).build():
+        assert "there are 40 recorded steps" in caplog.text
+
+
+def test_data_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"obs has the shape \(3,\)"):
+        config("BC", arrays(obs=np.zeros((40, 3)))).build()

@@ -1,0 +1,208 @@
+"""Forms of `input_`: readers and functions of the user's own, registered names, tables, and data kept on a disk."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rllib import tune
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.offline import Dataset, InputReader, IOContext, JsonReader, register_input
+from rllib.sample_batch import SampleBatch
+
+DATA = Path(__file__).parents[1] / "data" / "offline"
+CARTPOLE = str(DATA / "cartpole_small.json")
+STATS = ("info", "learner", "default_policy", "learner_stats")
+
+
+def config(name, data, **more):
+    made = get_algorithm_config(name).environment("CartPole-v1").offline_data(input_=data, **more)
+    made = made.training(model={"fcnet_hiddens": [8]}, train_batch_size=32).debugging(seed=3)
+    return made.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=64)
+
+
+def trained(config):
+    with config.build() as algorithm:
+        return algorithm.train(), algorithm
+
+
+def stats_of(result):
+    for key in STATS:
+        result = result[key]
+    return result
+
+
+class Counting(InputReader):
+    """Gives episodes of 20 steps, each with the number of the batch as reward."""
+
+    made: list = []  # noqa: RUF012
+
+    def __init__(self, ioctx: IOContext, batches: int = 10**9):
+        self.batches, self.given = batches, 0
+        self.made.append(ioctx)
+
+    def next(self):
+        if self.given == self.batches:
+            raise StopIteration
+        self.given += 1
+        obs = np.random.default_rng(self.given).normal(size=(20, 4)).astype(np.float32)
+        columns = {"obs": obs, "actions": np.arange(20) % 2, "rewards": np.full(20, float(self.given))}
+        return SampleBatch({**columns, "terminateds": np.arange(20) == 19})
+
+
+@pytest.fixture(autouse=True)
+def no_readers():
+    Counting.made.clear()
+
+
+@pytest.mark.parametrize("name", ["BC", "MARWIL", "DQN"])
+def test_a_reader_without_end_is_learned_from_batch_by_batch(name):
+    result, algorithm = trained(config(name, Counting))
+    rows = result["info"]["dataset"]["rows"]
+    assert rows >= 64 and rows % 20 == 0
+    assert np.isfinite(list(v for v in stats_of(result).values() if isinstance(v, float))).all()
+    if name == "DQN":
+        assert len(algorithm.replay) == rows
+
+
+def test_a_reader_that_has_ended_is_made_again():
+    result, _ = trained(config("BC", lambda ioctx: Counting(ioctx, batches=2)))
+    assert result["info"]["dataset"]["rows"] > 40 and len(Counting.made) >= 2
+
+
+def test_a_reader_sees_the_settings_of_its_run():
+    trained(config("BC", Counting, input_config={"dones": "terminated"}))
+    ioctx = Counting.made[0]
+    assert ioctx.worker_index == 0 and Path(ioctx.log_dir).is_absolute()
+    assert ioctx.input_config == {"dones": "terminated"} and ioctx.config["train_batch_size"] == 32
+
+
+@pytest.mark.parametrize("register", [tune.register_input, register_input])
+def test_readers_have_names(register):
+    register("counting", Counting)
+    result, _ = trained(config("BC", "counting"))
+    assert result["info"]["dataset"]["rows"] >= 64
+
+
+def test_a_json_reader_is_the_data_of_its_paths():
+    result, _ = trained(config("BC", lambda ioctx: JsonReader(CARTPOLE, ioctx)))
+    assert result["info"]["dataset"]["episodes"] == 3
+
+
+def test_a_json_reader_gives_each_line_again_and_again():
+    reader = JsonReader(CARTPOLE)
+    lines = list(reader.read_all_files())
+    assert sum(map(len, lines)) == 102
+    for batch in [*lines, lines[0]]:
+        np.testing.assert_array_equal(reader.next()["obs"], batch["obs"])
+
+
+@pytest.mark.parametrize("form", ["function", "table", "pyarrow"])
+def test_data_in_memory(form):
+    columns = Dataset.from_path(CARTPOLE).columns
+    arrays = {name: columns[name] for name in ("obs", "actions", "rewards", "terminateds", "truncateds")}
+    if form == "function":
+        data = lambda ioctx: arrays  # noqa: E731
+    else:
+        module = pytest.importorskip("pandas" if form == "table" else "pyarrow")
+        lists = {name: column.tolist() for name, column in arrays.items()}
+        data = module.DataFrame(lists) if form == "table" else module.table(lists)
+    result, _ = trained(config("BC", data))
+    assert result["info"]["dataset"]["rows"] == 102
+
+
+def test_what_a_function_may_return_is_said():
+    with pytest.raises(TypeError, match=r"a reader with next\(\)"):
+        config("BC", lambda ioctx: 3).build()
+
+
+@pytest.mark.parametrize(
+    "more", [{"normalize_observations": True}, {"input_fraction_of_best": 0.5}], ids=lambda more: next(iter(more))
+)
+def test_what_needs_all_of_the_data_is_not_for_readers(more):
+    with pytest.raises(ValueError, match="needs data with an end"):
+        config("BC", Counting, **more).build()
+
+
+def test_a_mixture_is_not_for_readers():
+    register_input("endless", Counting)
+    with pytest.raises(ValueError, match="needs data with an end"):
+        config("DQN", {"endless": 0.5, "sampler": 0.5}).build()
+
+
+# ---------------------------------------------------------------------- on a disk
+
+
+def weights_after(config):
+    with config.build() as algorithm:
+        algorithm.train()
+        return algorithm.get_weights()
+
+
+@pytest.mark.parametrize("name", ["BC", "DQN"])
+def test_data_on_a_disk_is_learned_from_to_the_bit(name, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("rllib.replay.disk._is_in_memory", lambda directory: False)
+    of_memory = weights_after(config(name, CARTPOLE))
+    of_disk = weights_after(config(name, CARTPOLE, offline_memory=1000))
+    assert "kept in files of a temporary directory" in caplog.text
+    for left, right in zip(_arrays(of_memory), _arrays(of_disk)):
+        np.testing.assert_array_equal(left, right)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_replay_on_a_disk_is_filled_from_data_that_is_not_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.offline.dataset.Dataset.from_path", None)
+    made = config("DQN", CARTPOLE).training(replay_buffer_config={"storage": str(tmp_path)})
+    with made.build() as algorithm:
+        assert isinstance(algorithm.recorded.only.columns["obs"].base, object)
+        assert len(algorithm.replay) == int(algorithm.recorded.only.has_next.sum())
+
+
+def _arrays(weights):
+    if isinstance(weights, dict):
+        return [array for key in sorted(weights) for array in _arrays(weights[key])]
+    return [np.asarray(weights)]
+
+
+@pytest.mark.parametrize("given", [0, -1, True, "much", 1.5])
+def test_offline_memory_is_checked(given):
+    with pytest.raises((ValueError, TypeError), match="offline_memory"):
+        config("BC", CARTPOLE, offline_memory=given).build()
+
+
+# ---------------------------------------------------------------------- names of other eras
+
+OF_RLLIB = {
+    "postprocess_inputs": True, "shuffle_buffer_size": 10, "offline_sampling": True, "input_read_method": "read_json",
+    "input_read_method_kwargs": {}, "input_read_episodes": False, "input_read_sample_batches": True,
+    "input_read_batch_size": 50, "input_compress_columns": ["obs"], "ignore_final_observation": True,
+    "materialize_data": True, "materialize_mapped_data": True, "map_batches_kwargs": {"concurrency": 2},
+    "iter_batches_kwargs": {}, "prelearner_buffer_kwargs": {}, "dataset_num_iters_per_learner": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_RLLIB)
+def test_names_of_rllib_that_change_nothing_are_taken(name):
+    made = get_algorithm_config("BC").offline_data(**{name: OF_RLLIB[name]})
+    assert made.to_dict() == get_algorithm_config("BC").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("offline_data_class", int, "a function of an IOContext"),
+        ("prelearner_class", int, "a function of an IOContext"),
+        ("input_filesystem", "s3", "download the files first"),
+    ],
+)
+def test_names_of_rllib_that_would_change_something_are_refused(name, value, says):
+    with pytest.raises(TypeError, match=says):
+        get_algorithm_config("BC").offline_data(**{name: value})
+
+
+def test_columns_of_files_may_have_other_names(tmp_path):
+    columns = Dataset.from_path(CARTPOLE).columns
+    np.savez(tmp_path / "a.npz", o_t=columns["obs"], a_t=columns["actions"])
+    result, _ = trained(config("BC", str(tmp_path / "a.npz"), input_read_schema={"obs": "o_t", "actions": "a_t"}))
+    assert result["info"]["dataset"]["rows"] == 102

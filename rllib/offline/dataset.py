@@ -1,6 +1,7 @@
 """A table of recorded steps, in the order of their episodes: what all formats are read into and written from."""
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,6 +14,8 @@ from rllib.offline.assembly import assembled
 from rllib.offline.files import read_records
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.records import Records, our_names
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, ENVIRONMENT, HAS_NEXT, NORMALIZED, metadata_of
+from rllib.offline.writing.step_formats import write_steps
 from rllib.storage.encoding import space_from_json, space_to_json
 
 
@@ -89,6 +92,7 @@ class Dataset:
         columns[sb.ACTIONS] = values.checked_actions(records, action_space, options)
         if sb.REWARDS in columns:
             columns[sb.REWARDS] = values.checked_rewards(records)
+        columns.pop(ACTIONS_NORMALIZED, None)  # they no longer are
         metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
         spaces = observation_space, action_space
         return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
@@ -212,6 +216,32 @@ class Dataset:
             facts["returns"] = {**_spread(self.returns), "deciles": np.quantile(self.returns, _DECILES).tolist()}
         return facts
 
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike, format_: str | None = None, *, normalized_actions: bool = False) -> None:
+        """Writes all steps, so that `from_path` reads the same; a file that is there is replaced.
+
+        Files of JSON do not say the spaces.
+
+        Args:
+            path: of the file, or "minari:NAMESPACE/NAME-v0".
+            format_: "json", "parquet", "npz" or "hdf5"; None: as the ending of the name says.
+            normalized_actions: actions of a bounded Box are written in [-1, 1], as RLlib's policies have them.
+
+        Raises:
+            ValueError: for a format that there is not, and normalized actions that are of no bounded Box.
+            ImportError: without the package of the format.
+            OSError: if it cannot be written.
+        """
+        columns = dict(self.columns)
+        if not self.has_next.all():
+            columns[HAS_NEXT] = self.has_next
+        units = ENVIRONMENT
+        if normalized_actions:
+            columns[sb.ACTIONS], units = values.normalized(columns[sb.ACTIONS], self.action_space), NORMALIZED
+        metadata = metadata_of(self.observation_space, self.action_space, units, **self.metadata)
+        write_steps(path, columns, self.starts, metadata, format_)
+
     # ------------------------------------------------------------------ parts of it
 
     def taking(self, episodes: Sequence[int] | np.ndarray) -> Self:
@@ -222,6 +252,19 @@ class Dataset:
         rows = np.repeat(self.starts[episodes] - starts[:-1], lengths) + np.arange(starts[-1])
         columns = {name: column[rows] for name, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns, starts=starts, has_next=self.has_next[rows])
+
+    def first(self, rows: int) -> Self:
+        """The first steps; an episode that goes on behind them is truncated there.
+
+        Raises:
+            ValueError: if there are no such steps.
+        """
+        if not 0 < rows <= len(self):
+            raise ValueError(f"{self.source} has {len(self):,} steps, of which {rows:,} were asked for")
+        columns = {name: column[:rows].copy() for name, column in self.columns.items()}
+        columns[sb.TRUNCATEDS][-1] |= not columns[sb.TERMINATEDS][-1]
+        starts = np.append(self.starts[self.starts < rows], rows)
+        return dataclasses.replace(self, columns=columns, starts=starts, has_next=self.has_next[:rows])
 
     def filter_top(self, fraction: float) -> Self:
         """The episodes with the highest returns, in their order here: the fraction of them, at least one.
@@ -250,7 +293,7 @@ class Dataset:
 
 _DECILES = np.linspace(0, 1, 11)
 # Metadata about how the records were stored, which is over once they are a dataset.
-_NOT_KEPT = ("observation_space", "action_space", "actions")
+_NOT_KEPT = ("observation_space", "action_space", "actions", "version")
 
 
 def _renamed(records: Records, options: ReadOptions) -> Records:

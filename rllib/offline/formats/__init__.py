@@ -1,0 +1,1 @@
+"""Readers of files of recorded steps, a module a format."""

@@ -53,7 +53,7 @@ class Explorer:
         slot: the worker's position.
 
     Attributes:
-        follows_policy: whether actions are drawn from the policy's distribution, so that their log-probability is known.
+        follows_policy: whether actions are drawn from the policy's distribution: their log-probability is known.
     """
 
     follows_policy: ClassVar[bool] = True

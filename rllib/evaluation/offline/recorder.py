@@ -32,7 +32,7 @@ class Output:
         max_file_size, max_rows_per_file, packed: as for RollingWriter.
         whole_episodes: an episode is written when it is over, its steps together; else each fragment, environment by
             environment.
-        make_writer: makes the user's own writer, an object with `write(batch)`, of an IOContext; None: files are written.
+        make_writer: makes the user's own writer, an object with `write(batch)`, of an IOContext; None: there is none.
         log_dir, config, output_config: for the IOContext.
     """
 
@@ -87,16 +87,13 @@ class StepRecorder:
         self._lane, self._stream, self._writer = worker.lane, worker.stream, writer
         self._units, self._whole_episodes = units, whole_episodes
         num_envs = self._stream.num_envs
-        # Ids differ from those of other workers and runs, whose files may lie in the same directory.
-        self._next_id = secrets.randbits(30) << 32
-        self._ids = [self._new_id() for _ in range(num_envs)]
+        # Ids differ from those of other workers and runs, whose files may lie in the same directory. The lower 32 bits
+        # of environment i of N are i, i + N, ...
+        first = secrets.randbits(30) << 32
+        self._ids = list(range(first, first + num_envs))
         self._steps = [0] * num_envs
         self._open: list[list[dict[str, np.ndarray]]] = [[] for _ in range(num_envs)]
         self._noted: tuple[np.ndarray, ...] | None = None
-
-    def _new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id
 
     def note(self, fragment: Fragment) -> None:
         """Copies rewards and flags, which the algorithm may change."""
@@ -152,7 +149,7 @@ class StepRecorder:
         if self._steps[i]:
             if self._whole_episodes:
                 self._flush(i)
-            self._ids[i], self._steps[i] = self._new_id(), 0
+            self._ids[i], self._steps[i] = self._ids[i] + len(self._ids), 0
 
     def _flush(self, i: int) -> None:
         parts, self._open[i] = self._open[i], []

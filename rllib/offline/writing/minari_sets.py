@@ -1,9 +1,11 @@
 """Datasets of Minari, written from whole episodes into its directory on this machine."""
 
 import logging
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
@@ -59,21 +61,17 @@ def write_minari(
                 truncations=truncateds.tolist(),
             )
         )
-    minari.create_dataset_from_buffers(
-        name,
-        buffer=buffers,
-        env=metadata.get("env") if metadata.get("env") in _registered() else None,
-        observation_space=_flat(space_from_json(metadata["observation_space"])),
-        action_space=_flat_actions(space_from_json(metadata["action_space"])),
-        algorithm_name=metadata.get("algorithm"),
-        description="Recorded by rllib.",
-    )
-
-
-def _registered() -> Mapping[str, Any]:
-    import gymnasium
-
-    return gymnasium.registry
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about an author and a link to code, which nobody has given
+        minari.create_dataset_from_buffers(
+            name,
+            buffer=buffers,
+            env=metadata.get("env") if metadata.get("env") in gymnasium.registry else None,
+            observation_space=_flat(space_from_json(metadata["observation_space"])),
+            action_space=_flat_actions(space_from_json(metadata["action_space"])),
+            algorithm_name=metadata.get("algorithm"),
+            description="Recorded by rllib.",
+        )
 
 
 def _flat(space: Space) -> Space:

@@ -124,7 +124,7 @@ class ColumnsFile:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Gives a name to write to; afterwards, when the disk has it, the file gets its own name. On an error it is removed.
+    """Gives a name to write to; when the disk has the file, it gets its own name. On an error it is removed.
 
     Raises:
         OSError: if it cannot be written, with the name of the file.

@@ -47,8 +47,8 @@ def new_run_id() -> str:
 class RollingWriter:
     """Writes batches of steps into files of a directory, each of limited size.
 
-    A file is there when it is whole: when the next one begins, or with `close`, which the end of the program calls, too.
-    Files of earlier runs stay.
+    A file is there when it is whole: when the next one begins, or with `close`, which the end of the program calls as
+    well. Files of earlier runs stay.
 
     Args:
         directory: of the files; it is made.

@@ -1,6 +1,7 @@
 """Formats that steps can be written in, by name and by the ending of a file's name."""
 
 import importlib.util
+import itertools
 import os
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -24,7 +25,8 @@ _OPEN = {
 FORMATS = tuple(_OPEN)
 # Formats in which runs write while they sample.
 OF_RUNS = (PARQUET, JSON, NPZ)
-_BY_SUFFIX = {".json": JSON, ".jsonl": JSON, ".parquet": PARQUET, ".npz": NPZ, ".hdf5": HDF5, ".h5": HDF5}
+# Ending of a name -> format.
+SUFFIXES = {".json": JSON, ".jsonl": JSON, ".parquet": PARQUET, ".npz": NPZ, ".hdf5": HDF5, ".h5": HDF5}
 # Packages of formats that need one.
 _PACKAGES = {PARQUET: "pyarrow", HDF5: "h5py"}
 
@@ -59,12 +61,12 @@ def format_of(path: str | os.PathLike) -> str:
         ValueError: if it says none.
     """
     suffix = Path(path).suffix.lower()
-    if suffix not in _BY_SUFFIX:
+    if suffix not in SUFFIXES:
         raise ValueError(
-            f"the name of {os.fspath(path)!r} says no format. Files end in {', '.join(_BY_SUFFIX)}, or name the format: "
-            f"{', '.join(FORMATS)}."
+            f"the name of {os.fspath(path)!r} says no format. Files end in {', '.join(SUFFIXES)}; or name the format, "
+            f"one of {', '.join(FORMATS)}."
         )
-    return _BY_SUFFIX[suffix]
+    return SUFFIXES[suffix]
 
 
 def open_steps(path: Path, format_: str, metadata: Mapping[str, Any], packed: Collection[str] = ()) -> StepFile:
@@ -105,7 +107,7 @@ def write_steps(
         return
     file = open_steps(Path(path), checked_format(format_ or format_of(path)), metadata)
     is_by_line = isinstance(file, LinesFile)
-    ranges = zip(starts[:-1], starts[1:]) if is_by_line else [(0, starts[-1])]
+    ranges = itertools.pairwise(starts.tolist()) if is_by_line else [(0, starts[-1])]
     try:
         for start, stop in ranges:
             file.add({name: column[start:stop] for name, column in columns.items()})

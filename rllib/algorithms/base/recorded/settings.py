@@ -133,7 +133,7 @@ class OfflineDataConfig(ConfigObject):
         if self.output is None or callable(self.output):
             return None
         if not isinstance(self.output, str | os.PathLike):
-            return f"output={shortened(self.output)} must be a directory, {LOG_DIR!r}, or a function that returns a writer."
+            return f"output={shortened(self.output)} must be a directory, 'logdir', or a function that makes a writer."
         if self.is_offline:
             return f"output={shortened(self.output)} writes sampled steps, but all are recorded ones. Leave it out."
         if unknown := [name for name in self.output_config if name not in _OF_OUTPUT]:

@@ -255,8 +255,8 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
     """
     kind = source_kind(algorithm, settings)
     if algorithm.config.output is not None:
-        if kind != "workers" or "worker_class" in more:
-            raise ValueError(_WHY_NO_OUTPUT.get(kind, f"{type(algorithm).__name__} keeps no steps") + _NO_OUTPUT)
+        if kind in _WHY_NO_OUTPUT:
+            raise ValueError(_WHY_NO_OUTPUT[kind] + _NO_OUTPUT)
         settings = replace(settings, make_recorder=_output(algorithm, settings))
     return SOURCES[kind](algorithm, settings, **more)
 

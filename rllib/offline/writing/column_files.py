@@ -54,9 +54,7 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray], metadata: Mappi
             arrays[name] = arrow.FixedSizeListArray.from_arrays(arrow.array(column.reshape(-1)), size)
     about = {METADATA: json.dumps({**metadata, COLUMNS: described})}
     table = arrow.table(arrays).replace_schema_metadata(about)
-    parquet.write_table(
-        table, path, row_group_size=ROW_GROUP, use_dictionary=False, compression=compression or "none"
-    )
+    parquet.write_table(table, path, row_group_size=ROW_GROUP, use_dictionary=False, compression=compression or "none")
 
 
 def write_npz(path: Path, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:

@@ -21,9 +21,7 @@ PREFIX = "minari:"
 logger = logging.getLogger(__name__)
 
 
-def write_minari(
-    name: str, columns: Mapping[str, np.ndarray], starts: np.ndarray, metadata: Mapping[str, Any]
-) -> None:
+def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarray, metadata: Mapping[str, Any]) -> None:
     """Makes a dataset of Minari; arguments as for write_steps.
 
     Each episode has one observation more than steps. Where the observation after the last step is not known, that step

@@ -144,9 +144,7 @@ def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers
     own = settings.only_policy
     exploration, explore = own.exploration, plan.explore
     if plan.random_share or plan.noise:
-        exploration = Disturbed(
-            inner=exploration, explores=explore, random_share=plan.random_share, noise=plan.noise
-        )
+        exploration = Disturbed(inner=exploration, explores=explore, random_share=plan.random_share, noise=plan.noise)
         explore = True
     own = replace(own, postprocess=NO_POSTPROCESS, exploration=exploration, explore=explore, learner=None)
     return replace(

@@ -29,6 +29,8 @@ class OfflineDataConfig(ConfigObject):
     # Whether the algorithm can learn from recorded steps, and whether it has to.
     learns_from_data: ClassVar[bool] = False
     needs_data: ClassVar[bool] = False
+    # Whether its workers have steps, which can be written; the ones of evolution have returns alone.
+    has_steps: ClassVar[bool] = True
 
     @section
     def offline_data(
@@ -130,7 +132,11 @@ class OfflineDataConfig(ConfigObject):
 
     @relation("output", "output_config")
     def _check_output(self):
-        if self.output is None or callable(self.output):
+        if self.output is None:
+            return None
+        if not self.has_steps:
+            return f"{self.algorithm_name} plays whole episodes and keeps no steps: leave output out."
+        if callable(self.output):
             return None
         if not isinstance(self.output, str | os.PathLike):
             return f"output={shortened(self.output)} must be a directory, 'logdir', or a function that makes a writer."

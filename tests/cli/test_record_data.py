@@ -1,4 +1,4 @@
-"""`rllib record --to`, `rllib dataset` and `rllib train --input`: data is recorded, checked, converted, learned from."""
+"""Data on the command line: `rllib record --to`, `rllib dataset` and `rllib train --input`."""
 
 import json
 import os

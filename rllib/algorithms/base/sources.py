@@ -272,7 +272,7 @@ _NO_OUTPUT = ", and its steps cannot be written to files. Leave .offline_data(ou
 
 
 def _output(algorithm: Sampler, settings: RolloutSettings) -> Output:
-    """What the workers write their steps by, as the config's `output` says."""
+    """The workers' output, as the settings of offline_data say."""
     return output_of(
         algorithm.config,
         algorithm.observation_space,

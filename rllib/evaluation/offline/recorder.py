@@ -22,7 +22,7 @@ from rllib.sample_batch import SampleBatch
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """Where and how the workers of a run write their steps; called with a worker, it makes its StepRecorder.
+    """Settings of the files that the workers of a run write; called with a worker, it makes its StepRecorder.
 
     Attributes:
         directory: of the files.

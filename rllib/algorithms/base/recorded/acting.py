@@ -25,7 +25,7 @@ _ENVIRONMENTS, _STEPS_AT_ONCE, _STEPS_OF_ENVIRONMENT = 8, 256, 2500
 
 @dataclass(frozen=True, kw_only=True)
 class ActingPlan:
-    """How much is recorded, and how the policy acts.
+    """Plan of a recording: its length, and the way in which the policy acts.
 
     Attributes:
         num_episodes: whole episodes; None: num_steps are counted.

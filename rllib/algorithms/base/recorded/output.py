@@ -19,7 +19,7 @@ def output_of(
     directory: Path,
     **facts: Any,
 ) -> Output:
-    """What the workers of a run write by.
+    """The output of a run's workers.
 
     Args:
         config: with `output`.

@@ -13,7 +13,8 @@ from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_
 
 SAMPLER = "sampler"
 # The output that is a directory in that of the run, and the one whose path is in output_config.
-LOG_DIR, IN_CONFIG = "logdir", "dataset"
+LOG_DIR = "logdir"
+IN_CONFIG = "dataset"
 _PACKED = list(PACKED)
 # Keys of output_config, unless output is a function.
 _OF_OUTPUT = ("format", "path", "max_num_samples_per_file")

@@ -9,7 +9,7 @@ __all__ = ["Dataset", "IOContext", "JsonWriter"]
 # Loaded on first use: a worker that writes nothing needs none of them.
 _LAZY = {
     "Dataset": "rllib.offline.dataset",
-    "IOContext": "rllib.offline.writing.rolling",
+    "IOContext": "rllib.offline.io_context",
     "JsonWriter": "rllib.offline.writing.rolling",
 }
 

@@ -3,7 +3,7 @@
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.exploration.explorers import StochasticSampling
 from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
+from rllib.offline.io_context import IOContext
 from rllib.offline.records import T
 from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED
-from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED, IOContext, RollingWriter
+from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED, RollingWriter
 from rllib.sample_batch import SampleBatch
 
 
@@ -33,7 +34,7 @@ class Output:
         whole_episodes: an episode is written when it is over, its steps together; else each fragment, environment by
             environment.
         make_writer: makes the user's own writer, an object with `write(batch)`, of an IOContext; None: there is none.
-        log_dir, config, output_config: for the IOContext.
+        log_dir, config: for the IOContext.
     """
 
     directory: str
@@ -47,16 +48,13 @@ class Output:
     make_writer: Callable[[IOContext], Any] | None = None
     log_dir: str | None = None
     config: Any = None
-    output_config: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, worker: RolloutWorker) -> "StepRecorder":
         return StepRecorder(worker, self._writer(worker), self.metadata["actions"], self.whole_episodes)
 
     def _writer(self, worker: RolloutWorker) -> Any:
         if self.make_writer is not None:
-            context = IOContext(
-                self.log_dir, self.config, worker.worker_index, worker, output_config=self.output_config
-            )
+            context = IOContext(self.log_dir, self.config, worker.worker_index, worker)
             return self.make_writer(context)
         return RollingWriter(
             self.directory,

@@ -4,7 +4,6 @@ import os
 import secrets
 import weakref
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,6 @@ from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
 
 MAX_FILE_SIZE = 64 << 20
 PACKED = (OBS, NEXT_OBS)
-
-
-@dataclass(frozen=True)
-class IOContext:
-    """Description of a worker's place, for readers and writers of the user, by RLlib's names.
-
-    Attributes:
-        log_dir: directory of the run.
-        config: of the algorithm; None where there is none.
-        worker_index: of the rollout worker; 0 in this process.
-        worker: the rollout worker.
-        input_config, output_config: the settings of these names.
-    """
-
-    log_dir: str | None = None
-    config: Any = None
-    worker_index: int = 0
-    worker: Any = None
-    input_config: Mapping[str, Any] = field(default_factory=dict)
-    output_config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def new_run_id() -> str:
@@ -138,7 +117,7 @@ class JsonWriter(RollingWriter):
 
     Args:
         path: directory of the files.
-        ioctx: of the worker that writes; None: there is none.
+        ioctx: IOContext of the worker that writes; None: there is none.
         max_file_size: bytes after which the next file begins.
         compress_columns: columns that are packed, where lz4 is installed.
     """
@@ -146,7 +125,7 @@ class JsonWriter(RollingWriter):
     def __init__(
         self,
         path: str | os.PathLike,
-        ioctx: IOContext | None = None,
+        ioctx: Any = None,
         max_file_size: int = MAX_FILE_SIZE,
         compress_columns: Collection[str] = PACKED,
     ):

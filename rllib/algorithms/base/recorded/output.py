@@ -59,5 +59,4 @@ def output_of(
         make_writer=config.output if callable(config.output) else None,
         log_dir=str(directory),
         config=config if callable(config.output) else None,
-        output_config=dict(config.output_config),
     )

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.sample_batch_builder import SampleBatchBuilder
-from rllib.offline import Dataset, IOContext, JsonWriter
+from rllib.offline import Dataset, IOContext, JsonWriter, files
 from rllib.offline.writing import column_files, open_files
 from rllib.offline.writing.metadata import metadata_of
 from rllib.offline.writing.rolling import RollingWriter
@@ -68,23 +68,34 @@ def assert_same(read: Dataset, written: Dataset) -> None:
 # ---------------------------------------------------------------------- round trips
 
 
+PACKAGES = {"npz": "numpy", "json": "msgspec", "parquet": "pyarrow", "hdf5": "h5py"}
+# Formats whose files do not say the spaces; one-hot rows and images would be guessed at.
+WITHOUT_SPACES = ("json", "hdf5")
+
+
+@pytest.fixture(params=PACKAGES)
+def ending(request):
+    """The ending of each format that can be read here."""
+    pytest.importorskip(PACKAGES[request.param])
+    if f".{request.param}" not in files.FORMATS:
+        pytest.skip(f"there is no reader of .{request.param} yet")
+    return request.param
+
+
 @pytest.mark.parametrize("kind", SPACES)
-@pytest.mark.parametrize("ending", ["npz", "json"])
 def test_what_was_saved_is_read_to_the_bit(tmp_path, kind, ending):
     written = dataset(kind)
     written.metadata.update(env="MyEnv-v0", max_episode_steps=9)
     written.save(tmp_path / f"steps.{ending}")
-    # RLlib's files do not say spaces; without them one-hot rows and images would be guessed at.
-    spaces = dict(zip(("observation_space", "action_space"), SPACES[kind])) if ending == "json" else {}
+    spaces = dict(zip(("observation_space", "action_space"), SPACES[kind])) if ending in WITHOUT_SPACES else {}
     read = Dataset.from_path(tmp_path / f"steps.{ending}", **spaces)
     assert_same(read, written)
-    if ending == "npz":
+    if ending not in WITHOUT_SPACES:
         assert (read.observation_space, read.action_space) == SPACES[kind]
         assert (read.metadata["env"], read.metadata["max_episode_steps"]) == ("MyEnv-v0", 9)
     assert os.listdir(tmp_path) == [f"steps.{ending}"]
 
 
-@pytest.mark.parametrize("ending", ["npz", "json"])
 @pytest.mark.parametrize("kind", ["continuous", "narrow"])
 def test_normalized_actions_are_read_in_units_of_the_environment(tmp_path, kind, ending):
     written = dataset(kind)
@@ -98,7 +109,6 @@ def test_normalized_actions_are_read_in_units_of_the_environment(tmp_path, kind,
     assert not any("actions" in notice for notice in read.notices)
 
 
-@pytest.mark.parametrize("ending", ["npz", "json"])
 def test_steps_of_which_nobody_knows_what_followed_stay_so(tmp_path, ending):
     columns = dict(dataset("numbers").columns)
     del columns["new_obs"]

@@ -258,6 +258,16 @@ def test_a_killed_worker_loses_the_file_that_was_open(tmp_path):
     assert 25 + 10 + 50 <= len(dataset) < 100
 
 
+def test_a_restored_run_writes_on(tmp_path):
+    made = config(tmp_path / "steps")
+    with made.build() as algorithm:
+        algorithm.train()
+        algorithm.save(tmp_path / "checkpoint")
+    with type(algorithm).from_checkpoint(tmp_path / "checkpoint", load_user_code=True) as restored:
+        restored.train()
+    check_counting(Dataset.from_path(tmp_path / "steps"), 40)
+
+
 def test_steps_go_to_no_file_without_the_setting():
     with PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).training(**SMALL).build() as algorithm:
         assert algorithm.workers.local_worker().recorder is None

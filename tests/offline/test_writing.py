@@ -239,6 +239,21 @@ def test_a_program_that_ends_without_closing_its_writer_loses_nothing(tmp_path):
     assert read.columns["obs"][:, 0].tolist() == [0, 1, 2, 3]
 
 
+def test_a_program_that_ends_writes_its_columns(tmp_path):
+    """Where the interpreter ends, modules can no longer be imported."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    code = (
+        "import sys, numpy as np\n"
+        "from rllib.offline.writing.rolling import RollingWriter\n"
+        "writer = RollingWriter(sys.argv[1], 'parquet', {'actions': 'environment'})\n"
+        "writer.write({'obs': np.ones((3, 2), np.float32), 'truncateds': np.array([False, False, True])})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and not done.stderr
+    (name,) = visible(tmp_path)
+    assert parquet.read_table(tmp_path / name).column("truncateds").to_pylist() == [False, False, True]
+
+
 def test_of_a_killed_writer_the_lines_of_json_stay(tmp_path):
     code = (
         "import os, signal, sys, numpy as np\n"

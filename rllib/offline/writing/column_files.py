@@ -48,13 +48,20 @@ def write_parquet(path: Path, columns: Mapping[str, np.ndarray], metadata: Mappi
             described[name] = {"shape": list(column.shape[1:]), "dtype": "uint8"}
             compression[name] = "zstd"
         elif column.ndim == 1:
-            arrays[name] = arrow.array(column)
+            arrays[name] = _array(arrow, column)
         else:
             size = int(np.prod(column.shape[1:], dtype=int))
-            arrays[name] = arrow.FixedSizeListArray.from_arrays(arrow.array(column.reshape(-1)), size)
+            arrays[name] = arrow.FixedSizeListArray.from_arrays(_array(arrow, column.reshape(-1)), size)
     about = {METADATA: json.dumps({**metadata, COLUMNS: described})}
     table = arrow.table(arrays).replace_schema_metadata(about)
     parquet.write_table(table, path, row_group_size=ROW_GROUP, use_dictionary=False, compression=compression or "none")
+
+
+def _array(arrow, column: np.ndarray):
+    """An Arrow array of numbers over their memory: pyarrow.array would import pandas."""
+    content = np.packbits(column, bitorder="little") if column.dtype == bool else column
+    kind = arrow.from_numpy_dtype(column.dtype)
+    return arrow.Array.from_buffers(kind, len(column), [None, arrow.py_buffer(content)])
 
 
 def write_npz(path: Path, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:

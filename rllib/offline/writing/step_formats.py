@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rllib.did_you_mean import did_you_mean
+from rllib.offline.formats.packages import package
 from rllib.offline.writing.column_files import write_hdf5, write_npz, write_parquet
 from rllib.offline.writing.minari_sets import PREFIX, write_minari
 from rllib.offline.writing.open_files import ColumnsFile, LinesFile, StepFile
@@ -27,8 +28,8 @@ FORMATS = tuple(_OPEN)
 OF_RUNS = (PARQUET, JSON, NPZ)
 # Ending of a name -> format.
 SUFFIXES = {".json": JSON, ".jsonl": JSON, ".parquet": PARQUET, ".npz": NPZ, ".hdf5": HDF5, ".h5": HDF5}
-# Packages of formats that need one.
-_PACKAGES = {PARQUET: "pyarrow", HDF5: "h5py"}
+# Modules that formats need.
+_MODULES = {PARQUET: "pyarrow.parquet", HDF5: "h5py"}
 
 
 def default_format() -> str:
@@ -38,7 +39,7 @@ def default_format() -> str:
 
 def is_installed(name: str) -> bool:
     """Whether the package that a format needs is installed."""
-    return name not in _PACKAGES or importlib.util.find_spec(_PACKAGES[name]) is not None
+    return name not in _MODULES or importlib.util.find_spec(_MODULES[name].partition(".")[0]) is not None
 
 
 def checked_format(name: str, formats: Collection[str] = FORMATS) -> str:
@@ -50,7 +51,7 @@ def checked_format(name: str, formats: Collection[str] = FORMATS) -> str:
     if name not in formats:
         raise ValueError(f"there is no format {name!r}.{did_you_mean(name, formats)} There are {', '.join(formats)}.")
     if not is_installed(name):
-        raise ValueError(f"the format {name!r} needs {_PACKAGES[name]}: pip install 'rllib[offline]'")
+        raise ValueError(f"the format {name!r} needs {_MODULES[name].partition('.')[0]}: pip install 'rllib[offline]'")
     return name
 
 
@@ -77,7 +78,12 @@ def open_steps(path: Path, format_: str, metadata: Mapping[str, Any], packed: Co
         format_: one of FORMATS.
         metadata: facts about the steps.
         packed: columns that JSON packs.
+
+    Raises:
+        ImportError: without the package of the format.
     """
+    if format_ in _MODULES:  # now: where a program ends, and its last files are closed, nothing can be imported
+        package(_MODULES[format_], str(path))
     return LinesFile(path, metadata, packed) if format_ == JSON else _OPEN[format_](path, metadata)
 
 

@@ -283,10 +283,14 @@ class WorkerSet:
 
     def stop(self) -> None:
         """Ends the workers' processes and closes the local environments; recorded steps are written before."""
-        failures = self._finish_recording() if self.settings.make_recorder is not None else []
-        self.fleet.stop()
-        if self._local is not None:
-            self._local.close()
+        failures = []
+        try:
+            if self.settings.make_recorder is not None:
+                failures = self._finish_recording()
+        finally:
+            self.fleet.stop()
+            if self._local is not None:
+                self._local.close()
         if failures:
             raise failures[0]
 

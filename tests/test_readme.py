@@ -172,6 +172,10 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
         return
     found = command.get_command(click.Context(command), verb)
     assert found, f"there is no rllib {verb}"
+    if isinstance(found, click.Group) and arguments and not arguments[0].startswith("-"):
+        verb, *arguments = arguments
+        found = found.get_command(click.Context(found), verb)
+        assert found, f"there is no rllib {' '.join(words[:2])}"
     options = {option for parameter in found.params for option in parameter.opts}
     assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
     if re.match(r"(train|tune|config) (\w|(-f|--file|--run) \S)", " ".join(words)):

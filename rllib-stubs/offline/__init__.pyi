@@ -4,4 +4,5 @@ from rllib.offline.dataset import Dataset as Dataset
 from rllib.offline.io_context import IOContext as IOContext
 from rllib.offline.readers import InputReader as InputReader
 from rllib.offline.readers import JsonReader as JsonReader
+from rllib.offline.writing.rolling import JsonWriter as JsonWriter
 from rllib.offline.readers import register_input as register_input

@@ -14,11 +14,12 @@ _COMMANDS = {
     "train": "Train an algorithm on an environment.",
     "evaluate": "Play episodes with a trained policy.",
     "play": "Watch a trained policy.",
-    "record": "Write a video of a trained policy.",
+    "record": "Write a video of a trained policy, or its steps as data.",
     "export": "Write a policy as a file for torch or ONNX.",
     "serve": "Answer requests for actions over HTTP.",
     "client-example": "Show a client of rllib train --external.",
     "tune": "Search for the settings of an algorithm.",
+    "dataset": "Look at recorded steps, check and convert them.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
     "dashboard": "Look at runs in the browser.",
@@ -26,8 +27,6 @@ _COMMANDS = {
 }
 # Other names of commands.
 _ALIASES = {"enjoy": "play"}
-# Commands that are not the `command` of the module with their name -> module and function.
-_ELSEWHERE = {"record": ("play", "record")}
 
 
 class LazyGroup(click.Group):
@@ -39,8 +38,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, function = _ELSEWHERE.get(cmd_name, (cmd_name.replace("-", "_"), "command"))
-        return getattr(importlib.import_module(f"rllib.cli.verbs.{module}"), function)
+        return importlib.import_module(f"rllib.cli.verbs.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         args = [_ALIASES.get(args[0], args[0]), *args[1:]]

@@ -273,6 +273,7 @@ IGNORED: Mapping[str, str] = {
     "always_attach_evaluation_results": "results hold an evaluation in the iterations that evaluate",
     "sampler_perf_stats_ema_coef": "the results' timers are means over the iteration",
     "in_evaluation": "evaluation knows itself",
+    "output_write_remaining_data": "what waits is always written when a run stops",
     "policy_map_capacity": "a policy is a vector of weights, and all of a run stay in memory",
     "policy_states_are_swappable": "a policy's weights are copied in any case",
     "vtrace_drop_last_ts": "the value of what followed the last step is known, so no step is dropped",
@@ -288,7 +289,6 @@ class Unavailable(NamedTuple):
 
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
-    "output": Unavailable((None,), _OFFLINE),
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
@@ -310,7 +310,14 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         ("input_filesystem", "input_filesystem_kwargs"),
         Unavailable((None, {}), "download the files first, and give their paths as input_"),
     ),
-    "output_compress_columns": Unavailable((["obs", "new_obs"],), _OFFLINE),
+    **dict.fromkeys(
+        ("output_filesystem", "output_filesystem_kwargs"),
+        Unavailable((None, {}), "files are written on this machine; copy them afterwards"),
+    ),
+    **dict.fromkeys(
+        ("output_write_method", "output_write_method_kwargs"),
+        Unavailable((None, {}, "write_parquet", "write_json"), "use output_config={'format': 'parquet'}"),
+    ),
     "ope_split_batch_by_episode": Unavailable((True,), _OFFLINE),
     "observation_fn": Unavailable((None,), "wrap the environment, so that its observations are the changed ones"),
     "algorithm_config_overrides_per_module": Unavailable(

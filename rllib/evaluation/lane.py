@@ -85,6 +85,7 @@ class Lane:
         self.every_final_observation = getattr(own.postprocess, "every_final_observation", False)
         make_scale = settings.make_return_scale
         self._return_scale = make_scale and make_scale(num_envs=len(rngs))
+        self._records = settings.make_recorder is not None
         # Where the network's outputs go that no column keeps.
         self._scratch = np.empty((len(rngs), policy.num_dist_inputs), np.float32)
         self.forget_fragment()
@@ -166,6 +167,9 @@ class Lane:
         """Memory for this number of steps of every slot."""
         fragment = Fragment(self.columns, num_steps, len(self.rngs), self._allocate_fragment)
         fragment.has_values, fragment.by_environment = self._gives_values, self._by_slot
+        if self._records and self.filters and not self.stores_raw:
+            observed = self._stream.new_buffers().observations
+            fragment.unfiltered = np.empty((num_steps + 1, *observed.shape), observed.dtype)
         return fragment
 
     def joined(self, parts: list[Fragment]) -> Fragment:
@@ -178,12 +182,16 @@ class Lane:
             return False
         for name, values in self.newest.items():
             fragment[name][0] = values
+        if fragment.unfiltered is not None:
+            fragment.unfiltered[0] = self._newest_unfiltered
         return True
 
     def keep_newest(self, fragment: Fragment) -> None:
         """Keeps the inputs of the next actions for the next fragment."""
         # Copies: views would keep the whole fragment's memory from being used again.
         self.newest = {name: fragment[name][-1].copy() for name in self._before_action}
+        if fragment.unfiltered is not None:
+            self._newest_unfiltered = fragment.unfiltered[-1].copy()
 
     def acting_columns(self, fragment: Fragment, active: Sequence[bool] | None) -> Iterator[tuple]:
         """For each step the arguments of `explorer.act` that follow the observations; draws the noise.
@@ -229,6 +237,8 @@ class Lane:
         truncated, terminated = fragment[sb.TRUNCATEDS][t], fragment[sb.TERMINATEDS][t]
         self.explorer.episodes_ended([i for i, _ in ended])
         for i, final in ended:
+            if self._records:
+                fragment.ends.append((t, i, np.array(final)))
             if self.every_final_observation or (truncated[i] and not terminated[i]):
                 if self.filters and not self.stores_raw:
                     final = self.policy.filter(np.asarray(final)[None], environments=np.array([i]))[0]

@@ -136,6 +136,7 @@ class RolloutWorker(Worker):
         )
         # Where resets are written, and observations before they are filtered.
         self._buffers = self.stream.new_buffers()
+        self.recorder = settings.make_recorder and settings.make_recorder(self)
 
     @classmethod
     def from_config(cls, config, env: Any = None, *, worker_index: int = 0, num_workers: int = 0) -> Self:
@@ -202,6 +203,8 @@ class RolloutWorker(Worker):
         self.episodes.reset()
         self._hooks.start_over()
         self.lane.start_over()
+        if self.recorder is not None:
+            self.recorder.start_over()
         if incarnation is not None:
             self.settings.reseed(self.stream, self._indices, self.worker_index, incarnation)
 
@@ -270,6 +273,8 @@ class RolloutWorker(Worker):
         self.lane.filtered(self._buffers.observations, fragment.observations[0])
         if self.lane.stores_raw:
             fragment.observations[0] = self._buffers.observations
+        if fragment.unfiltered is not None:
+            fragment.unfiltered[0] = self._buffers.observations
         for column in self.stream.info_columns:
             if column.before_action:
                 fragment[column.name][0] = self._buffers.infos[column.name]
@@ -284,7 +289,10 @@ class RolloutWorker(Worker):
         env_time = inference_time = 0.0
         stored = list(fragment.observations)
         observations = lane.seen_apart(fragment) if stores_raw else stored
-        received = itertools.repeat(self._buffers.observations) if filtering and not stores_raw else stored[1:]
+        unfiltered = None if fragment.unfiltered is None else list(fragment.unfiltered)
+        received = stored[1:] if unfiltered is None else unfiltered[1:]
+        if filtering and not stores_raw and unfiltered is None:
+            received = itertools.repeat(self._buffers.observations)
         steps = zip(
             range(fragment.num_steps),
             observations,
@@ -301,6 +309,8 @@ class RolloutWorker(Worker):
                 following[:] = observation
                 if stores_raw:
                     buffers[0][:] = stored[t]
+                elif unfiltered is not None:
+                    buffers[0][:] = unfiltered[t]
             ended = step(to_env(actions), buffers, active)
             inference_time += acted - begun
             env_time += clock() - acted
@@ -335,8 +345,23 @@ class RolloutWorker(Worker):
         """Counts the episodes, and computes for the whole fragment at once."""
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures, fragment.lives_lost)
+        if self.recorder is not None:
+            self.recorder.note(fragment)
         self.lane.finish(fragment)
+        if self.recorder is not None:
+            self.recorder.write(fragment)
         self._hooks.postprocess(fragment, [column.name for column in self.policy_settings.postprocess.columns])
+
+    def finish_recording(self) -> None:
+        """Writes the recorded steps that wait, and closes their files."""
+        if self.recorder is not None:
+            self.recorder.close()
+
+    def close(self) -> None:
+        try:
+            self.finish_recording()
+        finally:
+            super().close()
 
     def explored_by(self) -> dict[str, Any]:
         """Present keyword arguments of the action distribution's `noise` (epsilon, ...)."""

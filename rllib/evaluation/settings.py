@@ -20,6 +20,7 @@ from rllib.sample_batch import DEFAULT_POLICY, Column
 if TYPE_CHECKING:
     from rllib.env.multi_agent.stream import MultiAgentStream
     from rllib.evaluation.multi_agent.settings import AgentSettings
+    from rllib.evaluation.rollout_worker import RolloutWorker
 
 
 class Postprocess(Protocol):
@@ -174,6 +175,22 @@ class EnvironmentSettings:
             seed(self.seed, stream, worker_index, incarnation)
 
 
+class Recorder(Protocol):
+    """Writes the steps of a worker, as they were before the algorithm changed rewards or flags."""
+
+    def note(self, fragment: Fragment) -> None:
+        """Copies what `Lane.finish` will change."""
+
+    def write(self, fragment: Fragment) -> None:
+        """Writes the steps of a fragment that was noted and is finished."""
+
+    def start_over(self) -> None:
+        """Ends the running episodes, which were dropped."""
+
+    def close(self) -> None:
+        """Writes what waits, and closes the files."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings(EnvironmentSettings):
     """Settings of rollout workers and evaluation: the environments, the policies, and how they are sampled.
@@ -201,6 +218,7 @@ class RolloutSettings(EnvironmentSettings):
             values can be computed by the learner (Fragment.to_sequences).
         acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
         spans_directory: where workers record what they do when (spans.py); None: they do not.
+        make_recorder: makes what writes a worker's steps to files; None: they are not written.
     """
 
     policies: Mapping[str, PolicySettings]
@@ -220,6 +238,7 @@ class RolloutSettings(EnvironmentSettings):
     sequences: bool = False
     acting_device: str | None = None
     spans_directory: str | None = None
+    make_recorder: "Callable[[RolloutWorker], Recorder] | None" = None
 
     @property
     def only_policy(self) -> PolicySettings:

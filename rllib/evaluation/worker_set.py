@@ -282,10 +282,40 @@ class WorkerSet:
         self.fleet.forget()  # requests under way use other weights
 
     def stop(self) -> None:
-        """Ends the workers' processes and closes the local environments."""
-        self.fleet.stop()
-        if self._local is not None:
-            self._local.close()
+        """Ends the workers' processes and closes the local environments; recorded steps are written before."""
+        failures = []
+        try:
+            if self.settings.make_recorder is not None:
+                failures = self._finish_recording()
+        finally:
+            self.fleet.stop()
+            if self._local is not None:
+                self._local.close()
+        if failures:
+            raise failures[0]
+
+    def _finish_recording(self) -> list[Exception]:
+        """Lets the remote workers write the recorded steps that wait; returns what went wrong.
+
+        Nobody is replaced any more: a worker that has died has lost its open file, and one that does not answer in time
+        loses it now.
+        """
+        finish = operator.methodcaller("finish_recording")
+        refs = {index: member.handle.apply.remote(finish) for index, member in self.fleet.members.items()}
+        done, _ = runtime.wait(list(refs.values()), len(refs), self.settings.sample_timeout_s) if refs else ([], [])
+        failures: list[Exception] = []
+        for index, ref in refs.items():
+            try:
+                if ref not in done:
+                    raise SilentActorError(f"it did not answer within {self.settings.sample_timeout_s:g} s")
+                runtime.get(ref)
+            except (ActorDiedError, SilentActorError) as error:
+                logger.warning(
+                    "rollout worker %d has not written its last recorded steps, which are lost: %s", index, error
+                )
+            except Exception as error:
+                failures.append(error)
+        return failures
 
 
 def _change_worker(worker, settings: RolloutSettings) -> None:

@@ -51,7 +51,12 @@ class Explorer:
         policy: the policy that acts.
         rngs: random stream of each environment.
         slot: the worker's position.
+
+    Attributes:
+        follows_policy: whether actions are drawn from the policy's distribution: their log-probability is known.
     """
+
+    follows_policy: ClassVar[bool] = True
 
     def __init__(
         self, exploration: "Exploration", policy: Policy, rngs: Sequence[np.random.Generator], slot: WorkerSlot
@@ -126,6 +131,8 @@ class Explorer:
 
 class Greedy(Explorer):
     """Takes the most probable actions, for explore=False. The environments' random streams advance nevertheless."""
+
+    follows_policy = False
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         return np.zeros_like(super().begin(num_steps, timesteps, active))

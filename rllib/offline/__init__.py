@@ -10,6 +10,7 @@ _LAZY = {
     "IOContext": "rllib.offline.io_context",
     "InputReader": "rllib.offline.readers",
     "JsonReader": "rllib.offline.readers",
+    "JsonWriter": "rllib.offline.writing.rolling",
     "register_input": "rllib.offline.readers",
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import DONES, Records, T
+from rllib.offline.writing.metadata import HAS_NEXT
 
 # Two observations are the same if no number differs by more.
 _SAME = 1e-5
@@ -73,8 +74,9 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
         records.notices.append(f"{unmarked.sum():,} of {len(last):,} episodes end without a flag: truncated there")
         truncateds[last[unmarked]] = True
     columns |= {sb.TERMINATEDS: terminateds, sb.TRUNCATEDS: truncateds}
-    columns.pop(DONES, None)
     columns[sb.NEXT_OBS], has_next = _following(records, starts, terminateds, options)
+    for name in (DONES, HAS_NEXT):
+        columns.pop(name, None)
     done = Records(columns, records.source, records.parts, records.metadata, records.notices)
     return Episodes(done, starts, has_next, limit, records is not given)
 
@@ -240,6 +242,8 @@ def _following(
                 "False}} takes them as they are."
             )
         known[last[:-1]] = terminateds[last[:-1]] | ~_equal(following[last[:-1]], obs[last[:-1] + 1])
+        if HAS_NEXT in records.columns:  # our own files say it
+            known = records.columns[HAS_NEXT].astype(bool)
         if (resets := int((~known).sum())) > 0:
             records.notices.append(
                 f"new_obs of {resets:,} episodes' last rows is the first observation of the next episode"

@@ -1,6 +1,7 @@
 """A table of recorded steps, in the order of their episodes: what all formats are read into and written from."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -16,6 +17,8 @@ from rllib.offline.formats import MINARI, is_table, records_of_table
 from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.records import Records, renamed
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, ENVIRONMENT, HAS_NEXT, NORMALIZED, metadata_of
+from rllib.offline.writing.step_formats import write_steps
 from rllib.replay.memory import free_bytes
 from rllib.storage.encoding import space_from_json, space_to_json
 
@@ -98,6 +101,7 @@ class Dataset:
         columns[sb.ACTIONS] = values.checked_actions(records, action_space, options)
         if sb.REWARDS in columns:
             columns[sb.REWARDS] = values.checked_rewards(records)
+        columns.pop(ACTIONS_NORMALIZED, None)  # they no longer are
         metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
         spaces = observation_space, action_space
         return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
@@ -245,6 +249,32 @@ class Dataset:
             facts["returns"] = {**_spread(self.returns), "deciles": np.quantile(self.returns, _DECILES).tolist()}
         return facts
 
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike, format_: str | None = None, *, normalized_actions: bool = False) -> None:
+        """Writes all steps, so that `from_path` reads the same; a file that is there is replaced.
+
+        Files of JSON do not say the spaces.
+
+        Args:
+            path: of the file, or "minari:NAMESPACE/NAME-v0".
+            format_: "json", "parquet", "npz" or "hdf5"; None: as the ending of the name says.
+            normalized_actions: actions of a bounded Box are written in [-1, 1], as RLlib's policies have them.
+
+        Raises:
+            ValueError: for a format that there is not, and normalized actions that are of no bounded Box.
+            ImportError: without the package of the format.
+            OSError: if it cannot be written.
+        """
+        columns = dict(self.columns)
+        if not self.has_next.all():
+            columns[HAS_NEXT] = self.has_next
+        units = ENVIRONMENT
+        if normalized_actions:
+            columns[sb.ACTIONS], units = values.normalized(columns[sb.ACTIONS], self.action_space), NORMALIZED
+        metadata = metadata_of(self.observation_space, self.action_space, units, **self.metadata)
+        write_steps(path, columns, self.starts, metadata, format_)
+
     # ------------------------------------------------------------------ parts of it
 
     def taking(self, episodes: Sequence[int] | np.ndarray) -> Self:
@@ -270,6 +300,19 @@ class Dataset:
                 has_next=self.has_next[some],
             )
             first = last
+
+    def first(self, rows: int) -> Self:
+        """The first steps; an episode that goes on behind them is truncated there.
+
+        Raises:
+            ValueError: if there are no such steps.
+        """
+        if not 0 < rows <= len(self):
+            raise ValueError(f"{self.source} has {len(self):,} steps, of which {rows:,} were asked for")
+        columns = {name: column[:rows].copy() for name, column in self.columns.items()}
+        columns[sb.TRUNCATEDS][-1] |= not columns[sb.TERMINATEDS][-1]
+        starts = np.append(self.starts[self.starts < rows], rows)
+        return dataclasses.replace(self, columns=columns, starts=starts, has_next=self.has_next[:rows])
 
     def filter_top(self, fraction: float) -> Self:
         """The episodes with the highest returns, in their order here: the fraction of them, at least one.
@@ -298,7 +341,7 @@ class Dataset:
 
 _DECILES = np.linspace(0, 1, 11)
 # Metadata about how the records were stored, which is over once they are a dataset.
-_NOT_KEPT = ("observation_space", "action_space", "actions")
+_NOT_KEPT = ("observation_space", "action_space", "actions", "version")
 
 
 def _refuse_too_large(paths) -> None:

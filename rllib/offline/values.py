@@ -10,6 +10,7 @@ from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.flat_spaces import parts
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import Records
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, NORMALIZED
 
 # A number is at a bound if it is beyond it by no more: float32 rounds.
 _ROUNDING = 1e-6
@@ -197,12 +198,25 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.nda
     return np.clip(actions, space.low, space.high).astype(space.dtype, copy=False)
 
 
+def normalized(actions: np.ndarray, space: spaces.Space) -> np.ndarray:
+    """Actions of a Box in units of the environment as numbers in [-1, 1] that span its bounds, float32.
+
+    Raises:
+        ValueError: if the space is no Box with bounds.
+    """
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f" or not space.is_bounded():
+        raise ValueError(f"only actions of a Box of floats with bounds can be normalized, not those of {space}")
+    return action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True).to_policy(actions)
+
+
 def are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, options: ReadOptions) -> bool:
     """Whether [-1, 1] of the actions spans the bounds of the space; noted where nothing but the values tells."""
     if options.actions != "auto":
         return options.actions == "normalized"
     if (said := records.metadata.get("actions")) is not None:
-        return said == "normalized"
+        return said == NORMALIZED
+    if ACTIONS_NORMALIZED in records.columns and len(actions):
+        return bool(records.columns[ACTIONS_NORMALIZED].all())
     is_wider = (space.low < -1) & (space.high > 1)
     if not is_wider.all() or not space.is_bounded() or (np.abs(actions) > 1 + _ROUNDING).any():
         return False

@@ -79,7 +79,8 @@ def test_pieces_of_episodes_of_four_agents():
 
 @pytest.mark.parametrize(("unit", "steps"), [("env_steps", 40), ("agent_steps", 160)])
 def test_steps_that_agents_make_together_are_one_of_the_environment(unit, steps):
-    config = PPOConfig().environment(Crowd, env_config={"agents": 4}).multi_agent(policies="shared", count_steps_by=unit)
+    config = PPOConfig().environment(Crowd, env_config={"agents": 4})
+    config.multi_agent(policies="shared", count_steps_by=unit)
     config.rollouts(num_rollout_workers=0, rollout_fragment_length=steps).training(train_batch_size=steps)
     with config.training(sgd_minibatch_size=steps).build() as algorithm:
         algorithm.sample(steps)

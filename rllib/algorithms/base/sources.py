@@ -5,11 +5,17 @@ of `SOURCES`, and the setting by which `source_kind` chooses it, before the kind
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from gymnasium import Space
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import RecordedData
+from rllib.algorithms.base.recorded.output import output_of
+from rllib.evaluation.offline.recorder import Output
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.offline.streamed import StreamedSource
 from rllib.evaluation.rollout_worker import SampleReport
@@ -157,6 +163,9 @@ class Sampler(Protocol):
     seed: int
 
     recorded: RecordedData | None
+    directory: Path
+    observation_space: Space | None
+    action_space: Space | None
 
     def recorded_rows(self) -> RecordedRows | None: ...
 
@@ -252,4 +261,32 @@ def make_source(algorithm: Sampler, settings: RolloutSettings, **more: Any) -> S
     Raises:
         the environment's own exception, if it cannot be made; see WorkerSet.
     """
-    return SOURCES[source_kind(algorithm, settings)](algorithm, settings, **more)
+    kind = source_kind(algorithm, settings)
+    if algorithm.config.output is not None:
+        if kind in _WHY_NO_OUTPUT:
+            raise ValueError(_WHY_NO_OUTPUT[kind] + _NO_OUTPUT)
+        settings = replace(settings, make_recorder=_output(algorithm, settings))
+    return SOURCES[kind](algorithm, settings, **more)
+
+
+# Reasons why the steps of a kind of source are not written.
+_WHY_NO_OUTPUT = {
+    "tensors": "the environment hands over tensors, which stay on its device",
+    "agents": "the environment has several agents",
+    "external": "the environment drives its own loop",
+    "nothing": "there is no environment to sample from",
+}
+_NO_OUTPUT = ", and its steps cannot be written to files. Leave .offline_data(output=...) out."
+
+
+def _output(algorithm: Sampler, settings: RolloutSettings) -> Output:
+    """The workers' output, as the settings of offline_data say."""
+    return output_of(
+        algorithm.config,
+        algorithm.observation_space,
+        algorithm.action_space,
+        algorithm.directory,
+        env=wiring.environment_name(algorithm.config),
+        max_episode_steps=wiring.time_limit_of(settings.env),
+        seed=algorithm.seed,
+    )

@@ -55,6 +55,8 @@ _WITHOUT_EFFECT = {
 class EvolutionConfig(AlgorithmConfig):
     """Settings of ES and ARS; num_envs_per_worker and the number of workers change the speed alone."""
 
+    has_steps = False
+
     @section
     def rollouts(self, *, num_envs_per_worker=16, observation_filter="MeanStdFilter") -> Self: ...
 

@@ -1,4 +1,4 @@
-"""`rllib play` and `rllib record`: episodes of a trained policy in a window, or in a video file."""
+"""`rllib play`: episodes of a trained policy in a window, or in a video file as for `rllib record`."""
 
 import contextlib
 import time
@@ -20,13 +20,13 @@ from rllib.env.episodes import Episode
 from rllib.runs.video import VideoFile, draw_without_display, has_display
 
 
-def _options(command: Callable) -> Callable:
-    """Adds the options that both commands have."""
+def acting_options(command: Callable) -> Callable:
+    """Adds the options that `rllib play` and `rllib record` have."""
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors."),
         load_user_code_option("CHECKPOINT"),
         click.option("--fps", type=click.FloatRange(min=0.1), help="Frames a second [default: the environment's]."),
-        click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones."),
+        click.option("--explore/--no-explore", help="Sample actions, instead of taking the most likely ones."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the environment."),
         seat_options,
     ):
@@ -39,7 +39,7 @@ def _options(command: Callable) -> Callable:
 @click.option("--episodes", type=click.IntRange(min=1), default=3, show_default=True, help="How many to play.")
 @click.option("--human", "humans", multiple=True, metavar="AGENT",
               help="With several agents: you play AGENT, by numbers that you type.")  # fmt: skip
-@_options
+@acting_options
 def command(checkpoint, humans, policies, against, verbose, **how) -> None:
     """Play episodes with the policy of CHECKPOINT, or of the last checkpoint of a run's directory, in a window. Where
     there is no display, a video is written beside the checkpoint.
@@ -48,31 +48,16 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
     players.
     """
     with reported(verbose):
-        _show(latest(checkpoint), None, Seating(policies, against, humans), **how)
+        show(latest(checkpoint), None, Seating(policies, against, humans), **how)
 
 
-@click.command("record", short_help="Write a video of a trained policy.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="File, .mp4, .webm or .gif [default: CHECKPOINT.mp4].")  # fmt: skip
-@click.option("--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many to play.")
-@_options
-def record(checkpoint, output, policies, against, verbose, **how) -> None:
-    """Write a video of episodes that the policy of CHECKPOINT plays, or that of the last checkpoint of a run's
-    directory.
-    """
-    with reported(verbose):
-        checkpoint = latest(checkpoint)
-        _show(checkpoint, output or _video_of(checkpoint), Seating(policies, against), **how)
-
-
-def _video_of(checkpoint: Path) -> Path:
+def video_of(checkpoint: Path) -> Path:
     """Default path of a checkpoint's video: beside the checkpoint."""
     checkpoint = checkpoint.absolute()
     return checkpoint.with_name(f"{checkpoint.name}.mp4")
 
 
-def _show(
+def show(
     checkpoint: Path,
     output: Path | None,
     seating: Seating,
@@ -106,7 +91,7 @@ def _show(
             raise Mistake("--human, --policy and --against are for several agents, and this run's environment has one")
         mode = "rgb_array" if output is not None else _mode(algorithm, seating)
         if mode == "rgb_array" and output is None:
-            output = _video_of(checkpoint)
+            output = video_of(checkpoint)
             click.echo(f"There is no display, so a video is written: {output}", err=True)
         with user_input():
             config = algorithm.config

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
@@ -30,7 +31,8 @@ from rllib.tune.running.runner import Interrupts
 
 # Options whose flags are not their names.
 _FLAG_NAMES = {
-    "trials": "num-samples", "mapping": "map", "observation_space": "observation-space", "action_space": "action-space"
+    "trials": "num-samples", "mapping": "map", "observation_space": "observation-space", "action_space": "action-space",
+    "input_": "input",
 }  # fmt: skip
 _FIRST_INTERRUPT = "Finishing this iteration, then saving a checkpoint. Once more: stop at once, without."
 
@@ -65,6 +67,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--observation-space", metavar="SPACE", help="Of such clients, like 'Box(-inf, inf, (4,))'; without it "
               "the first client says both spaces.")  # fmt: skip
 @click.option("--action-space", metavar="SPACE", help="Of such clients, like 'Discrete(2)'.")
+@click.option("--input", "input_", multiple=True, metavar="PATH", help="Learn from recorded steps: a file, a directory "
+              "or a pattern; repeatable.")  # fmt: skip
 @click.option("--policies", metavar="IDS", help="Policies of several agents: shared, own (one for each agent), or ids "
               "like p0,p1.")  # fmt: skip
 @click.option("--map", "mapping", multiple=True, metavar="AGENTS=ID", help="Policy of the agents whose names fit, as "
@@ -148,6 +152,7 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         assigned = parse_assignments([word for word in words if "=" in word], "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
         external = _external_section(options)
+        assigned |= _input_setting(options.pop("input_"), assigned)
         given = {key: value for key, value in options.items() if value is not None}
         given["stop"] = parse_stop(options["stop"])
         if external:
@@ -195,6 +200,13 @@ def _agent_settings(policies: str | None, mapping: Sequence[str], assigned: Mapp
     if twice := settings.keys() & assigned.keys():
         raise Mistake(f"{', '.join(sorted(twice))} is given both as a setting and as a flag; leave one of them out")
     return settings
+
+
+def _input_setting(paths: Sequence[str], assigned: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting that --input stands for."""
+    if paths and not assigned.keys().isdisjoint(("input_", "input")):
+        raise Mistake("input_ is given both as a setting and as a flag; leave one of them out")
+    return {"input_": paths[0] if len(paths) == 1 else list(paths)} if paths else {}
 
 
 def _earlier_run(
@@ -303,6 +315,8 @@ def _restore(spec: RunSpec, flags: _Flags, run: RunDirectory, changed: dict):
 def _refuse_log_dir(settings: dict) -> None:
     if settings.get("log_dir"):
         raise Mistake("rllib train makes a directory below --results-dir; leave out log_dir, and give --name")
+    if settings.get("output") == LOG_DIR:
+        raise Mistake("rllib train makes the run's directory later; give the path of one for output")
 
 
 @dataclass

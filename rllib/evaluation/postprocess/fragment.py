@@ -29,6 +29,10 @@ class Fragment:
         lives_lost: (t, i) where step t of environment i ended a life and not the game.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
+        unfiltered: [T + 1, N, *observation] before the filter, where steps are recorded and the policy has one; else
+            None.
+        ends: (t, i, observation) for each episode that ended after action t, with its final observation before the
+            filter, where steps are recorded.
         by_environment: whether the bits of results for one environment's rows must not depend on the other rows.
     """
 
@@ -57,6 +61,8 @@ class Fragment:
         self.failures: list[tuple[int, int]] = []
         self.lives_lost: list[tuple[int, int]] = []
         self.cuts: set[tuple[int, int]] = set()
+        self.unfiltered: np.ndarray | None = None
+        self.ends: list[tuple[int, int, np.ndarray]] = []
         self.has_values = False
         self.by_environment = False
 
@@ -153,6 +159,8 @@ class Fragment:
         joined = Fragment(columns, sum(part.num_steps for part in parts), parts[0].num_envs, allocate)
         joined.has_values = all(part.has_values for part in parts)
         joined.by_environment = parts[0].by_environment
+        if parts[0].unfiltered is not None:
+            joined.unfiltered = np.concatenate([*(part.unfiltered[:-1] for part in parts), parts[-1].unfiltered[-1:]])
         start = 0
         for part in parts:
             stop = start + part.num_steps
@@ -160,6 +168,7 @@ class Fragment:
                 joined.columns[name][start : start + len(column)] = column
             joined.final_observations += [(start + t, i, final) for t, i, final in part.final_observations]
             joined.final_states += part.final_states
+            joined.ends += [(start + t, i, final) for t, i, final in part.ends]
             joined.failures += [(start + t, i) for t, i in part.failures]
             joined.lives_lost += [(start + t, i) for t, i in part.lives_lost]
             if part.valid is not None:

@@ -74,6 +74,14 @@ class BoundedSquashedGaussian(SquashedGaussian):
         mean = inputs[:, : self.size]
         return mean if self.mean_limit is None else np.clip(mean, -self.mean_limit, self.mean_limit)
 
+    def log_prob_of(self, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """log p(tanh(u)) of actions u [B, size] that `sample` has drawn from these inputs, float32 [B]."""
+        mean, log_std = self._mean(inputs), np.clip(inputs[:, self.size :], *LOG_STD)
+        u = actions.reshape(len(actions), self.size)
+        scaled = (u - mean) * np.exp(-log_std)
+        log_prob = -(np.float32(0.5) * scaled * scaled + log_std + np.float32(HALF_LOG_2_PI)) - _log_slope(u)
+        return np.add.reduce(log_prob, -1)
+
     def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "Draw":
         """Draws actions whose gradients are known, from arrays; arguments as for `torch_draw`."""
         return Draw(self.size, inputs, noise, self.mean_limit)

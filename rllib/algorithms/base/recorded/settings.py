@@ -1,5 +1,6 @@
 """The settings of recorded data: what a run learns from instead of, or beside, its environment."""
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
@@ -7,10 +8,18 @@ from rllib.config.config_object import ConfigObject, relation
 from rllib.config.sections import Merged, above, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import read_options
+from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED
+from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_format
 from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
 
 SAMPLER = "sampler"
+# The output that is a directory in that of the run, and the one whose path is in output_config.
+LOG_DIR = "logdir"
+IN_CONFIG = "dataset"
+_PACKED = list(PACKED)
+# Keys of output_config, unless output is a function.
+_OF_OUTPUT = ("format", "path", "max_num_samples_per_file")
 UPDATES_PER_ITERATION = 1000
 _EMPTY: dict = {}
 # Keys of input_config that are not options of reading: RLlib's, for input_="dataset".
@@ -23,6 +32,8 @@ class OfflineDataConfig(ConfigObject):
     # Whether the algorithm can learn from recorded steps, and whether it has to.
     learns_from_data: ClassVar[bool] = False
     needs_data: ClassVar[bool] = False
+    # Whether its workers have steps, which can be written; the ones of evolution have returns alone.
+    has_steps: ClassVar[bool] = True
 
     @section
     def offline_data(
@@ -54,8 +65,24 @@ class OfflineDataConfig(ConfigObject):
         ] = "auto",
         reward_scale: Annotated[float, "recorded rewards are multiplied by it", above(0, finite=True)] = 1.0,
         reward_shift: Annotated[float, "and this is added to the product"] = 0.0,
+        output: Annotated[
+            Any,
+            'sampled steps are written: a directory; "logdir": `output` in that of the run; "dataset": the path in '
+            "output_config; a function of an IOContext that returns a writer with write(batch); None: they are not",
+        ] = None,
+        output_config: Annotated[
+            dict, 'format ("parquet", "json" or "npz") and path; for a function, what it reads in the IOContext', Merged
+        ] = _EMPTY,
+        output_compress_columns: Annotated[list[str], "columns that files of JSON have packed; []: none"] = _PACKED,
+        output_max_file_size: Annotated[int, "bytes after which the next file begins", above(0)] = MAX_FILE_SIZE,
+        output_max_rows_per_file: Annotated[
+            int | None, "steps after which the next file begins; None: any number", above(0)
+        ] = None,
+        output_write_episodes: Annotated[
+            bool, "an episode is written when it is over, its steps together; False: fragment by fragment"
+        ] = True,
     ) -> Self:
-        """Recorded steps to learn from: files, arrays, or a mixture with the environment's."""
+        """Recorded steps: files, arrays, or a mixture with the environment's to learn from, and files to write."""
 
     @property
     def algorithm_name(self) -> str:
@@ -109,6 +136,38 @@ class OfflineDataConfig(ConfigObject):
         if self.actions_in_input_normalized is not None:
             options["actions"] = "normalized" if self.actions_in_input_normalized else "environment"
         return options
+
+    def output_path(self) -> str:
+        """Path of the directory that `output` names."""
+        return os.fspath(self.output_config["path"] if self.output == IN_CONFIG else self.output)
+
+    def output_format(self) -> str:
+        """Format of the files that are written."""
+        return self.output_config.get("format") or default_format()
+
+    @relation("output", "output_config")
+    def _check_output(self):
+        if self.output is None:
+            return None
+        if not self.has_steps:
+            return f"{self.algorithm_name} plays whole episodes and keeps no steps: leave output out."
+        if callable(self.output):
+            return None
+        if not isinstance(self.output, str | os.PathLike):
+            return f"output={shortened(self.output)} must be a directory, 'logdir', or a function that makes a writer."
+        if self.is_offline:
+            return f"output={shortened(self.output)} writes sampled steps, but all are recorded ones. Leave it out."
+        if unknown := [name for name in self.output_config if name not in _OF_OUTPUT]:
+            return f"output_config has {', '.join(map(repr, unknown))}, but its keys are {', '.join(_OF_OUTPUT)}."
+        if self.output == IN_CONFIG and "path" not in self.output_config:
+            return "output='dataset' needs a directory: .offline_data(output_config={'format': 'json', 'path': ...})."
+        try:
+            checked_format(self.output_format(), OF_RUNS)
+        except ValueError as error:
+            return f"output_config={shortened(self.output_config)}: {error}"
+        if "://" in (path := self.output_path()):
+            return f"output={path!r} is not on this machine. Give a directory, and copy the files afterwards."
+        return None
 
     @relation("input_")
     def _check_input(self):

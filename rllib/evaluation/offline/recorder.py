@@ -1,0 +1,224 @@
+"""Writes the steps of a rollout worker to files while it samples."""
+
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib import sample_batch as sb
+from rllib.evaluation.postprocess.fragment import Fragment
+from rllib.evaluation.rollout_worker import RolloutWorker
+from rllib.exploration.explorers import StochasticSampling
+from rllib.models.observations.flat_spaces import action_form, parts, values_of_leaves
+from rllib.offline.io_context import IOContext
+from rllib.offline.records import T
+from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED
+from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED, RollingWriter
+from rllib.sample_batch import SampleBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Settings of the files that the workers of a run write; called with a worker, it makes its StepRecorder.
+
+    Attributes:
+        directory: of the files.
+        format_: one of step_formats.OF_RUNS.
+        metadata: facts about the steps.
+        run_id: in the names of the files.
+        max_file_size, max_rows_per_file, packed: as for RollingWriter.
+        whole_episodes: an episode is written when it is over, its steps together; else each fragment, environment by
+            environment.
+        make_writer: makes the user's own writer, an object with `write(batch)`, of an IOContext; None: there is none.
+        log_dir, config: for the IOContext.
+    """
+
+    directory: str
+    format_: str
+    metadata: Mapping[str, Any]
+    run_id: str
+    max_file_size: int = MAX_FILE_SIZE
+    max_rows_per_file: int | None = None
+    packed: tuple[str, ...] = PACKED
+    whole_episodes: bool = True
+    make_writer: Callable[[IOContext], Any] | None = None
+    log_dir: str | None = None
+    config: Any = None
+
+    def __call__(self, worker: RolloutWorker) -> "StepRecorder":
+        return StepRecorder(worker, self._writer(worker), self.metadata["actions"], self.whole_episodes)
+
+    def _writer(self, worker: RolloutWorker) -> Any:
+        if self.make_writer is not None:
+            context = IOContext(self.log_dir, self.config, worker.worker_index, worker)
+            return self.make_writer(context)
+        return RollingWriter(
+            self.directory,
+            self.format_,
+            self.metadata,
+            worker_index=worker.worker_index,
+            run_id=self.run_id,
+            max_file_size=self.max_file_size,
+            max_rows_per_file=self.max_rows_per_file,
+            packed=self.packed,
+        )
+
+
+class StepRecorder:
+    """Hands over the steps of a worker's fragments to a writer, in the order of time by environment.
+
+    They have observations before the filter, the environment's own rewards and flags, true final observations, and
+    log-probabilities of the actions where these were drawn from the policy's distribution.
+
+    Args:
+        worker: samples.
+        writer: has `write(batch)`, and may have `close()`.
+        units: of the actions of a Box, ENVIRONMENT or NORMALIZED.
+        whole_episodes: see Output.
+    """
+
+    def __init__(self, worker: RolloutWorker, writer: Any, units: str = ENVIRONMENT, whole_episodes: bool = True):
+        self._lane, self._stream, self._writer = worker.lane, worker.stream, writer
+        self._units, self._whole_episodes = units, whole_episodes
+        num_envs = self._stream.num_envs
+        # Ids differ from those of other workers and runs, whose files may lie in the same directory. The lower 32 bits
+        # of environment i of N are i, i + N, ...
+        first = secrets.randbits(30) << 32
+        self._ids = list(range(first, first + num_envs))
+        self._steps = [0] * num_envs
+        self._open: list[list[dict[str, np.ndarray]]] = [[] for _ in range(num_envs)]
+        self._noted: tuple[np.ndarray, ...] | None = None
+
+    def note(self, fragment: Fragment) -> None:
+        """Copies rewards and flags, which the algorithm may change."""
+        self._noted = tuple(fragment[name].copy() for name in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS))
+
+    def write(self, fragment: Fragment) -> None:
+        """Writes the steps of a finished fragment.
+
+        Raises:
+            OSError: if they cannot be written; the message names the file.
+        """
+        by_environment = {
+            name: np.ascontiguousarray(np.swapaxes(column, 0, 1)) for name, column in self._columns(fragment).items()
+        }
+        valid = np.ones((fragment.num_steps, fragment.num_envs), bool) if fragment.valid is None else fragment.valid
+        for i in range(fragment.num_envs):
+            self._add_environment(i, {name: column[i] for name, column in by_environment.items()}, valid[:, i])
+
+    def start_over(self) -> None:
+        """Ends the running episodes, which were dropped: their last steps have no flag."""
+        for i in range(len(self._open)):
+            self._end(i)
+
+    def close(self) -> None:
+        """Writes the running episodes as far as they have come, and closes the files."""
+        self.start_over()
+        if hasattr(self._writer, "close"):
+            self._writer.close()
+
+    # ------------------------------------------------------------------ episodes
+
+    def _add_environment(self, i: int, columns: Mapping[str, np.ndarray], valid: np.ndarray) -> None:
+        """Adds the steps [T, ...] of environment i; rows that are no transitions end an episode."""
+        start = 0
+        for t in np.flatnonzero(columns[sb.TERMINATEDS] | columns[sb.TRUNCATEDS] | ~valid).tolist():
+            self._add(i, columns, start, t + 1 if valid[t] else t)
+            self._end(i)
+            start = t + 1
+        self._add(i, columns, start, len(valid))
+        if not self._whole_episodes:
+            self._flush(i)
+
+    def _add(self, i: int, columns: Mapping[str, np.ndarray], start: int, stop: int) -> None:
+        if stop <= start:
+            return
+        part = {name: column[start:stop] for name, column in columns.items()}
+        part[sb.EPS_ID] = np.full(stop - start, self._ids[i], np.int64)
+        part[T] = np.arange(self._steps[i], self._steps[i] + stop - start)
+        self._steps[i] += stop - start
+        self._open[i].append(part)
+
+    def _end(self, i: int) -> None:
+        if self._steps[i]:
+            if self._whole_episodes:
+                self._flush(i)
+            self._ids[i], self._steps[i] = self._ids[i] + len(self._ids), 0
+
+    def _flush(self, i: int) -> None:
+        parts, self._open[i] = self._open[i], []
+        if parts:
+            joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            self._writer.write(SampleBatch(joined, policy_version=self._lane.policy_version))
+
+    # ------------------------------------------------------------------ columns
+
+    def _columns(self, fragment: Fragment) -> dict[str, np.ndarray]:
+        """The columns of all steps, [T, N, ...]."""
+        seen = fragment.observations if fragment.unfiltered is None else fragment.unfiltered
+        following = seen[1:].copy()
+        for t, i, final in fragment.ends:
+            following[t, i] = final
+        rewards, terminateds, truncateds = self._noted
+        for t, i in fragment.cuts:
+            truncateds[t, i] = True
+        columns = {
+            sb.OBS: seen[:-1],
+            sb.NEXT_OBS: following,
+            sb.ACTIONS: self._actions(fragment),
+            sb.REWARDS: rewards,
+            sb.TERMINATEDS: terminateds,
+            sb.TRUNCATEDS: truncateds,
+        }
+        if sb.ACTION_DIST_INPUTS in fragment.columns:
+            columns[sb.ACTION_DIST_INPUTS] = fragment[sb.ACTION_DIST_INPUTS]
+        if (log_probs := self._log_probs(fragment)) is not None:
+            columns[sb.ACTION_LOGP] = log_probs
+        for column in self._stream.info_columns:
+            columns[column.name] = fragment[column.name][: fragment.num_steps]
+        return columns
+
+    def _actions(self, fragment: Fragment) -> np.ndarray:
+        """Actions [T, N, ...] in the units of the files."""
+        shape = fragment.num_steps, fragment.num_envs
+        actions, space = fragment[sb.ACTIONS], self._stream.action_space
+        rows = actions.reshape(-1, *actions.shape[2:])
+        if self._units == NORMALIZED and isinstance(space, spaces.Box):
+            taken = np.tanh(rows) if getattr(self._lane.policy.distribution, "squashed", False) else rows
+        elif parts(space) is None:
+            taken = np.asarray(self._lane.mapper.to_env(rows))
+        else:
+            leaves = values_of_leaves(space, self._lane.mapper.to_env(rows))
+            flat = [np.asarray(leaf).reshape(len(rows), -1) for leaf in leaves]
+            taken = np.concatenate(flat, 1).astype(action_form(space)[1])
+        return taken.reshape(*shape, *taken.shape[1:])
+
+    def _log_probs(self, fragment: Fragment) -> np.ndarray | None:
+        """Log-probabilities [T, N] of the actions when they were drawn; None where they are not known.
+
+        Those of actions that are squashed refer to [-1, 1]. Off-policy algorithms do not need them, so that they are
+        computed here, by the weights that acted.
+        """
+        lane, policy = self._lane, self._lane.policy
+        if not (lane.own.explore and lane.explorer.follows_policy):
+            return None
+        if sb.ACTION_LOGP in fragment.columns:
+            return fragment[sb.ACTION_LOGP]
+        log_prob_of = getattr(policy.distribution, "log_prob_of", None)
+        if log_prob_of is None or lane.stores_raw or policy.state_size or policy.is_noisy:
+            return None
+        exploration = lane.explorer.exploration
+        if not isinstance(exploration, StochasticSampling) or getattr(policy.spec, "state_dependent_noise", False):
+            return None
+        shape, actions = (fragment.num_steps, fragment.num_envs), fragment[sb.ACTIONS]
+        seen = fragment.observations[:-1].reshape(-1, *fragment.observations.shape[2:])
+        inputs = policy.dist_inputs(seen)
+        log_probs = log_prob_of(inputs, actions.reshape(len(inputs), -1)).reshape(shape)
+        # The first steps of a run may be uniform in [-1, 1].
+        steps = lane.timesteps - lane.explorer.slot.stride * np.arange(fragment.num_steps, 0, -1)
+        log_probs[steps < exploration.random_timesteps] = -math.log(2) * math.prod(policy.action_shape)
+        return log_probs

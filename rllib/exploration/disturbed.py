@@ -1,0 +1,96 @@
+"""Disturbed actions, for recorded data that covers more than a policy does by itself."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rllib.exploration.explorers import Exploration, Explorer, Greedy, WorkerSlot
+from rllib.policy import Policy
+
+
+class Disturbed(Exploration):
+    """Explores as another exploration does, or not at all, with some actions replaced and noise added to the others.
+
+    Attributes:
+        inner: the other exploration.
+        explores: whether it is followed; otherwise the most probable actions are taken.
+        random_share: share of the steps whose action is uniformly random among the legal ones.
+        noise: standard deviation of normal noise, where [-1, 1] spans the bounds of actions.
+    """
+
+    inner: Exploration
+    explores: bool = True
+    random_share: float = 0.0
+    noise: float = 0.0
+
+    @property
+    def explorer(self) -> type[Explorer]:
+        return DisturbedExplorer
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        return self.inner.numbers(timesteps)
+
+
+class DisturbedExplorer(Explorer):
+    """Chooses actions by another explorer, and disturbs them; arguments as for Explorer."""
+
+    follows_policy = False
+
+    def __init__(self, exploration: Disturbed, policy: Policy, rngs: Sequence[np.random.Generator], slot: WorkerSlot):
+        super().__init__(exploration, policy, rngs, slot)
+        kind = exploration.inner.explorer if exploration.explores else Greedy
+        self._inner = kind(exploration.inner, policy, rngs, slot)
+
+    @property
+    def gives_values(self) -> bool:
+        return self._inner.gives_values
+
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
+        return self._inner.begin(num_steps, timesteps, active)
+
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
+        self._inner.act(observations, noise, dist_inputs, actions, values, state, next_state)
+        rows = actions.reshape(len(actions), -1)
+        squashed = getattr(self.policy.distribution, "squashed", False)
+        for i, rng in enumerate(self.rngs):
+            is_random = rng.random() < self.exploration.random_share
+            if is_random:
+                rows[i] = self._random(observations[i : i + 1], rng, squashed)
+            elif self.exploration.noise:
+                added = self.exploration.noise * rng.standard_normal(rows.shape[1])
+                rows[i] = _before_tanh(np.tanh(rows[i]) + added) if squashed else rows[i] + added
+
+    def _random(self, observation: np.ndarray, rng: np.random.Generator, squashed: bool) -> np.ndarray:
+        """A uniformly random action, as a row of numbers."""
+        if choices := self.policy.distribution.choices:
+            scores = rng.random(choices[-1][1])
+            if self.policy.is_masked:
+                mask = self.policy.spec.encoder.mask(observation)[0]
+                scores = np.where(mask.reshape(-1).astype(bool), scores, -1.0)
+            return np.array([scores[start:stop].argmax() for start, stop in choices])
+        size = math.prod(self.policy.action_shape)
+        low, high = (-np.ones(size), np.ones(size)) if self.slot.low is None else (self.slot.low, self.slot.high)
+        drawn = rng.uniform(np.maximum(low.reshape(-1), -1), np.minimum(high.reshape(-1), 1))
+        return _before_tanh(drawn) if squashed else drawn
+
+    def episodes_ended(self, environments: Sequence[int]) -> None:
+        self._inner.episodes_ended(environments)
+
+    def end(self) -> None:
+        self._inner.end()
+
+    def start_over(self) -> None:
+        self._inner.start_over()
+
+    def get_state(self) -> list[dict[str, Any]]:
+        return self._inner.get_state()
+
+    def set_state(self, state) -> None:
+        self._inner.set_state(state)
+
+
+def _before_tanh(actions: np.ndarray) -> np.ndarray:
+    limit = 1 - np.finfo(np.float32).eps
+    return np.arctanh(np.clip(actions, -limit, limit))

@@ -1,0 +1,86 @@
+"""Datasets of Minari, written from whole episodes into its directory on this machine."""
+
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+
+from rllib import sample_batch as sb
+from rllib.models.observations.flat_spaces import action_form, parts
+from rllib.offline.formats.packages import package
+from rllib.offline.writing.metadata import HAS_NEXT
+from rllib.storage.encoding import space_from_json
+
+# Of a path that means a dataset of Minari.
+PREFIX = "minari:"
+
+logger = logging.getLogger(__name__)
+
+
+def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarray, metadata: Mapping[str, Any]) -> None:
+    """Makes a dataset of Minari; arguments as for write_steps.
+
+    Each episode has one observation more than steps. Where the observation after the last step is not known, that step
+    is left out, and a line of logging counts them. Observations and actions of Dict and Tuple spaces are flat.
+
+    Raises:
+        ValueError: if there is such a dataset, or the name is none of Minari's.
+        ImportError: without minari.
+    """
+    minari = package("minari", f"{PREFIX}{name}")
+    from minari.data_collector import EpisodeBuffer
+
+    lengths, known = np.diff(starts), columns.get(HAS_NEXT)
+    shorter = np.zeros(len(lengths), bool) if known is None else ~known[starts[1:] - 1]
+    if shorter.any():
+        logger.warning("%d last steps are left out, as nobody knows what followed them", shorter.sum())
+    buffers = []
+    for start, stop, is_shorter in zip(starts[:-1].tolist(), starts[1:].tolist(), shorter.tolist()):
+        obs = columns[sb.OBS][start:stop]
+        if is_shorter:
+            stop -= 1
+        else:
+            obs = np.concatenate([obs, columns[sb.NEXT_OBS][stop - 1 : stop]])
+        if stop == start:
+            continue
+        terminateds, truncateds = (columns[flag][start:stop].copy() for flag in (sb.TERMINATEDS, sb.TRUNCATEDS))
+        truncateds[-1] |= not terminateds[-1]
+        buffers.append(
+            EpisodeBuffer(
+                id=len(buffers),
+                observations=obs,
+                actions=columns[sb.ACTIONS][start:stop],
+                rewards=columns[sb.REWARDS][start:stop].astype(np.float64).tolist(),
+                terminations=terminateds.tolist(),
+                truncations=truncateds.tolist(),
+            )
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about an author and a link to code, which nobody has given
+        minari.create_dataset_from_buffers(
+            name,
+            buffer=buffers,
+            env=metadata.get("env") if metadata.get("env") in gymnasium.registry else None,
+            observation_space=_flat(space_from_json(metadata["observation_space"])),
+            action_space=_flat_actions(space_from_json(metadata["action_space"])),
+            algorithm_name=metadata.get("algorithm"),
+            description="Recorded by rllib.",
+        )
+
+
+def _flat(space: Space) -> Space:
+    """The space of observations as a dataset stores them."""
+    if isinstance(space, spaces.Box):
+        return space if space.dtype != np.float64 else spaces.Box(space.low, space.high, space.shape, np.float32)
+    return space if isinstance(space, spaces.Discrete) else spaces.flatten_space(space)
+
+
+def _flat_actions(space: Space) -> Space:
+    if parts(space) is None:
+        return space
+    shape, dtype = action_form(space)
+    return spaces.Box(-np.inf, np.inf, shape, dtype) if dtype.kind == "f" else spaces.Box(-(2**62), 2**62, shape, dtype)

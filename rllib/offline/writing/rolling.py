@@ -1,0 +1,135 @@
+"""Files that follow one another while a run goes on, by RLlib's names: output-TIME_RUN_worker-W_N.json."""
+
+import os
+import secrets
+import weakref
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rllib.offline.writing.open_files import StepFile
+from rllib.offline.writing.step_formats import JSON, open_steps
+from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
+
+MAX_FILE_SIZE = 64 << 20
+PACKED = (OBS, NEXT_OBS)
+
+
+def new_run_id() -> str:
+    """Part of the names of a run's files: the time, and a few random characters."""
+    return f"{datetime.now():%Y-%m-%d_%H-%M-%S}_{secrets.token_hex(3)}"
+
+
+class RollingWriter:
+    """Writes batches of steps into files of a directory, each of limited size.
+
+    A file is there when it is whole: when the next one begins, or with `close`, which the end of the program calls as
+    well. Files of earlier runs stay.
+
+    Args:
+        directory: of the files; it is made.
+        format_: one of FORMATS.
+        metadata: facts about the steps.
+        worker_index: in the names.
+        run_id: in the names; by default a new one.
+        max_file_size: bytes after which the next file begins: of the file (JSON), or of its columns in memory.
+        max_rows_per_file: steps after which it begins; None: any number.
+        packed: columns that JSON packs.
+
+    Raises:
+        OSError: if there cannot be such a directory.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike,
+        format_: str,
+        metadata: Mapping[str, Any],
+        *,
+        worker_index: int = 0,
+        run_id: str | None = None,
+        max_file_size: int = MAX_FILE_SIZE,
+        max_rows_per_file: int | None = None,
+        packed: Collection[str] = PACKED,
+    ):
+        self._directory = Path(os.fspath(directory).removeprefix("file://")).expanduser()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._format, self._metadata, self._packed = format_, metadata, packed
+        self._max_bytes, self._max_rows = max_file_size, max_rows_per_file
+        self._prefix, self._number = f"output-{run_id or new_run_id()}_worker-{worker_index}", 0
+        # The file that is open; it is closed with the program, if nobody does it before.
+        self._open: list[StepFile] = []
+        weakref.finalize(self, _close_all, self._open)
+
+    def write(self, batch: SampleBatch | Mapping[str, np.ndarray] | MultiAgentBatch) -> None:
+        """Adds steps that followed one another in an environment.
+
+        Raises:
+            OSError: if they cannot be written; the message names the file.
+            ValueError: for a batch of several policies, and for steps with other columns than those before.
+        """
+        columns = _of_one_policy(batch)
+        if not self._open:
+            self._open.append(open_steps(self._next_path(), self._format, self._metadata, self._packed))
+        (file,) = self._open
+        file.add(columns)
+        if file.size_bytes >= self._max_bytes or (self._max_rows is not None and file.rows >= self._max_rows):
+            self._roll()
+
+    def close(self) -> None:
+        """Puts the open file in its place."""
+        self._roll()
+
+    def _roll(self) -> None:
+        if self._open:
+            self._open.pop().close()
+
+    def _next_path(self) -> Path:
+        """A free name: a worker that was replaced goes on behind the files of the one before."""
+        while True:
+            path = self._directory / f"{self._prefix}_{self._number}.{self._format}"
+            self._number += 1
+            if not path.exists():
+                return path
+
+
+def _close_all(files: list[StepFile]) -> None:
+    while files:
+        files.pop().close()
+
+
+def _of_one_policy(batch) -> Mapping[str, np.ndarray]:
+    if not isinstance(batch, MultiAgentBatch):
+        return batch
+    if len(batch.policy_batches) != 1:
+        raise ValueError(
+            f"a file holds the steps of one policy, but the batch has {', '.join(map(repr, batch.policy_batches))}. "
+            "Write each with a writer of its own."
+        )
+    return next(iter(batch.policy_batches.values()))
+
+
+class JsonWriter(RollingWriter):
+    """Writes batches as RLlib's JSON, a line each, by the arguments of RLlib's JsonWriter.
+
+    Args:
+        path: directory of the files.
+        ioctx: IOContext of the worker that writes; None: there is none.
+        max_file_size: bytes after which the next file begins.
+        compress_columns: columns that are packed, where lz4 is installed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        ioctx: Any = None,
+        max_file_size: int = MAX_FILE_SIZE,
+        compress_columns: Collection[str] = PACKED,
+    ):
+        worker_index = 0 if ioctx is None else ioctx.worker_index
+        super().__init__(
+            path, JSON, {}, worker_index=worker_index, max_file_size=max_file_size, packed=compress_columns
+        )

@@ -62,6 +62,7 @@ MOVED = {
     "rllib.models.recurrent": "rllib.models.user.module",
     "rllib.models.torch_distribution": "rllib.models.distributions.user",
     "rllib.models.torch_model_v2": "rllib.models.user.model_v2",
+    "rllib.offline.estimators": "rllib.evaluation.estimators",
     "rllib.profile": "rllib.runs.profiling",
     "rllib.tune.analysis": "rllib.tune.reporting.analysis",
     "rllib.tune.domains": "rllib.tune.search.domains",

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Box
 
 from rllib import sample_batch as sb
 from rllib.offline import values
@@ -90,6 +91,8 @@ class Dataset:
         if sb.REWARDS in columns:
             columns[sb.REWARDS] = values.checked_rewards(records)
         metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
+        if isinstance(action_space, Box) and any(name in columns for name in sb.PROBABILITIES):
+            metadata["densities"] = values.density_units(records, options)
         spaces = observation_space, action_space
         return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
 

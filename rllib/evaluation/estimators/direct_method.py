@@ -6,34 +6,30 @@ from typing import Any
 import numpy as np
 
 from rllib.evaluation.estimators.action_values import ActionValues
+from rllib.evaluation.estimators.fqe_torch_model import FQETorchModel
 from rllib.evaluation.estimators.off_policy_estimator import OffPolicyEstimator, Values
 from rllib.evaluation.estimators.q_model import QModel
 from rllib.evaluation.estimators.recorded_steps import RecordedSteps
 from rllib.evaluation.offline.rows import Conversions
 from rllib.policy import Policy
 
-FQE = "FQETorchModel"
-MODELS = (FQE, ActionValues.__name__)
+MODELS = {each.__name__: each for each in (FQETorchModel, ActionValues)}
 
 
 def model_class(given: Any) -> type[QModel]:
     """The class of a q_model_config's type.
 
     Args:
-        given: a class, or a name of MODELS.
+        given: a class derived from QModel, or a name of MODELS.
 
     Raises:
         ValueError: for another one.
     """
-    if isinstance(given, type):
+    if isinstance(given, type) and issubclass(given, QModel):
         return given
-    if given == ActionValues.__name__:
-        return ActionValues
-    if given == FQE:
-        from rllib.evaluation.estimators.fqe_torch_model import FQETorchModel  # imports torch
-
-        return FQETorchModel
-    raise ValueError(f"q_model_config: there is no type {given!r}. There are {', '.join(MODELS)}.")
+    if not isinstance(given, str) or given not in MODELS:
+        raise ValueError(f"q_model_config: there is no type {given!r:.80}. There are {', '.join(MODELS)}.")
+    return MODELS[given]
 
 
 class DirectMethod(OffPolicyEstimator):
@@ -42,7 +38,7 @@ class DirectMethod(OffPolicyEstimator):
     Args:
         policy, gamma, epsilon_greedy, conversions: as for OffPolicyEstimator.
         q_model_config: "type" and arguments of the model: FQETorchModel, fitted to the data by `train` (the default);
-            ActionValues, what a policy of action values (DQN) itself says; or a class with the methods of QModel.
+            ActionValues, what a policy of action values (DQN) itself says; or a class derived from QModel.
 
     Attributes:
         model: the model.
@@ -60,7 +56,7 @@ class DirectMethod(OffPolicyEstimator):
     ):
         super().__init__(policy, gamma, epsilon_greedy, conversions)
         settings = dict(q_model_config or {})
-        made = model_class(settings.pop("type", FQE))
+        made = model_class(settings.pop("type", FQETorchModel))
         self.model: QModel = made(policy=policy, gamma=gamma, epsilon_greedy=epsilon_greedy, **settings)
 
     def train(self, batch: Any) -> dict[str, Any]:

@@ -6,26 +6,30 @@ Each pass over the data fits the network to r + gamma V'(s'), with V' of a copy 
 
 The sum is over all choices of a Discrete space; of other spaces it is a mean over actions drawn from the policy.
 
-Departures from RLlib: the network learns (Q - mean) / deviation of the returns in the data, so that their size does not
-matter to the learning rate, and that Q begins at what was recorded. As many passes are made as reduce an error at the
-beginning to 1 %, not one.
+Departures from RLlib, whose name for it the class has:
+
+- the network is computed in numpy, which is faster for so small a one;
+- it learns (Q - mean) / deviation of the returns in the data, so that their size does not matter to the learning rate,
+  and that Q begins at what was recorded;
+- as many passes are made as reduce an error at the beginning to 1 %, not one;
+- targets are clipped to what rewards like the recorded ones can sum up to, since bootstrapping from actions that the
+  data does not have may diverge.
 """
 
-import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from rllib.evaluation.estimators.q_model import QModel
 from rllib.evaluation.estimators.recorded_steps import RecordedSteps, recorded_steps
 from rllib.evaluation.estimators.target_policy import action_rows
 from rllib.evaluation.offline.episode_sums import linear_sums
-from rllib.models.dense.in_torch import ACTIVATIONS
+from rllib.learners.updates.optimizers import Adam, global_norm
+from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.model_settings import ACTIVATION_NAMES
+from rllib.models.modules import FullyConnected
 from rllib.policy import Policy
 
 MODEL_DEFAULTS = {"fcnet_hiddens": [32, 32, 32], "fcnet_activation": "relu"}
@@ -81,35 +85,39 @@ class FQETorchModel(QModel):
             polyak_coef=(polyak_coef, 0 < polyak_coef <= 1),
             n_action_samples=(n_action_samples, n_action_samples >= 1),
         )
-        self.n_iters, self.min_loss_threshold, self.clip_grad_norm = n_iters, min_loss_threshold, clip_grad_norm
-        self.minibatch_size, self.polyak_coef, self._num_draws = minibatch_size, polyak_coef, n_action_samples
-        self._rng = np.random.default_rng(seed)
-        with torch.random.fork_rng(devices=[]):  # the program's own numbers stay as they are
-            torch.manual_seed(seed)
-            self._network = self._make_network({**MODEL_DEFAULTS, **(model_config or {})})
-        self._copy = copy.deepcopy(self._network)
-        self._optimizer = torch.optim.Adam(self._network.parameters(), lr=lr)
-        # Q = mean + deviation * output; set by the first data.
+        self.n_iters, self.lr, self.min_loss_threshold = n_iters, lr, min_loss_threshold
+        self.clip_grad_norm, self.minibatch_size, self.polyak_coef = clip_grad_norm, minibatch_size, polyak_coef
+        self._num_draws, self._rng = n_action_samples, np.random.default_rng(seed)
+        self._network, self._copy = self._make_networks({**MODEL_DEFAULTS, **(model_config or {})})
+        self._optimizer = Adam(self._network.weights.size)
+        # Q = mean + deviation * output, with outputs within bounds; set by the first data.
         self._mean, self._deviation = 0.0, 1.0
+        self._low, self._high = -math.inf, math.inf
         self._is_scaled = False
 
-    def _make_network(self, model: Mapping[str, Any]) -> nn.Module:
+    def _make_networks(self, model: Mapping[str, Any]) -> tuple[NumpyLayers, NumpyLayers]:
+        """The network, and the copy that is bootstrapped from."""
         if unknown := model.keys() - MODEL_DEFAULTS.keys():
             raise ValueError(f"model_config takes {', '.join(MODEL_DEFAULTS)}, not {', '.join(sorted(unknown))}")
-        encoder, distribution = self.policy.spec.encoder, self.policy.distribution
-        width, outputs = math.prod(encoder.shape) if encoder.as_stored else encoder.size, 1
-        if self.target.is_choice:
-            outputs = distribution.num_actions
-        else:
-            nothing = np.zeros((1, *distribution.action_shape), distribution.action_dtype)
-            width += action_rows(distribution, nothing).shape[1]
-        sizes = [width, *model["fcnet_hiddens"], outputs]
         if model["fcnet_activation"] not in ACTIVATION_NAMES:
             raise ValueError(
                 f"model_config: fcnet_activation={model['fcnet_activation']!r} must be one of "
                 f"{', '.join(ACTIVATION_NAMES)}"
             )
-        return _Network(sizes, ACTIVATIONS[ACTIVATION_NAMES[model["fcnet_activation"]]])
+        encoder, distribution = self.policy.spec.encoder, self.policy.distribution
+        widths = {"rows": math.prod(encoder.shape) if encoder.as_stored else encoder.size}
+        outputs = None
+        if self.target.is_choice:
+            outputs = distribution.num_actions
+        else:
+            nothing = np.zeros((1, *distribution.action_shape), distribution.action_dtype)
+            widths["action"] = action_rows(distribution, nothing).shape[1]
+        hiddens, activation = tuple(model["fcnet_hiddens"]), ACTIVATION_NAMES[model["fcnet_activation"]]
+        network = FullyConnected(tuple(widths), hiddens, outputs, activation=activation)
+        layout = network.layout(widths)
+        weights = np.zeros(layout.size, np.float32)
+        network.initialize(layout, weights, self._rng)
+        return network.numpy(layout, weights), network.numpy(layout, weights.copy())
 
     # ------------------------------------------------------------------ fitting
 
@@ -132,23 +140,11 @@ class FQETorchModel(QModel):
         if not self._is_scaled:
             self._scale(steps)
         size = self.minibatch_size or int(np.clip(len(rows) // _STEPS_IN_PASS, _FEWEST_ROWS, _MOST_ROWS))
-        data = self._tensors(steps, rows)
-        losses = []
-        for _ in range(self._num_passes):
-            errors = [self._step(*data, order) for order in self._orders(len(rows), size)]
-            with torch.no_grad():
-                for old, new in zip(self._copy.parameters(), self._network.parameters()):
-                    old.lerp_(new, self.polyak_coef)
-            losses.append(float(torch.stack(errors).mean()) * self._deviation**2)
-            if losses[-1] < self.min_loss_threshold:
-                break
+        data = self._columns(steps, rows)
+        losses: list[float] = []
+        while len(losses) < self._num_passes and not (losses and losses[-1] < self.min_loss_threshold):
+            losses.append(self._pass(data, size))
         return losses
-
-    def _scale(self, steps: RecordedSteps) -> None:
-        after = np.zeros(steps.num_episodes)
-        returns = linear_sums(steps.rewards, np.full(len(steps), self.gamma), steps.starts, after)
-        self._mean, self._deviation = float(returns.mean()), float(returns.std()) or 1.0
-        self._is_scaled = True
 
     @property
     def _num_passes(self) -> int:
@@ -158,43 +154,64 @@ class FQETorchModel(QModel):
             return _MOST_PASSES if self.gamma else 1
         return min(math.ceil(math.log(_LEFT) / math.log(self.gamma)), _MOST_PASSES)
 
-    def _orders(self, rows: int, size: int) -> Sequence[np.ndarray]:
-        order = self._rng.permutation(rows)
-        return [order[first : first + size] for first in range(0, rows, size)]
+    def _scale(self, steps: RecordedSteps) -> None:
+        after = np.zeros(steps.num_episodes)
+        returns = linear_sums(steps.rewards, np.full(len(steps), self.gamma), steps.starts, after)
+        self._mean, self._deviation = float(returns.mean()), float(returns.std()) or 1.0
+        if self.gamma < 1:
+            # An episode may end at any step, with 0 for the rest.
+            sums = np.array([min(steps.rewards.min(), 0), max(steps.rewards.max(), 0)]) / (1 - self.gamma)
+            self._low, self._high = (sums - self._mean) / self._deviation
+        self._is_scaled = True
 
-    def _tensors(self, steps: RecordedSteps, rows: np.ndarray) -> tuple[Tensor, ...]:
+    def _columns(self, steps: RecordedSteps, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Of the rows: encoded observations, actions, rewards, discounts, the next observations, what pi does there."""
-        following = np.where(_as_column(steps.terminated[rows], steps.obs), steps.obs[rows], steps.new_obs[rows])
-        inputs = self.target.dist_inputs(following)
-        after = self.target.probabilities(inputs).astype(np.float32) if self.target.is_choice else inputs
+        terminated = steps.terminated[rows]
+        of_rows = terminated.reshape(len(rows), *[1] * (steps.obs.ndim - 1))
+        following = np.where(of_rows, steps.obs[rows], steps.new_obs[rows])  # after a termination nothing is read
         actions = steps.actions[rows]
         if not self.target.is_choice:
             actions = action_rows(self.policy.distribution, actions)
-        discounts = np.where(steps.terminated[rows], 0.0, self.gamma)
+        discounts = np.where(terminated, 0.0, self.gamma)
         # (r + gamma V' - mean) / deviation, with V' = mean + deviation * output
         summands = (steps.rewards[rows] + discounts * self._mean - self._mean) / self._deviation
-        columns = self._encoded(steps.obs[rows]), actions, summands.astype(np.float32)
-        columns += discounts.astype(np.float32), self._encoded(following), after
-        return tuple(torch.from_numpy(np.ascontiguousarray(column)) for column in columns)
+        numbers = summands.astype(np.float32), discounts.astype(np.float32)
+        return self._encoded(steps.obs[rows]), actions, *numbers, self._encoded(following), self._after(following)
 
-    def _step(self, obs, actions, summands, discounts, following, after, order: np.ndarray) -> Tensor:
-        """One step of the optimizer; returns the mean squared error."""
-        rows = torch.from_numpy(order)
-        with torch.no_grad():
-            targets = summands[rows] + discounts[rows] * self._expected(self._copy, following[rows], after[rows])
+    def _pass(self, data: tuple[np.ndarray, ...], size: int) -> float:
+        """Fits to the copy's values, and moves the copy; returns the mean squared error, in rewards squared."""
+        order = self._rng.permutation(len(data[0]))
+        squares = 0.0
+        for first in range(0, len(order), size):
+            rows = order[first : first + size]
+            squares += self._step(*(column[rows] for column in data))
+        self._copy.weights += np.float32(self.polyak_coef) * (self._network.weights - self._copy.weights)
+        return squares / len(order) * self._deviation**2
+
+    def _step(self, obs, actions, summands, discounts, following, after) -> float:
+        """One step of the optimizer; returns the sum of squared errors."""
+        targets = summands + discounts * self._expected(self._copy, following, after)
+        np.clip(targets, self._low, self._high, out=targets)
+        count = len(targets)
         if self.target.is_choice:
-            outputs = self._network(obs[rows]).gather(1, actions[rows, None])[:, 0]
+            outputs, rows = self._network.forward(obs), np.arange(count)
+            errors = outputs[rows, actions] - targets
+            gradient = np.zeros((count, outputs.shape[1]), np.float32)
+            gradient[rows, actions] = errors * np.float32(2 / count)
         else:
-            outputs = self._network(torch.cat([obs[rows], actions[rows]], 1))[:, 0]
-        loss = (outputs - targets).square().mean()
-        self._optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self._network.parameters(), self.clip_grad_norm)
-        self._optimizer.step()
-        return loss.detach()
+            errors = self._network.forward(obs, actions) - targets
+            gradient = errors * np.float32(2 / count)
+        self._network.backward(gradient)
+        norm = global_norm(self._network.gradient)
+        if norm > self.clip_grad_norm:
+            self._network.gradient *= np.float32(self.clip_grad_norm / norm)
+        self._optimizer.step(self._network.weights, self._network.gradient, self.lr)
+        return float(np.dot(errors, errors))
 
-    def _expected(self, network: nn.Module, encoded: Tensor, after: Tensor) -> Tensor:
-        """Mean of the network's outputs over the policy's actions, [B].
+    # ------------------------------------------------------------------ values
+
+    def _expected(self, network: NumpyLayers, encoded: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Mean of a network's outputs over the policy's actions, float32 [B].
 
         Args:
             network: the network, or its copy.
@@ -202,73 +219,47 @@ class FQETorchModel(QModel):
             after: [B, actions] probabilities of choices, or inputs of the policy's distribution.
         """
         if self.target.is_choice:
-            return (network(encoded) * after).sum(1)
-        inputs = np.repeat(after.numpy(), self._num_draws, axis=0)
+            return np.einsum("ba,ba->b", network.forward(encoded), after)
+        inputs = np.repeat(after, self._num_draws, axis=0)
         drawn = action_rows(self.policy.distribution, self.target.draw(inputs, self._rng))
-        both = torch.cat([encoded.repeat_interleave(self._num_draws, 0), torch.from_numpy(drawn)], 1)
-        return network(both)[:, 0].view(-1, self._num_draws).mean(1)
+        outputs = network.forward(np.repeat(encoded, self._num_draws, axis=0), drawn)
+        return outputs.reshape(-1, self._num_draws).mean(1)
 
-    # ------------------------------------------------------------------ values
+    def _after(self, observations: np.ndarray) -> np.ndarray:
+        """Probabilities of choices, or inputs of the policy's distribution, float32 [N, ...]."""
+        inputs = self.target.dist_inputs(observations)
+        return self.target.probabilities(inputs).astype(np.float32) if self.target.is_choice else inputs
 
     def values(self, observations: np.ndarray) -> np.ndarray:
-        return self._of_rows(observations, lambda some, encoded: self._expected(self._network, encoded, self._after(some)))
+        return self._of_rows(
+            lambda some: self._expected(self._network, self._encoded(some), self._after(some)), observations
+        )
 
     def action_values(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        if self.target.is_choice:
-            chosen = torch.from_numpy(np.asarray(actions, np.int64))
-            rows = iter(chosen.split(_ROWS_AT_ONCE))
-            return self._of_rows(
-                observations, lambda _, encoded: self._network(encoded).gather(1, next(rows)[:, None])[:, 0]
-            )
-        given = iter(torch.from_numpy(action_rows(self.policy.distribution, actions)).split(_ROWS_AT_ONCE))
-        return self._of_rows(observations, lambda _, encoded: self._network(torch.cat([encoded, next(given)], 1))[:, 0])
+        def of_choices(some, chosen):
+            return self._network.forward(self._encoded(some))[np.arange(len(some)), chosen]
 
-    def _after(self, observations: np.ndarray) -> Tensor:
-        inputs = self.target.dist_inputs(observations)
-        if self.target.is_choice:
-            return torch.from_numpy(self.target.probabilities(inputs).astype(np.float32))
-        return torch.from_numpy(inputs)
+        def of_numbers(some, taken):
+            return self._network.forward(self._encoded(some), action_rows(self.policy.distribution, taken))
 
-    def _of_rows(self, observations: np.ndarray, outputs) -> np.ndarray:
-        """Values [N] from outputs(observations, encoded) of some rows at a time, float64."""
-        found = [np.empty(0)]
-        with torch.no_grad():
-            for first in range(0, len(observations), _ROWS_AT_ONCE):
-                some = observations[first : first + _ROWS_AT_ONCE]
-                found.append(outputs(some, torch.from_numpy(self._encoded(some))).numpy().astype(np.float64))
-        return self._mean + self._deviation * np.concatenate(found)
+        return self._of_rows(of_choices if self.target.is_choice else of_numbers, observations, actions)
+
+    def _of_rows(self, outputs: Callable[..., np.ndarray], *columns: np.ndarray) -> np.ndarray:
+        """Values [N] by the outputs of some rows of the columns at a time, float64."""
+        found = np.empty(len(columns[0]))
+        for first in range(0, len(found), _ROWS_AT_ONCE):
+            some = slice(first, first + _ROWS_AT_ONCE)
+            found[some] = outputs(*(column[some] for column in columns))
+        return self._mean + self._deviation * found
 
     def _encoded(self, observations: np.ndarray) -> np.ndarray:
         """Observations as rows of numbers, float32 [N, size]; pixels from 0 to 1."""
-        spec = self.policy.spec
-        if not spec.encoder.as_stored:
-            return self.policy.encode(observations, self.policy.new_inputs(len(observations)))[:, : spec.encoder.size]
+        encoder = self.policy.spec.encoder
+        if not encoder.as_stored:
+            inputs = self.policy.encode(observations, self.policy.new_inputs(len(observations)))
+            return np.ascontiguousarray(inputs[:, : encoder.size])
         rows = observations.reshape(len(observations), -1).astype(np.float32)
         return rows / np.float32(255) if observations.dtype == np.uint8 else rows
-
-
-class _Network(nn.Module):
-    """A fully connected network.
-
-    Args:
-        sizes: of the input, the hidden layers and the output.
-        activation: after each hidden layer.
-    """
-
-    def __init__(self, sizes: Sequence[int], activation):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(before, after) for before, after in zip(sizes, sizes[1:]))
-        self.activation = activation
-
-    def forward(self, rows: Tensor) -> Tensor:
-        for layer in self.layers[:-1]:
-            rows = self.activation(layer(rows))
-        return self.layers[-1](rows)
-
-
-def _as_column(flags: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """Flags [N] that broadcast with observations [N, *shape]."""
-    return flags.reshape(len(flags), *[1] * (like.ndim - 1))
 
 
 def _refuse_wrong(**given: tuple[Any, bool]) -> None:

@@ -42,7 +42,9 @@ def estimated(algorithm: Algorithm, data: Path, estimators: str) -> dict[str, An
         dataset = recorded_data(config, algorithm.observation_space, algorithm.action_space, None).only
     except FileNotFoundError as error:
         raise Mistake(str(error)) from error
-    methods = {name: {"type": name} for name in names}
+    methods: dict[str, dict] = {name: {"type": name} for name in names}
+    if "wis" in methods:
+        methods["wis"]["carried"] = True  # right for episodes of different lengths as well
     made = make_estimators(methods, algorithm.policy, config.gamma, config)
     steps = recorded_steps(dataset, algorithm.policy, config)
     found = {"data": str(data), "gamma": config.gamma, "steps": len(steps)}

@@ -30,50 +30,49 @@ def log_cumulative(log_ratios: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return logs
 
 
-def log_mean_weights(log_rho: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """log of the mean of rho_t over the episodes that have reached step t, [N]."""
-    logs = np.empty(len(log_rho))
-    for episodes, rows in step_by_step(starts):
-        logs[rows] = np.logaddexp.reduce(log_rho[rows]) - np.log(len(episodes))
-    return logs
+def importance_sampling(rewards: np.ndarray, log_ratios: np.ndarray, starts: np.ndarray, gamma: float) -> np.ndarray:
+    """sum_t gamma^t rho_t r_t of each episode, [episodes] (Precup, Sutton & Singh 2000, eq. 5).
 
-
-def weighted(rewards: np.ndarray, log_weights: np.ndarray, starts: np.ndarray, gamma: float) -> np.ndarray:
-    """sum_t gamma^t w_t r_t of each episode, [episodes], by log w_t [N]; infinite where a weight is too large."""
+    Infinite where a weight is too large for float64.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        weights = np.exp(log_weights)
+        weights = np.exp(log_cumulative(log_ratios, starts))
         # A weight may be infinite, which is nothing times a reward of 0.
         terms = np.where(rewards == 0, 0.0, gamma ** times(starts) * weights * rewards)
         return np.add.reduceat(terms, starts[:-1])
 
 
-def importance_sampling(rewards: np.ndarray, log_ratios: np.ndarray, starts: np.ndarray, gamma: float) -> np.ndarray:
-    """sum_t gamma^t rho_t r_t of each episode, [episodes] (Precup, Sutton & Singh 2000, eq. 5)."""
-    return weighted(rewards, log_cumulative(log_ratios, starts), starts, gamma)
-
-
 def weighted_importance_sampling(
-    rewards: np.ndarray, log_ratios: np.ndarray, starts: np.ndarray, gamma: float
+    rewards: np.ndarray, log_ratios: np.ndarray, starts: np.ndarray, gamma: float, carried: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """sum_t gamma^t rho_t / w_t r_t of each episode, with w_t the mean of rho_t over the episodes that reached t.
+    """sum_t gamma^t rho_t / w_t r_t of each episode, with w_t the mean of rho_t over episodes.
+
+    Args:
+        rewards, log_ratios, starts, gamma: as above.
+        carried: the mean is over all episodes, with the last rho of those that have ended; False: over the episodes
+            that have reached step t.
 
     Returns:
         values [episodes], and the same numbers as the estimate's first-order changes with each episode's weight: their
         mean is that of the values, and their deviation gives the error of a ratio of means, which the values' does not.
     """
-    log_rho = log_cumulative(log_ratios, starts)
-    log_means = log_mean_weights(log_rho, starts)
-    # Where all weights are 0, no episode says anything about this step, and -inf stays -inf.
-    log_relative = log_rho - np.where(np.isneginf(log_means), 0.0, log_means)
-    values = weighted(rewards, log_relative, starts, gamma)
-    # The estimate is sum_t gamma^t n_t / N * (sum rho_t r_t) / (sum rho_t), n_t episodes having reached step t. The
-    # derivative by the weight of an episode has a term for n_t, one for the upper sum and one for the lower.
-    relative = np.exp(log_relative)
-    averages = np.empty(len(rewards))
-    for _, rows in step_by_step(starts):
-        averages[rows] = np.mean(relative[rows] * rewards[rows])
-    changes = gamma ** times(starts) * (averages + relative * (rewards - averages))
-    return values, np.add.reduceat(changes, starts[:-1])
+    count = len(starts) - 1
+    log_rho, values, changes = np.zeros(count), np.zeros(count), np.zeros(count)
+    for step, (episodes, rows) in enumerate(step_by_step(starts)):
+        log_rho[episodes] += log_ratios[rows]
+        among = np.arange(count) if carried else episodes
+        received = np.zeros(count)
+        received[episodes] = rewards[rows]
+        logs, received = log_rho[among], received[among]
+        log_mean = np.logaddexp.reduce(logs) - np.log(len(among))
+        # Where all weights are 0, no episode says anything about this step.
+        weights = np.exp(logs - (0.0 if np.isneginf(log_mean) else log_mean))
+        values[among] += gamma**step * weights * received
+        # The estimate sums gamma^t n_t / N * (sum rho_t r_t) / (sum rho_t), with n_t episodes in the means. Its
+        # derivative by the weight of an episode has a term for n_t, one for the upper sum and one for the lower.
+        average = (weights * received).mean()
+        changes[among] += gamma**step * (average + weights * (received - average))
+    return values, changes
 
 
 def doubly_robust(

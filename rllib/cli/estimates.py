@@ -82,11 +82,11 @@ def _worth(estimates: Mapping[str, Mapping[str, float]], episodes: int) -> list[
     if not sizes:
         return []
     size = min(sizes.values())
-    sentence = f"effective sample size {size:.1f} of {episodes}: the weights of the episodes say as much as so many equal"
-    if size >= _ENOUGH:
-        return [f"{sentence} ones."]
-    names = ", ".join(sizes)
-    return [
-        f"{sentence} ones.",
-        f"Below {_ENOUGH}, {names} and their intervals say little: the policy differs too much from the recorded one.",
-    ]
+    weights = f"the weights of {counted(episodes, 'episode')} are worth as many equal ones"
+    lines = [f"effective sample size {size:.1f}: {weights}"]
+    if size < _ENOUGH:
+        names = ", ".join(sizes)
+        lines.append(
+            f"Below {_ENOUGH}, {names} and their intervals say little: the policy differs too much from the recorded one."
+        )
+    return lines

@@ -24,9 +24,9 @@ class ReadOptions:
             an episode is as long as the environment allows, or as most of the longest ones are, else terminated.
         actions: units of actions of a Box: those of the "environment"; "normalized", where [-1, 1] spans the bounds; or
             "auto", as the file's metadata, its bounds and its columns tell.
-        densities: units of the actions of a Box that recorded densities (action_logp, action_prob) are of: as `actions`;
-            "auto": as the file's metadata tells, else normalized where the actions are, or where an RLlib policy has
-            written its columns.
+        densities: units in which recorded densities (action_logp, action_prob) of a Box are: as `actions`; "auto": as
+            the file's metadata tells, else normalized where the actions are, or where an RLlib policy has written
+            its columns.
         check: refuse data in which one step does not follow from the one before.
         on_error: "raise", or "skip" lines and files that cannot be read.
         policy: id of the policy whose rows are taken from files with several.

@@ -5,6 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
+from rllib.offline.estimators import (
+    DirectMethod,
+    DoublyRobust,
+    ImportanceSampling,
+    OffPolicyEstimator,
+    WeightedImportanceSampling,
+)
+from rllib.offline.estimators.fqe_torch_model import FQETorchModel
 
 from rllib import sample_batch as sb
 from rllib.acting.inference import ActingSettings
@@ -19,14 +27,6 @@ from rllib.models.distributions.q_values import QValues
 from rllib.models.distributions.squashed import BoundedSquashedGaussian, SquashedGaussian
 from rllib.models.distributions.standard import Deterministic, DiagGaussian, MultiCategorical
 from rllib.offline.dataset import Dataset
-from rllib.offline.estimators import (
-    DirectMethod,
-    DoublyRobust,
-    ImportanceSampling,
-    OffPolicyEstimator,
-    WeightedImportanceSampling,
-)
-from rllib.offline.estimators.fqe_torch_model import FQETorchModel
 from rllib.policy import Policy
 
 # ---------------------------------------------------------------------- policies with given probabilities
@@ -303,9 +303,7 @@ SPACE = Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32))
 
 
 def continuous_policy(distribution=None):
-    policy = Policy(
-        policy_spec(Box(-1, 1, (3,)), SPACE, {"fcnet_hiddens": [8]}), rng=np.random.default_rng(0)
-    )
+    policy = Policy(policy_spec(Box(-1, 1, (3,)), SPACE, {"fcnet_hiddens": [8]}), rng=np.random.default_rng(0))
     return policy if distribution is None else with_distribution(policy, distribution)
 
 
@@ -424,7 +422,7 @@ def test_data_that_cannot_be_used_is_refused(batch, message):
 
 def test_a_deterministic_policy_has_no_probabilities():
     batch = episodes(2, obs=np.zeros((2, 3)), actions=np.zeros((2, 2)), rewards=np.ones(2), action_prob=np.ones(2))
-    with pytest.raises(ValueError, match="deterministic.*direct method"):
+    with pytest.raises(ValueError, match=r"deterministic.*direct method"):
         ImportanceSampling(continuous_policy(Deterministic((2,)))).estimate(batch)
 
 

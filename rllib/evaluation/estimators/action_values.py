@@ -23,7 +23,7 @@ class ActionValues(QModel):
         super().__init__(policy, gamma, epsilon_greedy)
         if not isinstance(policy.distribution, QValues):
             raise ValueError(
-                f"q_model_config: ActionValues is for policies of action values, such as DQN's, but this one draws from "
+                "q_model_config: ActionValues is for policies of action values, such as DQN's, but this one draws from a "
                 f"{type(policy.distribution).__name__}. Use {{'type': 'FQETorchModel'}}."
             )
 

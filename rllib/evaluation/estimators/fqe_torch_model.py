@@ -1,4 +1,4 @@
-"""Fitted Q evaluation (Le, Voloshin & Yue, arXiv:1903.08738): a network of a policy's action values, from recorded steps.
+"""Fitted Q evaluation (Le, Voloshin & Yue, arXiv:1903.08738): a network of action values, fitted to recorded steps.
 
 Each pass over the data fits the network to r + gamma V'(s'), with V' of a copy from before the pass:
 
@@ -136,7 +136,7 @@ class FQETorchModel(QModel):
         steps = recorded_steps(batch, self.policy)
         rows = np.flatnonzero(steps.terminated | steps.has_next)
         if not len(rows):
-            raise ValueError(f"{steps.source} has no step of which it is known what followed, so no model can be fitted")
+            raise ValueError(f"of no step of {steps.source} is it known what followed, so that no model can be fitted")
         if not self._is_scaled:
             self._scale(steps)
         size = self.minibatch_size or int(np.clip(len(rows) // _STEPS_IN_PASS, _FEWEST_ROWS, _MOST_ROWS))

@@ -100,7 +100,7 @@ class OffPolicyEstimator(ABC):
         Returns:
             means over the episodes, float64:
 
-            - v_behavior: the discounted return that was recorded; v_behavior_std, its standard deviation (population's);
+            - v_behavior: the discounted return that was recorded; v_behavior_std, its deviation (population's);
               v_behavior_low, v_behavior_high: bounds of its 95 % confidence interval;
             - v_target, v_target_std, v_target_low, v_target_high: the same of the policy;
             - v_gain: v_target / v_behavior, NaN unless v_behavior is above 0; v_delta: v_target - v_behavior;

@@ -99,9 +99,8 @@ class RecordedSteps:
 
     def as_single_steps(self) -> "RecordedSteps":
         """Each step as an episode of its own, after which nothing follows: contextual bandits."""
-        return dataclasses.replace(
-            self, starts=np.arange(len(self) + 1), terminated=np.ones(len(self), bool), has_next=np.ones(len(self), bool)
-        )
+        ends = np.ones(len(self), bool)
+        return dataclasses.replace(self, starts=np.arange(len(self) + 1), terminated=ends, has_next=ends)
 
 
 def recorded_steps(data: Any, policy: Policy, conversions: rows.Conversions | None = None) -> RecordedSteps:

@@ -3,8 +3,6 @@
 import functools
 from typing import Any
 
-import numpy as np
-
 from rllib.algorithms.base.recorded.data import recorded_data
 from rllib.evaluation.estimators.choose import estimate_all, make_estimators
 from rllib.evaluation.estimators.imitation_error import imitation_error

@@ -86,7 +86,5 @@ def _worth(estimates: Mapping[str, Mapping[str, float]], episodes: int) -> list[
     lines = [f"effective sample size {size:.1f}: {weights}"]
     if size < _ENOUGH:
         names = ", ".join(sizes)
-        lines.append(
-            f"Below {_ENOUGH}, {names} and their intervals say little: the policy differs too much from the recorded one."
-        )
+        lines.append(f"Below {_ENOUGH}, {names} and their intervals say little: the policy acts too differently.")
     return lines

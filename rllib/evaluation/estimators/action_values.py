@@ -23,8 +23,8 @@ class ActionValues(QModel):
         super().__init__(policy, gamma, epsilon_greedy)
         if not isinstance(policy.distribution, QValues):
             raise ValueError(
-                "q_model_config: ActionValues is for policies of action values, such as DQN's, but this one draws from a "
-                f"{type(policy.distribution).__name__}. Use {{'type': 'FQETorchModel'}}."
+                "q_model_config: ActionValues is for policies of action values, such as DQN's, but this one draws "
+                f"from a {type(policy.distribution).__name__}. Use {{'type': 'FQETorchModel'}}."
             )
 
     def values(self, observations: np.ndarray) -> np.ndarray:

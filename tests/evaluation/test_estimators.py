@@ -1,6 +1,7 @@
 """Off-policy estimates: gold numbers, identities, small worlds with exact values, and data that cannot be used."""
 
 import dataclasses
+import importlib
 
 import numpy as np
 import pytest
@@ -12,12 +13,12 @@ from rllib.offline.estimators import (
     OffPolicyEstimator,
     WeightedImportanceSampling,
 )
-from rllib.offline.estimators.fqe_torch_model import FQETorchModel
 
 from rllib import sample_batch as sb
 from rllib.acting.inference import ActingSettings
 from rllib.evaluation.estimators import formulas
 from rllib.evaluation.estimators.choose import estimate_all, make_estimators, methods_problem
+from rllib.evaluation.estimators.fqe_torch_model import FQETorchModel
 from rllib.evaluation.estimators.imitation_error import imitation_error
 from rllib.evaluation.estimators.q_model import QModel
 from rllib.evaluation.estimators.target_policy import TargetPolicy, action_rows
@@ -56,6 +57,12 @@ def episodes(*lengths, **columns):
     numbers = np.repeat(np.arange(len(lengths)), lengths)
     batch = {"obs": np.zeros(sum(lengths), int), "terminateds": flags, "eps_id": numbers, **columns}
     return {name: np.asarray(column) for name, column in batch.items()}
+
+
+def test_paths_of_rllib_lead_to_the_estimators():
+    for name in ("ImportanceSampling", "FQETorchModel", "DoublyRobust"):
+        module = {"ImportanceSampling": ".importance_sampling", "FQETorchModel": ".fqe_torch_model"}.get(name, "")
+        assert hasattr(importlib.import_module(f"rllib.offline.estimators{module}"), name)
 
 
 # ---------------------------------------------------------------------- gold numbers, with gamma 0.9

@@ -1,4 +1,4 @@
-"""What a policy of action values says of its own."""
+"""The action values of a policy that has some, as the model of an estimate."""
 
 import numpy as np
 

@@ -39,7 +39,7 @@ def estimator_class(given: Any) -> type[OffPolicyEstimator]:
 
 
 def methods_problem(methods: Mapping[str, Any]) -> str | None:
-    """What is wrong with a value of off_policy_estimation_methods; None if it is right."""
+    """Describes the mistake in a value of off_policy_estimation_methods; None if it is right."""
     for name, given in methods.items():
         if not isinstance(given, Mapping) or "type" not in given:
             return f"{name!r} must be {{'type': ESTIMATOR, ...}}, but is {given!r:.80}"

@@ -165,7 +165,7 @@ class FQETorchModel(QModel):
         self._is_scaled = True
 
     def _columns(self, steps: RecordedSteps, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Of the rows: encoded observations, actions, rewards, discounts, the next observations, what pi does there."""
+        """Columns of the rows: encoded observations, actions, rewards, discounts, next observations, what pi does."""
         terminated = steps.terminated[rows]
         of_rows = terminated.reshape(len(rows), *[1] * (steps.obs.ndim - 1))
         following = np.where(of_rows, steps.obs[rows], steps.new_obs[rows])  # after a termination nothing is read

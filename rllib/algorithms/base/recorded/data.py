@@ -41,7 +41,7 @@ class RecordedData:
 
     @property
     def for_evaluation(self) -> Dataset:
-        """What is evaluated on: the episodes that are held out; where there are none, the recorded ones."""
+        """Episodes to evaluate on: those that are held out; where there are none, all recorded ones."""
         return Dataset.concat(self.held_out) if self.held_out else self.only
 
     @property

@@ -82,12 +82,16 @@ def _share_model(estimator: OffPolicyEstimator, arguments: Mapping[str, Any], ot
             estimator.model = other.model
 
 
-def estimate_all(estimators: Mapping[str, OffPolicyEstimator], steps: RecordedSteps) -> dict[str, dict[str, Any]]:
-    """Fits what the estimators learn to recorded steps, and estimates from them.
+def estimate_all(
+    estimators: Mapping[str, OffPolicyEstimator], steps: RecordedSteps, fit_on: RecordedSteps | None = None
+) -> dict[str, dict[str, Any]]:
+    """Fits what the estimators learn, and estimates from recorded steps.
 
     Args:
         estimators: name -> estimator.
-        steps: in the policy's units.
+        steps: what is estimated from, in the policy's units.
+        fit_on: what models are fitted to; None: `steps`, which a model then explains too well, so that the intervals of
+            doubly robust estimates are too narrow.
 
     Returns:
         name -> what `OffPolicyEstimator.estimate` returns, with the last "loss" of a model.
@@ -99,7 +103,7 @@ def estimate_all(estimators: Mapping[str, OffPolicyEstimator], steps: RecordedSt
     for estimator in estimators.values():
         model = id(getattr(estimator, "model", estimator))
         if model not in fitted:
-            losses = estimator.train(steps).get("losses")
+            losses = estimator.train(fit_on or steps).get("losses")
             fitted[model] = {"loss": losses[-1]} if losses else {}
     return {
         name: {**estimator.estimate(steps), **fitted[id(getattr(estimator, "model", estimator))]}

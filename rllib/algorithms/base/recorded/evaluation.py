@@ -5,9 +5,10 @@ from typing import Any
 
 from rllib.algorithms.base.recorded.data import recorded_data
 from rllib.evaluation.estimators.choose import estimate_all, make_estimators
+from rllib.evaluation.estimators.direct_method import DirectMethod
 from rllib.evaluation.estimators.imitation_error import imitation_error
 from rllib.evaluation.estimators.off_policy_estimator import OffPolicyEstimator
-from rllib.evaluation.estimators.recorded_steps import recorded_steps
+from rllib.evaluation.estimators.recorded_steps import RecordedSteps, recorded_steps
 from rllib.offline.dataset import Dataset
 
 
@@ -49,18 +50,27 @@ class RecordedEvaluation:
     def estimates(self) -> dict[str, dict[str, Any]]:
         """Under "off_policy_estimator": name -> the estimate of the present policy; {} without estimators.
 
-        Models are fitted first; they go on from where the last evaluation has left them.
+        Models are fitted first, to the episodes that are learned from if others are held out, else to those that are
+        estimated from. They go on from where the last evaluation has left them.
 
         Raises:
             ValueError: if the data lacks what an estimator reads.
         """
         if not self._estimators:
             return {}
-        policy, config = self._algorithm.policy, self._algorithm.config
-        steps = recorded_steps(self._dataset, policy, config)
-        if not config.ope_split_batch_by_episode:
-            steps = steps.as_single_steps()
-        return {"off_policy_estimator": estimate_all(self._estimators, steps)}
+        recorded = self._algorithm.recorded
+        steps, fit_on = self._steps_of(self._dataset), None
+        if self._algorithm.config.evaluation_data is None and recorded.held_out and self._has_models:
+            fit_on = self._steps_of(recorded.only)
+        return {"off_policy_estimator": estimate_all(self._estimators, steps, fit_on)}
+
+    @property
+    def _has_models(self) -> bool:
+        return any(isinstance(each, DirectMethod) for each in self._estimators.values())
+
+    def _steps_of(self, dataset: Dataset) -> RecordedSteps:
+        steps = recorded_steps(dataset, self._algorithm.policy, self._algorithm.config)
+        return steps if self._algorithm.config.ope_split_batch_by_episode else steps.as_single_steps()
 
     def losses(self) -> dict[str, float]:
         """Distance of the present policy from the recorded actions; see imitation_error."""

@@ -51,7 +51,7 @@ def true_value(steepness, count=40_000):
     for step in range(500):
         sums += GAMMA**step * goes_on
         force = np.where(rng.random(count) < 1 / (1 + np.exp(-steepness * (obs @ DIRECTION))), 10.0, -10.0)
-        position, speed, angle, turning = obs.T
+        _, speed, angle, turning = obs.T
         pull = (force + 0.05 * turning**2 * np.sin(angle)) / 1.1
         turned = (9.8 * np.sin(angle) - np.cos(angle) * pull) / (0.5 * (4 / 3 - 0.1 * np.cos(angle) ** 2 / 1.1))
         pushed = pull - 0.05 * turned * np.cos(angle) / 1.1

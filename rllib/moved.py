@@ -64,6 +64,7 @@ MOVED = {
     "rllib.models.recurrent": "rllib.models.user.module",
     "rllib.models.torch_distribution": "rllib.models.distributions.user",
     "rllib.models.torch_model_v2": "rllib.models.user.model_v2",
+    "rllib.offline.estimators": "rllib.evaluation.estimators",
     "rllib.offline.input_reader": "rllib.offline.readers",
     "rllib.offline.json_reader": "rllib.offline.readers",
     "rllib.profile": "rllib.runs.profiling",

@@ -10,6 +10,7 @@
 | terminateds        | [B]                    | bool         | the task ended: nothing is bootstrapped past it      |
 | truncateds         | [B]                    | bool         | the episode was cut: its value is bootstrapped       |
 | action_logp        | [B]                    | float32      | log-probability of the action when it was drawn      |
+| action_prob        | [B]                    | float32      | its exponential, in recorded data of other programs  |
 | action_dist_inputs | [B, K]                 | float32      | parameters of the action distribution at that time   |
 | vf_preds           | [B]                    | float32      | value estimate at that time                          |
 | advantages         | [B]                    | float32      | advantage estimate                                   |
@@ -48,6 +49,9 @@ REWARDS = "rewards"
 TERMINATEDS = "terminateds"
 TRUNCATEDS = "truncateds"
 ACTION_LOGP = "action_logp"
+ACTION_PROB = "action_prob"
+# Columns of recorded steps that say how probable the action was; the first that is there counts.
+PROBABILITIES = (ACTION_LOGP, ACTION_PROB)
 ACTION_DIST_INPUTS = "action_dist_inputs"
 VF_PREDS = "vf_preds"
 ADVANTAGES = "advantages"

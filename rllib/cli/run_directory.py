@@ -155,7 +155,8 @@ class RunDirectory:
             algorithm, iteration, every: as for `save_if_due`; checkpoints of each `every` iterations are not removed.
             result: of the iteration.
         """
-        score = (result.get("evaluation") or result)["episode_reward_mean"]
+        # An evaluation on recorded data alone has no return.
+        score = result.get("evaluation", {}).get("episode_reward_mean", result["episode_reward_mean"])
         if not score > self.best_return:
             return
         earlier = self.best

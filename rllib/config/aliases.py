@@ -145,9 +145,11 @@ READABLE_DICTS: Mapping[str, tuple[str, ...]] = {
 }
 
 _NO_COMPILE = "networks run uncompiled"
-_OFFLINE = "offline data is not available yet; samples come from the environment"
+_OFFLINE_EVALUATION = (
+    "this process evaluates on held-out episodes (offline_validation_fraction), all of them, once every "
+    "offline_evaluation_interval"
+)
 _NO_DATA_PIPELINE = "files are read by the process that learns, before it learns"
-_EVALUATED_IN_LEARNER = "recorded data is evaluated in the process that learns"
 
 # Accepted without effect, because what they switch is always so here; a line of logging says why.
 IGNORED: Mapping[str, str] = {
@@ -234,7 +236,7 @@ IGNORED: Mapping[str, str] = {
             *("offline_eval_runner_restore_timeout_s", "offline_eval_runner_health_probe_timeout_s"),
             *("offline_evaluation_duration", "offline_evaluation_parallel_to_training"),
         ),
-        _EVALUATED_IN_LEARNER,
+        _OFFLINE_EVALUATION,
     ),
     "offline_sampling": "samples come from input_ alone where it names data",
     "postprocess_inputs": "an algorithm computes from recorded steps what it needs, such as returns",
@@ -301,7 +303,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),
     "custom_eval_function": Unavailable((None,), "use the result of algo.evaluate()"),
     "evaluation_sample_timeout_s": Unavailable((180.0, 120.0), "use sample_timeout_s"),
-    "off_policy_estimation_methods": Unavailable(({}, None), _OFFLINE),
     **dict.fromkeys(
         ("offline_data_class", "prelearner_class", "prelearner_buffer_class"),
         Unavailable((None,), "write a function of an IOContext that returns a reader, and give it as input_"),
@@ -318,7 +319,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         ("output_write_method", "output_write_method_kwargs"),
         Unavailable((None, {}, "write_parquet", "write_json"), "use output_config={'format': 'parquet'}"),
     ),
-    "ope_split_batch_by_episode": Unavailable((True,), _OFFLINE),
     "observation_fn": Unavailable((None,), "wrap the environment, so that its observations are the changed ones"),
     "algorithm_config_overrides_per_module": Unavailable(
         ({}, None), "give them by policy: policies={'p0': PolicySpec(config={'lr': 1e-4})}"
@@ -400,9 +400,9 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "_torch_lr_scheduler_classes": Unavailable((None,), "use a schedule: lr=[[0, 1e-3], [100_000, 1e-4]]"),
     "custom_resources_per_learner": Unavailable(({}, None), "a learner claims num_cpus_per_learner and num_gpus"),
     "custom_resources_for_main_process": Unavailable(({}, None), "this process claims CPUs alone"),
-    **dict.fromkeys(
-        ("offline_evaluation_interval", "num_offline_eval_runners", "offline_evaluation_type"),
-        Unavailable((None, 0), _OFFLINE),
+    "num_offline_eval_runners": Unavailable((None, 0, 1), _OFFLINE_EVALUATION),
+    "offline_evaluation_type": Unavailable(
+        (None, "eval_loss"), "losses on held-out episodes are one kind; for returns use off_policy_estimation_methods"
     ),
     # Of Ray 0.8.
     "soft_q": Unavailable((False,), "use exploration_config={'type': 'SoftQ', 'temperature': 1.0}"),
@@ -412,7 +412,10 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "_fake_sampler": Unavailable((False,), "samples come from the environment"),
     "grads_per_step": Unavailable((100,), "use min_sample_timesteps_per_iteration"),
     "eager": Unavailable((False,), "there is no TensorFlow"),
-    "input_evaluation": Unavailable((None, [], ["is", "wis"]), _OFFLINE),
+    "input_evaluation": Unavailable(
+        (None, [], ["is", "wis"], ["simulation"]),
+        "use .evaluation(off_policy_estimation_methods={'is': {'type': 'is'}, 'wis': {'type': 'wis'}})",
+    ),
     **dict.fromkeys(
         ("memory", "memory_per_worker", "object_store_memory", "object_store_memory_per_worker"),
         Unavailable((0, None), "runtime.init(object_store_memory=...) bounds the store of the whole session"),
@@ -561,7 +564,8 @@ def value_today(name: str, value):
     A class of torch that stands for an activation becomes its name, which files and checkpoints can hold.
     """
     if isinstance(value, dict):
-        return {key: activation_today(item) for key, item in value.items()}
+        today = _estimator_today if name == "off_policy_estimation_methods" else activation_today
+        return {key: today(item) for key, item in value.items()}
     today = VALUES_TODAY.get((name, value)) if isinstance(value, str | int) else None
     if today is None:
         return value
@@ -585,6 +589,15 @@ def tell_ignored(names: Iterable[str]) -> None:
             by_reason.setdefault(IGNORED[name], []).append(name)
     for reason, same in by_reason.items():
         logger.info("%s %s no effect here: %s", ", ".join(same), "has" if len(same) == 1 else "have", reason)
+
+
+def _estimator_today(given):
+    """Arguments of an estimator with names in the place of the library's classes, which files can hold."""
+    if isinstance(given, type) and given.__module__.startswith("rllib.evaluation.estimators."):
+        return given.__name__
+    if isinstance(given, Mapping):
+        return {key: _estimator_today(item) for key, item in given.items()}
+    return given
 
 
 # torch's modules of these functions, by their names.

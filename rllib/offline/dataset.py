@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import flatdim
+from gymnasium.spaces import Box, flatdim
 
 from rllib import sample_batch as sb
 from rllib.offline import values
@@ -103,6 +103,8 @@ class Dataset:
             columns[sb.REWARDS] = values.checked_rewards(records)
         columns.pop(ACTIONS_NORMALIZED, None)  # they no longer are
         metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
+        if isinstance(action_space, Box) and any(name in columns for name in sb.PROBABILITIES):
+            metadata["densities"] = values.density_units(records, options)
         spaces = observation_space, action_space
         return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
 

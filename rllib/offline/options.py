@@ -9,6 +9,7 @@ from rllib.did_you_mean import did_you_mean
 _CHOICES = {
     "dones": ("auto", "terminated", "truncated"),
     "actions": ("auto", "environment", "normalized"),
+    "densities": ("auto", "environment", "normalized"),
     "on_error": ("raise", "skip"),
     "ends": ("auto", "flags"),
 }
@@ -24,6 +25,9 @@ class ReadOptions:
             an episode is as long as the environment allows, or as most of the longest ones are, else terminated.
         actions: units of actions of a Box: those of the "environment"; "normalized", where [-1, 1] spans the bounds; or
             "auto", as the file's metadata, its bounds and its columns tell.
+        densities: units in which recorded densities (action_logp, action_prob) of a Box are: as `actions`; "auto": as
+            the file's metadata tells, else normalized where the actions are, or where an RLlib policy has written
+            its columns.
         check: refuse data in which one step does not follow from the one before.
         on_error: "raise", or "skip" lines and files that cannot be read.
         policy: id of the policy whose rows are taken from files with several.
@@ -38,6 +42,7 @@ class ReadOptions:
     schema: Mapping[str, str] | None = None
     dones: str = "auto"
     actions: str = "auto"
+    densities: str = "auto"
     check: bool = True
     on_error: str = "raise"
     policy: str | None = None

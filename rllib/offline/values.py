@@ -220,13 +220,28 @@ def are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, opt
     is_wider = (space.low < -1) & (space.high > 1)
     if not is_wider.all() or not space.is_bounded() or (np.abs(actions) > 1 + _ROUNDING).any():
         return False
-    normalized = any(name in records.columns for name in _WRITTEN_BY_POLICIES)
+    normalized = _is_of_a_policy(records)
     why = "columns of an RLlib policy stand beside them" if normalized else "nothing says that they are normalized"
     records.notices.append(
         f"all actions are within [-1, 1], but {space} is wider: they are taken "
         f"{'as normalized' if normalized else 'as they are'}, since {why}. Set actions_in_input_normalized to say so."
     )
     return normalized
+
+
+def density_units(records: Records, options: ReadOptions) -> str:
+    """Units of the actions that recorded densities are of: "environment" or "normalized"."""
+    if options.densities != "auto":
+        return options.densities
+    if (said := records.metadata.get("densities")) is not None:
+        return said
+    are_normalized = "normalized" in (options.actions, records.metadata.get("actions"))
+    return "normalized" if are_normalized or _is_of_a_policy(records) else "environment"
+
+
+def _is_of_a_policy(records: Records) -> bool:
+    """Whether a policy of RLlib has written columns beside the actions."""
+    return any(name in records.columns for name in _WRITTEN_BY_POLICIES)
 
 
 def _refuse_infinite(records: Records, name: str, column: np.ndarray, known: np.ndarray | None) -> None:

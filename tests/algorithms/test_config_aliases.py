@@ -272,7 +272,9 @@ FOREIGN_WORDS = [
     (PPOConfig, "max_requests_in_flight_per_env_runner", 7, "each round asks every worker once"),
     (PPOConfig, "max_sample_requests_in_flight_per_worker", 7, "each round asks every worker once"),
     (PPOConfig, "_torch_lr_scheduler_classes", [int], "use a schedule"),
-    (PPOConfig, "offline_evaluation_interval", 3, "offline data is not available yet"),
+    (PPOConfig, "input_evaluation", ["dm"], "off_policy_estimation_methods={'is'"),
+    (PPOConfig, "num_offline_eval_runners", 3, "this process evaluates on held-out episodes"),
+    (PPOConfig, "offline_evaluation_type", "eval_return", "for returns use off_policy_estimation_methods"),
     (DQNConfig, "soft_q", True, "'type': 'SoftQ'"),
     (DQNConfig, "final_prioritised_replay_beta", 1, "Did you mean .training(prioritized_replay_beta=...)"),
 ]

@@ -9,6 +9,7 @@ from rllib.schedules import OverTime, Schedule
 from typing import Any, ClassVar, Literal, Never, Self, TypeVar
 import numpy as np
 C = TypeVar("C")
+DATA_OF_EVALUATION: frozenset
 
 class AlgorithmConfig(OfflineDataConfig):
     algo_class: type | str | None
@@ -34,6 +35,8 @@ class AlgorithmConfig(OfflineDataConfig):
     def get_info_columns(self) -> tuple[Column, ...]: ...
     def get_schedule(self, name: str) -> Schedule | None: ...
     def evaluation_changes(self) -> dict[str, Any]: ...
+    @property
+    def evaluation_data(self) -> Any: ...
     @property
     def acting_model(self) -> Mapping[str, Any]: ...
     @property
@@ -100,6 +103,9 @@ class AlgorithmConfig(OfflineDataConfig):
     evaluation_duration: int | Literal["auto"]
     evaluation_duration_unit: Literal["episodes", "timesteps"]
     evaluation_parallel_to_training: bool
+    off_policy_estimation_methods: Mapping[str, Any]
+    ope_split_batch_by_episode: bool
+    offline_evaluation_interval: int | None
     evaluation_videos: int
     policies: Any
     policy_mapping_fn: Any
@@ -191,8 +197,10 @@ class AlgorithmConfig(OfflineDataConfig):
     def evaluation(
         self: C, *, evaluation_interval: int | None=None, evaluation_num_workers: int=0, evaluation_config:
         Mapping[str, Any] | None=None, evaluation_duration: int | Literal["auto"]=10, evaluation_duration_unit:
-        Literal["episodes", "timesteps"]="episodes", evaluation_parallel_to_training: bool=False, evaluation_videos:
-        int=0, enable_async_evaluation: bool=..., evaluation_num_env_runners: int=...
+        Literal["episodes", "timesteps"]="episodes", evaluation_parallel_to_training: bool=False,
+        off_policy_estimation_methods: Mapping[str, Any]=..., ope_split_batch_by_episode: bool=True,
+        offline_evaluation_interval: int | None=None, evaluation_videos: int=0, enable_async_evaluation: bool=...,
+        evaluation_num_env_runners: int=...
     ) -> C: ...
     def multi_agent(
         self: C, *, policies: Any=None, policy_mapping_fn: Any=None, policies_to_train: Any=None, count_steps_by:

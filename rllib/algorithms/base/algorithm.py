@@ -644,6 +644,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
                     evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
                     if self._videos is not None:
                         evaluation["evaluation"]["video"] = self._videos.record(self)
+            if losses := self._evaluations.on_held_out(self.metrics.iteration + 1):
+                evaluation = evaluation or {"evaluation": Result()}
+                evaluation["evaluation"].update(losses)
             by_policy = any(isinstance(value, dict) for value in stats.values())
             stats, extra = stats if by_policy else {DEFAULT_POLICY: stats}, self.extra_results()
             of_iteration = extra.pop("learner", {})
@@ -735,13 +738,15 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def evaluate(self, num_episodes: int | None = None, explore: bool | None = None) -> dict:
         """Plays whole episodes in fresh environments, on seeds that training never uses.
 
+        With off_policy_estimation_methods it estimates from recorded data as well, and needs no environment.
+
         Args:
             num_episodes: `evaluation_duration`, in its unit, if not given; where that is "auto", 10.
             explore: sample actions; by default the most likely ones are taken, unless `evaluation_config` says
                 `explore: True`.
 
         Returns:
-            the episode statistics of `train()`, of these episodes alone.
+            the episode statistics of `train()`, of these episodes alone; estimates under "off_policy_estimator".
         """
         duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
         return self._evaluations.start(duration, explore)()

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 import numpy as np
 
 from rllib.algorithms.base.exploration_config import exploration_problem
-from rllib.algorithms.base.recorded.settings import OfflineDataConfig
+from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.config import aliases
 from rllib.config.config_object import relation
@@ -25,6 +25,7 @@ from rllib.config.sections import Merged, NotYet, above, at_least, between, sect
 from rllib.config.setting_types import shortened
 from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
+from rllib.evaluation.estimators.choose import methods_problem
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.model_settings import check_model
@@ -37,6 +38,9 @@ from rllib.web.sockets import host_and_port
 _EMPTY: dict = {}
 _NO_KEYS: list = []
 _SAMPLING = {"type": "StochasticSampling"}
+
+# Settings of evaluation_config about recorded data; none of them changes the environments that are played in.
+DATA_OF_EVALUATION = frozenset({"input_", "input_config", "input_read_schema", "actions_in_input_normalized"})
 
 # Share of train_batch_size by which whole fragments of a fixed length may exceed it, as in Ray.
 _BATCH_TOLERANCE = 0.1
@@ -71,6 +75,7 @@ class AlgorithmConfig(OfflineDataConfig):
             *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
             *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),
             *("delay_between_worker_restarts_s", "num_consecutive_worker_failures_tolerance"),
+            *DATA_OF_EVALUATION,
         }
     )
     # Settings without effect that Ray's evaluation_config may hold; evaluation plays whole episodes and does not learn.
@@ -294,6 +299,15 @@ class AlgorithmConfig(OfflineDataConfig):
         evaluation_parallel_to_training: Annotated[
             bool, "evaluate while the iteration trains, with the weights from before it; needs evaluation_num_workers"
         ] = False,
+        off_policy_estimation_methods: Annotated[
+            dict, 'estimates from recorded data: name -> {"type": "is", "wis", "dm", "dr" or a class, ...}'
+        ] = _EMPTY,
+        ope_split_batch_by_episode: Annotated[
+            bool, "estimate returns of episodes; False: each recorded step is an episode of its own"
+        ] = True,
+        offline_evaluation_interval: Annotated[
+            int | None, "iterations between losses on held-out recorded episodes; None: never", at_least(1)
+        ] = None,
         evaluation_videos: Annotated[
             int, "episodes after each evaluation that are recorded, in videos/ and in TensorBoard", at_least(0)
         ] = 0,
@@ -693,6 +707,26 @@ class AlgorithmConfig(OfflineDataConfig):
                 if problem:
                     return f"evaluation_config: {problem}"
 
+    @relation("off_policy_estimation_methods", "evaluation_config", "input_")
+    def _check_estimation_methods(self):
+        if problem := methods_problem(self.off_policy_estimation_methods):
+            return f"off_policy_estimation_methods: {problem}."
+        if self.off_policy_estimation_methods and not self.get_evaluation_config_object().has_data:
+            return (
+                "off_policy_estimation_methods estimate from recorded data, but input_='sampler'. Use "
+                ".offline_data(input_=\"PATH\"), or .evaluation(evaluation_config={'input_': 'PATH'})."
+            )
+
+    @relation("offline_evaluation_interval", "evaluation_config", "offline_validation_fraction")
+    def _check_offline_evaluation(self):
+        evaluates_on = self.evaluation_data
+        if self.offline_evaluation_interval and not (self.offline_validation_fraction or evaluates_on):
+            return (
+                f"offline_evaluation_interval={self.offline_evaluation_interval} needs recorded episodes that are not "
+                "learned from. Use .offline_data(offline_validation_fraction=0.1), or .evaluation(evaluation_config="
+                "{'input_': 'PATH'})."
+            )
+
     @relation("evaluation_duration", "evaluation_parallel_to_training")
     def _check_automatic_evaluation(self):
         if self.evaluation_duration == "auto" and not self.evaluation_parallel_to_training:
@@ -814,6 +848,12 @@ class AlgorithmConfig(OfflineDataConfig):
         """Settings that evaluation_config changes, under canonical names."""
         changes = self._resolved(self.evaluation_config or {})
         return {name: value for name, value in changes.items() if name not in self.evaluation_ignores}
+
+    @property
+    def evaluation_data(self) -> Any:
+        """Recorded data that evaluation_config names, as `input_` does; None: the run's own."""
+        given = self.evaluation_changes().get("input_", SAMPLER)
+        return None if isinstance(given, str) and given == SAMPLER else given
 
     @property
     def acting_model(self) -> Mapping[str, Any]:

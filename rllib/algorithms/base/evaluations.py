@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rllib.algorithms.base import wiring
-from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.config import DATA_OF_EVALUATION, AlgorithmConfig
+from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
@@ -48,6 +49,7 @@ class Evaluations:
         self._settings = self._own_settings(training)
         if self._settings.is_external and algorithm.config.evaluation_interval:
             raise ValueError(f"evaluation_interval={algorithm.config.evaluation_interval}: {_NO_EVALUATION}")
+        self._recorded = RecordedEvaluation(algorithm, wiring.time_limit_of(training.env))
         self.count = 0
         self.episodes: list[Episode] = []
         self.workers: WorkerSet | None = None
@@ -71,7 +73,7 @@ class Evaluations:
     def _own_settings(self, training: RolloutSettings) -> RolloutSettings:
         """Settings of the training, or of the environments that evaluation_config describes."""
         algorithm, config = self._algorithm, self._config
-        if not algorithm.config.evaluation_changes().keys() - {"explore"}:
+        if not algorithm.config.evaluation_changes().keys() - {"explore", *DATA_OF_EVALUATION}:
             return training
         factory = wiring.learned_environment(config)
         observation_space, action_space, _, examined, is_external = wiring.checked_spaces(factory, config)
@@ -112,6 +114,15 @@ class Evaluations:
         interval = self._config.evaluation_interval
         return bool(interval) and iteration % interval == 0
 
+    def on_held_out(self, iteration: int) -> dict[str, dict]:
+        """Losses on recorded episodes that are not learned from, under "offline"; {} if none are due.
+
+        Args:
+            iteration: counted from 1.
+        """
+        interval = self._config.offline_evaluation_interval
+        return {"offline": self._recorded.losses()} if interval and iteration % interval == 0 else {}
+
     def begin(self, iteration: int, training_s: float) -> Callable[[], Result] | None:
         """Begins the evaluation of an iteration beside its training, if one is due and is to go on beside it.
 
@@ -141,6 +152,8 @@ class Evaluations:
     def start(self, duration: Duration, explore: bool | None = None) -> Callable[[], Result]:
         """Begins one evaluation of the present weights. Without evaluation workers it is played here and now.
 
+        What the settings estimate from recorded data is computed here and now, too.
+
         Args:
             duration: how long to play.
             explore: sample actions instead of taking the most likely ones; None: as evaluation_config says.
@@ -155,7 +168,8 @@ class Evaluations:
             raise RuntimeError(_NO_EVALUATION)
         algorithm = self._algorithm
         algorithm.callbacks.on_evaluate_start(algorithm=algorithm)
-        if self._settings.env is None:
+        plays = self._settings.env is not None
+        if not plays and not self._recorded.gives_estimates:
             raise RuntimeError(
                 'this algorithm has no environment to evaluate in. Build it with .environment("CartPole-v1"), or '
                 'with .evaluation(evaluation_config={"env": "CartPole-v1"}).'
@@ -164,13 +178,15 @@ class Evaluations:
             explore = algorithm.config.explores_in_evaluation
         self.count += 1
         play = self._play_here if self._stopped or not self._config.evaluation_num_workers else self._play_remotely
-        collect = play(duration, explore)
+        estimates = self._recorded.estimates()
+        collect = play(duration, explore) if plays else list
 
         def finish() -> Result:
             episodes = self.episodes = collect()
             tell_recreated_workers(algorithm, self.workers, is_evaluation=True)
             result = Result(episode_statistics(episodes))
             result["episodes_this_iter"] = len(episodes)
+            result.update(estimates)
             result["timesteps_this_iter"] = sum(result["hist_stats"]["episode_lengths"])
             result["num_healthy_workers"] = self.workers.num_healthy_workers if self.workers is not None else 0
             algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics={"evaluation": result})

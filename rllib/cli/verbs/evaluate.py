@@ -6,9 +6,11 @@ import statistics
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from rllib.cli.checkpoints import acting_algorithm, latest
-from rllib.cli.failures import reported, user_input
+from rllib.cli.estimates import estimated, table_of
+from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.policy_table import policy_table
 from rllib.cli.user_code import load_user_code_option
 from rllib.progress import counted
@@ -23,6 +25,10 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Play nothing, and estimate the return from these recorded steps."
+)
+@click.option("--estimators", default="is,wis,dm,dr", show_default=True, help="With --data: how to estimate.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
@@ -31,6 +37,8 @@ def command(
     episodes: int,
     seed: int | None,
     explore: bool,
+    data: Path | None,
+    estimators: str,
     as_json: bool,
     load_user_code: bool,
     verbose: bool,
@@ -38,6 +46,9 @@ def command(
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
     checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act,
     the return is the sum of theirs, and a table has those of each policy.
+
+    With --data, episodes that another policy has played and recorded give the estimates: importance sampling (is),
+    weighted (wis), the direct method over a fitted model (dm), doubly robust (dr).
     """
     with reported(verbose):
         overrides = {} if seed is None else {"seed": seed}
@@ -45,6 +56,12 @@ def command(
         with user_input():
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
+            if data is not None:
+                with user_input():
+                    _refuse_with_data("episodes", "seed", "explore")
+                    found = estimated(algorithm, data, estimators)
+                click.echo(json.dumps(found) if as_json else "\n".join(table_of(found)))
+                return
             result = algorithm.evaluate(episodes, explore=explore or None)
             table = policy_table(algorithm._evaluation_episodes)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
@@ -61,3 +78,11 @@ def command(
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
     for line in table:
         click.echo(line)
+
+
+def _refuse_with_data(*options: str) -> None:
+    """Raises a Mistake for options of playing that were given beside --data."""
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise Mistake(f"--data plays no episodes, so that --{given[0]} has no effect. Leave out one of the two.")

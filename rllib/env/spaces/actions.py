@@ -65,6 +65,16 @@ class ActionMapper:
         half_range = np.where(self.half_range > 0, self.half_range, 1.0)
         return tuple(((bound - self.middle) / half_range).astype(np.float32) for bound in (self.low, self.high))
 
+    @property
+    def log_scale(self) -> float:
+        """log |d environment / d policy|: log-densities in units of the policy are larger by it; 0 for choices.
+
+        Densities of squashed actions are of tanh(action), which spans the bounds.
+        """
+        if not self._box or self._integer:
+            return 0.0
+        return float(np.log(self.half_range[self.half_range > 0]).sum())
+
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, ...] of the policy as actions of the environment, in the dtype of its space.
 
@@ -141,6 +151,11 @@ class StructuredActionMapper:
             first = last
         self._num_numbers, self._dtype = first, action_form(space)[1]
         self._structured = _builder(space)
+
+    @property
+    def log_scale(self) -> float:
+        """The sum of the leaves', as ActionMapper has it."""
+        return sum(mapper.log_scale for _, _, mapper in self._leaves)
 
     def to_env(self, actions: np.ndarray) -> dict | tuple:
         """Rows [N, numbers] of the policy as a batch of actions; its memory is new, environments may keep it."""

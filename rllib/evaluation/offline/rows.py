@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from rllib import sample_batch as sb
 from rllib.env.spaces.actions import action_mapper
+from rllib.evaluation.offline.episode_sums import linear_sums
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.models.observations.flat_spaces import flat_leaves, parts
 from rllib.offline.dataset import Dataset
@@ -108,15 +109,5 @@ def returns_to_go(dataset: Dataset, rewards: np.ndarray, gamma: float, bootstrap
     Returns:
         float32 [rows].
     """
-    lengths = dataset.lengths
-    result = np.empty(len(dataset))
-    # Backwards through all episodes at once, the longest first: step k from the end of each that is so long.
-    order = np.argsort(-lengths, kind="stable")
-    ends, sums = dataset.starts[1:][order], bootstraps[order].astype(np.float64)
-    sorted_lengths = lengths[order]
-    for k in range(int(lengths.max())):
-        count = np.searchsorted(-sorted_lengths, -k)  # episodes with more than k steps
-        rows = ends[:count] - 1 - k
-        sums[:count] = rewards[rows] + gamma * sums[:count]
-        result[rows] = sums[:count]
-    return result.astype(np.float32)
+    factors = np.full(len(dataset), gamma)
+    return linear_sums(rewards.astype(np.float64), factors, dataset.starts, bootstraps).astype(np.float32)

@@ -64,11 +64,17 @@ class BoundedSquashedGaussian(SquashedGaussian):
     has_log_prob = False
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        log_std = np.clip(inputs[:, self.size :], *LOG_STD)
-        return super().sample(np.concatenate([self._mean(inputs), log_std], axis=1), noise, out)
+        return super().sample(self.bounded(inputs), noise, out)
 
     def mode(self, inputs: np.ndarray) -> np.ndarray:
         return self._mean(inputs).reshape(-1, *self.action_shape)
+
+    def bounded(self, inputs: np.ndarray) -> np.ndarray:
+        """Means and logarithms of standard deviations within their bounds, [B, 2 size]; `at` evaluates their densities.
+
+        For estimates of how probable actions are; losses know the densities of what they draw.
+        """
+        return np.concatenate([self._mean(inputs), np.clip(inputs[:, self.size :], *LOG_STD)], axis=1)
 
     def _mean(self, inputs):
         mean = inputs[:, : self.size]

@@ -39,16 +39,23 @@ class RecordedData:
         datasets: with the share of each.
         sampled: share of the environment's steps; 0 where all are recorded.
         stream: of a reader without end, in place of datasets; None: there are datasets.
+        held_out: episodes that are evaluated on, and in none of the datasets (offline_validation_fraction).
     """
 
     datasets: tuple[tuple[Dataset, float], ...]
     sampled: float = 0.0
     stream: RecordedStream | None = None
+    held_out: tuple[Dataset, ...] = ()
 
     @property
     def only(self) -> Dataset:
         """All recorded steps, as one dataset."""
         return Dataset.concat([dataset for dataset, _ in self.datasets])
+
+    @property
+    def for_evaluation(self) -> Dataset:
+        """Episodes to evaluate on: those that are held out; where there are none, all recorded ones."""
+        return Dataset.concat(self.held_out) if self.held_out else self.only
 
     @property
     def spaces(self) -> tuple[Space, Space]:
@@ -98,7 +105,7 @@ def recorded_data(
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     spaces = {"observation_space": observation_space, "action_space": action_space}
     shares = config.shares() or {"": 1.0}
-    datasets = []
+    datasets, held_out = [], []
     for source, share in shares.items():
         if source == SAMPLER:
             continue
@@ -111,13 +118,17 @@ def recorded_data(
         if config.input_fraction_of_best is not None:
             dataset = dataset.filter_top(config.input_fraction_of_best)
         spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
+        if config.offline_validation_fraction:
+            # The same episodes whatever the run's seed: runs are compared on them.
+            validation, dataset = dataset.split(config.offline_validation_fraction)
+            held_out.append(validation)
         datasets.append((dataset, share))
     rows = sum(len(dataset) for dataset, _ in datasets)
     if rows < config.train_batch_size:
         logger.warning(
             "there are %s recorded steps, but a train batch has %s: it repeats them", rows, config.train_batch_size
         )
-    return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0))
+    return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0), held_out=tuple(held_out))
 
 
 def _dataset(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
-from rllib.config.sections import Merged, above, section
+from rllib.config.sections import Merged, above, between, section
 from rllib.config.setting_types import shortened
 from rllib.offline.options import read_options
 from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED
@@ -46,7 +46,9 @@ class OfflineDataConfig(ConfigObject):
             '"sampler" may be a source',
         ] = SAMPLER,
         input_config: Annotated[
-            dict, "options of reading: dones, actions, check, on_error, policy, max_episode_steps, ends", Merged
+            dict,
+            "options of reading: dones, actions, densities, check, on_error, policy, max_episode_steps, ends",
+            Merged,
         ] = _EMPTY,
         input_read_schema: Annotated[dict, "our column names -> those of the files: {'obs': 'o_t'}", Merged] = _EMPTY,
         actions_in_input_normalized: Annotated[
@@ -55,6 +57,9 @@ class OfflineDataConfig(ConfigObject):
         input_fraction_of_best: Annotated[
             float | None, "share of the episodes, the ones with the highest returns, that is learned from", above(0)
         ] = None,
+        offline_validation_fraction: Annotated[
+            float, "share of the episodes, drawn at random, that is not learned from but evaluated on", between(0, 1)
+        ] = 0.0,
         normalize_observations: Annotated[
             bool, "observations with mean 0 and deviation 1 over the data; checkpoints act by the same numbers"
         ] = False,
@@ -192,6 +197,18 @@ class OfflineDataConfig(ConfigObject):
             return (
                 f"input_={shortened(self.input_)} must have shares above 0 that sum up to 1, but they sum up to "
                 f"{sum(shares.values()):g}."
+            )
+        return None
+
+    @relation("offline_validation_fraction", "input_")
+    def _check_validation_fraction(self):
+        share = self.offline_validation_fraction
+        if share == 1:
+            return "offline_validation_fraction=1 would leave nothing to learn from. Use 0.1."
+        if share and not self.has_data:
+            return (
+                f"offline_validation_fraction={share:g} holds back recorded episodes, but input_='sampler'. Use "
+                '.offline_data(input_="PATH").'
             )
         return None
 

@@ -1,0 +1,77 @@
+"""Evaluation on recorded steps: estimates of the policy's value, and losses on episodes that were held out."""
+
+import functools
+from typing import Any
+
+from rllib.algorithms.base.recorded.data import recorded_data
+from rllib.evaluation.estimators.choose import estimate_all, make_estimators
+from rllib.evaluation.estimators.direct_method import DirectMethod
+from rllib.evaluation.estimators.imitation_error import imitation_error
+from rllib.evaluation.estimators.off_policy_estimator import OffPolicyEstimator
+from rllib.evaluation.estimators.recorded_steps import RecordedSteps, recorded_steps
+from rllib.offline.dataset import Dataset
+
+
+class RecordedEvaluation:
+    """Evaluates the policy on what evaluation_config's input_ names; else on the run's held-out episodes, or on all.
+
+    Rewards are taken as they were recorded: reward_scale and reward_shift are for learning.
+
+    Args:
+        algorithm: whose policy is evaluated.
+        max_episode_steps: time limit of its environment, where one is known.
+
+    Raises:
+        ValueError: for estimators that the policy cannot be evaluated with.
+    """
+
+    def __init__(self, algorithm, max_episode_steps: int | None):
+        self._algorithm, self._limit = algorithm, max_episode_steps
+        config = algorithm.config
+        self._estimators: dict[str, OffPolicyEstimator] = {}
+        if methods := config.off_policy_estimation_methods:
+            self._estimators = make_estimators(methods, algorithm.policy, config.gamma, config)
+
+    @property
+    def gives_estimates(self) -> bool:
+        """Whether the settings name estimators."""
+        return bool(self._estimators)
+
+    @functools.cached_property
+    def _dataset(self) -> Dataset:
+        algorithm = self._algorithm
+        if algorithm.config.evaluation_data is None:
+            return algorithm.recorded.for_evaluation
+        config = algorithm.config.get_evaluation_config_object()
+        config.offline_data(input_fraction_of_best=None, offline_validation_fraction=0.0)
+        spaces = algorithm.observation_space, algorithm.action_space
+        return recorded_data(config, *spaces, self._limit).only
+
+    def estimates(self) -> dict[str, dict[str, Any]]:
+        """Under "off_policy_estimator": name -> the estimate of the present policy; {} without estimators.
+
+        Models are fitted first, to the episodes that are learned from if others are held out, else to those that are
+        estimated from. They go on from where the last evaluation has left them.
+
+        Raises:
+            ValueError: if the data lacks what an estimator reads.
+        """
+        if not self._estimators:
+            return {}
+        recorded = self._algorithm.recorded
+        steps, fit_on = self._steps_of(self._dataset), None
+        if self._algorithm.config.evaluation_data is None and recorded.held_out and self._has_models:
+            fit_on = self._steps_of(recorded.only)
+        return {"off_policy_estimator": estimate_all(self._estimators, steps, fit_on)}
+
+    @property
+    def _has_models(self) -> bool:
+        return any(isinstance(each, DirectMethod) for each in self._estimators.values())
+
+    def _steps_of(self, dataset: Dataset) -> RecordedSteps:
+        steps = recorded_steps(dataset, self._algorithm.policy, self._algorithm.config)
+        return steps if self._algorithm.config.ope_split_batch_by_episode else steps.as_single_steps()
+
+    def losses(self) -> dict[str, float]:
+        """Distance of the present policy from the recorded actions; see imitation_error."""
+        return imitation_error(self._dataset, self._algorithm.policy, self._algorithm.config)

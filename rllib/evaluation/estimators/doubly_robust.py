@@ -1,0 +1,34 @@
+"""Doubly robust estimates (Jiang & Li, arXiv:1511.03722): a model, corrected by importance sampling of its errors."""
+
+import numpy as np
+
+from rllib.evaluation.estimators.direct_method import DirectMethod
+from rllib.evaluation.estimators.formulas import doubly_robust
+from rllib.evaluation.estimators.off_policy_estimator import Values
+from rllib.evaluation.estimators.recorded_steps import RecordedSteps
+
+
+class DoublyRobust(DirectMethod):
+    """Estimates that are unbiased if either the model or the recorded probabilities are right.
+
+    After a truncated episode the model's value stands for what would have followed.
+    """
+
+    short_name = "dr"
+
+    def episode_values(self, steps: RecordedSteps) -> Values:
+        log_ratios = self.log_ratios(steps)
+        after, last = np.zeros(steps.num_episodes), steps.last
+        goes_on = ~steps.terminated[last] & steps.has_next[last]
+        if goes_on.any():
+            after[goes_on] = self.model.values(steps.new_obs[last[goes_on]])
+        values = doubly_robust(
+            steps.rewards,
+            log_ratios,
+            steps.starts,
+            self.gamma,
+            self.model.values(steps.obs),
+            self.model.action_values(steps.obs, steps.actions),
+            after,
+        )
+        return Values(values, self.episode_weights(log_ratios, steps))

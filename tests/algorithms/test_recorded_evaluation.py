@@ -1,0 +1,158 @@
+"""Evaluation on recorded steps: estimates and losses in results, settings that do not fit, and the command line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rllib.offline.estimators import DirectMethod, ImportanceSampling
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.cli import command
+from rllib.offline.dataset import Dataset
+
+SMALL = str(Path(__file__).parents[1] / "data" / "offline" / "cartpole_small.json")
+LARGE = str(Path(__file__).parents[1] / "data" / "offline" / "cartpole_large.json.gz")
+SHORT = {"n_iters": 1, "minibatch_size": 1000}
+
+
+def config(name="BC", data=LARGE, **evaluation):
+    made = get_algorithm_config(name).offline_data(input_=data).evaluation(**evaluation).debugging(seed=0)
+    made.training(model={"fcnet_hiddens": [8]}, train_batch_size=32)
+    return made.reporting(min_sample_timesteps_per_iteration=32, min_time_s_per_iteration=0)
+
+
+METHODS = {
+    "is": {"type": ImportanceSampling},
+    "weighted": {"type": "wis", "epsilon_greedy": 0.1},
+    "direct": {"type": DirectMethod, "q_model_config": SHORT},
+    "robust": {"type": "DoublyRobust", "q_model_config": SHORT},
+}
+
+
+def test_results_have_estimates_and_losses_on_held_out_episodes(tmp_path):
+    settings = config(evaluation_interval=2, offline_evaluation_interval=1, off_policy_estimation_methods=METHODS)
+    with settings.offline_data(offline_validation_fraction=0.3).build() as algorithm:
+        assert algorithm.recorded.only.num_episodes == 15
+        first, second = algorithm.train(), algorithm.train()
+        assert first["evaluation"].keys() == {"offline"}
+        found = second["evaluation"]["off_policy_estimator"]
+        assert found.keys() == METHODS.keys()
+        assert {each["num_episodes"] for each in found.values()} == {6}
+        assert all(np.isfinite(each["v_target"]) and each["v_gain"] > 0 for each in found.values())
+        losses = second["evaluation"]["offline"]
+        assert losses["num_episodes"] == 6 and losses["num_steps"] == sum(algorithm.recorded.held_out[0].lengths)
+        assert 0 < losses["accuracy"] < 1 and losses["loss"] > 0
+        algorithm.save(tmp_path)
+    # Classes of the library are names in files, and come back without the user's leave.
+    with Algorithm.from_checkpoint(tmp_path) as again:
+        assert again.config.off_policy_estimation_methods["is"] == {"type": "ImportanceSampling"}
+        assert again.evaluate()["off_policy_estimator"]["is"]["num_episodes"] == 6
+
+
+def test_estimates_of_other_data_beside_played_episodes():
+    evaluation = {"off_policy_estimation_methods": {"is": {"type": "is"}}, "evaluation_duration": 1}
+    settings = get_algorithm_config("PPO").environment("CartPole-v1").debugging(seed=0)
+    settings.evaluation(evaluation_config={"input": SMALL}, **evaluation)
+    with settings.build() as algorithm:
+        result = algorithm.evaluate()
+        assert result["episodes_this_iter"] == 1
+        assert result["off_policy_estimator"]["is"]["num_episodes"] == 3
+
+
+def test_steps_may_be_estimated_one_by_one():
+    methods = {"is": {"type": "is"}}
+    settings = config(off_policy_estimation_methods=methods, ope_split_batch_by_episode=False)
+    with settings.build() as algorithm:
+        found = algorithm.evaluate()["off_policy_estimator"]["is"]
+        assert found["num_episodes"] == 4137 and found["v_behavior"] == 1
+
+
+def test_losses_of_continuous_actions_are_squared_errors():
+    rng = np.random.default_rng(0)
+    data = {"obs": rng.normal(size=(60, 2)), "actions": rng.uniform(-1, 1, (60, 1)), "rewards": np.zeros(60)}
+    data["terminateds"] = np.arange(60) % 6 == 5
+    for name in ("BC", "TD3BC"):
+        settings = config(name, data, offline_evaluation_interval=1).offline_data(offline_validation_fraction=0.2)
+        with settings.build() as algorithm:
+            losses = algorithm.train()["evaluation"]["offline"]
+        assert losses["num_episodes"] == 2 and 0 < losses["mse"] < 4
+        assert (losses["loss"] == losses["mse"]) == (name == "TD3BC")
+
+
+def test_held_out_episodes_are_the_same_in_every_run():
+    dataset = Dataset.from_path(LARGE)
+    kept = []
+    for seed in (1, 2):
+        settings = config().offline_data(offline_validation_fraction=0.1).debugging(seed=seed)
+        with settings.build() as algorithm:
+            kept.append(algorithm.recorded.held_out[0].columns["obs"])
+            assert len(algorithm.recorded.only) + len(kept[-1]) == len(dataset)
+    np.testing.assert_array_equal(*kept)
+
+
+ONE = {"is": {"type": "is"}}
+REFUSED = {
+    "no data": (
+        lambda: get_algorithm_config("PPO").environment("CartPole-v1").evaluation(off_policy_estimation_methods=ONE),
+        "estimate from recorded data, but input_='sampler'",
+    ),
+    "estimator": (lambda: config(off_policy_estimation_methods={"a": {"type": "iss"}}), "there is no estimator 'iss'"),
+    "argument": (lambda: config(off_policy_estimation_methods={"a": {"type": "is", "x": 1}}), "takes epsilon_greedy"),
+    "model": (
+        lambda: config(off_policy_estimation_methods={"a": {"type": "dm", "q_model_config": {"lr": -1}}}),
+        "lr=-1 must be above 0",
+    ),
+    "nothing held out": (lambda: config(offline_evaluation_interval=1), "offline_validation_fraction=0.1"),
+    "all held out": (lambda: config().offline_data(offline_validation_fraction=1), "nothing to learn from"),
+}
+
+
+@pytest.mark.parametrize(("made", "message"), REFUSED.values(), ids=REFUSED)
+def test_settings_that_do_not_fit_are_refused(made, message):
+    with pytest.raises(ValueError, match=message):
+        made().build()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    with config(data=SMALL).build() as algorithm:
+        return Path(algorithm.save(directory))
+
+
+def evaluate(*arguments):
+    result = CliRunner().invoke(command, ["evaluate", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def test_the_command_line_prints_a_table_of_estimates(checkpoint):
+    code, output = evaluate(checkpoint, "--data", SMALL, "--estimators", "is,wis")
+    assert code == 0
+    lines = output.splitlines()
+    assert f"{SMALL}: 3 episodes, 102 steps; returns are discounted by 0.99" in lines
+    assert [line.split()[0] for line in lines if line.startswith(("recorded ", "is ", "wis "))] == [
+        "recorded", "is", "wis",
+    ]  # fmt: skip
+    assert "effective sample size" in output and "Below 10, is, wis and their intervals say little" in output
+
+
+def test_the_command_line_prints_estimates_as_json(checkpoint):
+    code, output = evaluate(checkpoint, "--data", SMALL, "--estimators", "is", "--json")
+    found = json.loads(output.splitlines()[-1])
+    assert code == 0 and found["steps"] == 102 and found["estimates"]["is"]["num_episodes"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "nowhere.json"], "there is no 'nowhere.json'"),
+        (["--data", SMALL, "--estimators", "is,mc"], "there is no estimator 'mc'. There are is, wis, dm, dr."),
+        (["--data", SMALL, "--episodes", "3"], "so that --episodes has no effect"),
+    ],
+)
+def test_mistakes_on_the_command_line(checkpoint, arguments, message):
+    code, output = evaluate(checkpoint, *arguments)
+    assert code == 2 and message in output

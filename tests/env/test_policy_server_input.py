@@ -44,7 +44,17 @@ def test_a_run_serves_at_the_address_of_the_input():
         assert algorithm.workers.local_worker().stream.environments[0].url.startswith("http://127.0.0.1:")
 
 
-def test_rllibs_section_names_ours():
+def test_a_run_serves_where_the_input_of_offline_data_is_a_server():
+    def by_rllibs_example(ioctx):
+        return PolicyServerInput(ioctx, "127.0.0.1", 0) if ioctx.worker.num_workers == 0 else None
+
+    config = PPOConfig().environment(**SPACES).rollouts(num_rollout_workers=0)
+    with config.offline_data(input_=by_rllibs_example).build() as algorithm:
+        assert algorithm.workers.local_worker().stream.environments[0].url.startswith("http://127.0.0.1:")
+        assert algorithm.recorded is None
+
+
+def test_an_input_that_is_no_server_is_data():
     for config in (PPOConfig().offline_data(input_=np.ones), PPOConfig().update_from_dict({"input": lambda _: None})):
-        with pytest.raises(ValueError, match=r"PolicyServerInput is \.external\(listen=function\)"):
+        with pytest.raises(ValueError, match="PPO learns from steps of its own policy"):
             config.environment("CartPole-v1").build()

@@ -877,6 +877,16 @@ class AlgorithmConfig(OfflineDataConfig):
         return config.update_from_dict(changes)
 
 
+def _serve_by_input(config: AlgorithmConfig) -> None:
+    """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
+    if not callable(config.input_) or config.env is not None or config.listen is not None:
+        return
+    from rllib.env.external.policy_server_input import makes_server
+
+    if makes_server(config.input_, config):
+        config.external(listen=config.input_).offline_data(input_=SAMPLER)
+
+
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     """A validated, frozen config of the algorithm's own class.
 
@@ -900,6 +910,7 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     if env is not None:
         config.environment(env)
     if not config.is_frozen:
+        _serve_by_input(config)
         config.validate()
         config.freeze()
     return config

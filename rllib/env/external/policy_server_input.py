@@ -16,14 +16,18 @@ class InputContext:
         worker_index: 0 for the only worker, else 1, 2...
         num_workers: remote ones.
         config: settings of the run.
-        log_dir, worker: accepted for such functions; None.
+        log_dir: accepted for such functions; None.
+        worker: has `num_workers`, which such functions read.
     """
 
     worker_index: int = 0
     num_workers: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     log_dir: str | None = None
-    worker: Any = None
+
+    @property
+    def worker(self) -> "InputContext":
+        return self
 
 
 class PolicyServerInput:
@@ -65,6 +69,13 @@ class PolicyServerInput:
     def listen(self) -> str:
         """The address as `.external(listen=...)` has it."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def makes_server(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> bool:
+    """Whether a function that is given as `input_` returns a PolicyServerInput; arguments as for `address_of_input`."""
+    num_workers = config["num_rollout_workers"]
+    made = function(InputContext(min(num_workers, 1), num_workers, config))
+    return isinstance(made, PolicyServerInput)
 
 
 def address_of_input(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> str:

@@ -177,11 +177,6 @@ class OfflineDataConfig(ConfigObject):
     @relation("input_")
     def _check_input(self):
         name = self.algorithm_name
-        if callable(self.input_):
-            return (
-                f"input_={shortened(self.input_)} must be data. A function that returns a PolicyServerInput is "
-                ".external(listen=function)."
-            )
         if self.needs_data and not self.has_data:
             return (
                 f'{name} learns from recorded data, but input_="sampler". Use .offline_data(input_="PATH"); '

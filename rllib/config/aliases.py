@@ -277,7 +277,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "custom_eval_function": Unavailable((None,), "use the result of algo.evaluate()"),
     "evaluation_sample_timeout_s": Unavailable((180.0, 120.0), "use sample_timeout_s"),
     "off_policy_estimation_methods": Unavailable(({}, None), _OFFLINE),
-    **dict.fromkeys(("input_config", "output_config"), Unavailable(({}, None), _OFFLINE)),
+    "output_config": Unavailable(({}, None), _OFFLINE),
     **dict.fromkeys(("offline_sampling", "postprocess_inputs"), Unavailable((False,), _OFFLINE)),
     "shuffle_buffer_size": Unavailable((0,), _OFFLINE),
     "output_compress_columns": Unavailable((["obs", "new_obs"],), _OFFLINE),

@@ -42,6 +42,7 @@ VALUES = {
     "actor_lr": 1e-3,
     "critic_lr": 2e-3,
     "alpha_lr": 3e-3,
+    "input_": {"obs": [[0.0]], "actions": [0]},
     "num_rollout_workers": 3,
     "num_envs_per_worker": 3,
     "num_cpus_per_worker": 2.0,
@@ -491,7 +492,8 @@ def test_settings_given_to_the_constructor_are_refused_with_their_section(config
         ),
         ({"vf_share_layers": True}, "PPOConfig().training(vf_share_layers=True)."),
         ({"lrr": 1e-3}, "PPOConfig has no setting 'lrr'. Did you mean .training(lr=...)"),
-        ({"input": "data"}, "input='data' cannot be used: "),
+        ({"output": "data"}, "output='data' cannot be used: "),
+        ({"input": "data"}, "PPOConfig().offline_data(input='data')."),
         ({"enable_connectors": True}, "enable_connectors has no effect here."),
     ],
 )

@@ -286,7 +286,10 @@ GATES = {
     "O2": Gate("offline/bc_pendulum", -200, f"{_ENORMOUS}; -161 to -168, a plain torch loop", seeds=3),
     "O3": Gate("offline/bc_cartpole_expert", 451, "500, the data's own policy, which draws its actions", seeds=3),
     "O4": Gate(
-        "offline/marwil_cartpole", 450, "250 at 500k rows as stop criterion, RLlib; 485-500, a plain torch loop", seeds=3
+        "offline/marwil_cartpole",
+        450,
+        "250 at 500k rows as stop criterion, RLlib; 485-500, a plain torch loop",
+        seeds=3,
     ),
     "O5": Gate("offline/marwil_cartpole_mixed", 451, "500, the data's better half; 22, its other", seeds=3),
     "O5-control": Gate(

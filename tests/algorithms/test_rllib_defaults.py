@@ -10,7 +10,8 @@ from rllib.models.model_settings import MODEL_DEFAULTS
 COMMON = {
     "num_gpus": 0, "num_cpus_per_worker": 1, "num_gpus_per_worker": 0, "num_cpus_for_local_worker": 1,
     "num_learners": 0, "num_cpus_per_learner": 1, "custom_resources_per_worker": {}, "framework": "torch",
-    "env": None, "env_config": {}, "observation_space": None, "action_space": None, "render_env": False, "input_": "sampler",
+    "env": None, "env_config": {}, "observation_space": None, "action_space": None, "render_env": False,
+    "input_": "sampler",
     "clip_rewards": None, "normalize_actions": True, "clip_actions": False, "disable_env_checking": False,
     "num_rollout_workers": 0, "num_envs_per_worker": 1, "rollout_fragment_length": 200,
     "batch_mode": "truncate_episodes", "preprocessor_pref": "deepmind", "observation_filter": "NoFilter",

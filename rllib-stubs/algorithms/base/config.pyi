@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from rllib.algorithms.algorithm import Algorithm
-from rllib.config.config_object import ConfigObject
+from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.sample_batch import Column
 from rllib.schedules import OverTime, Schedule
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Never, Self, TypeVar
 import numpy as np
 C = TypeVar("C")
 
-class AlgorithmConfig(ConfigObject):
+class AlgorithmConfig(OfflineDataConfig):
     algo_class: type | str | None
     on_policy: ClassVar[bool]
     exploration_kinds: ClassVar[tuple[str, ...]]

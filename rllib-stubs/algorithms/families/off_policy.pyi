@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.evaluation.settings import Postprocess
+from rllib.offline.dataset import Dataset
 from rllib.sample_batch import Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
@@ -13,11 +14,16 @@ REPLAY_DEFAULTS: dict
 REPLAY_TYPES: dict
 HINDSIGHT_TYPES: tuple
 REPLAY_ALIASES: dict
+logger: Logger
 
 class OffPolicyConfig(SamplingAheadConfig):
     needs_probabilities: ClassVar[bool]
+    learns_from_data: ClassVar[bool]
+    mixes_data: ClassVar[bool]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
+    @property
+    def overestimates_alone(self) -> bool: ...
     @property
     def steps_per_row(self) -> int: ...
     @property
@@ -114,6 +120,7 @@ class OffPolicy(SamplingAhead):
     def stored_observation(self, policy_id: str) -> Column: ...
     def replay_columns(self, policy_id: str) -> tuple[Column, ...]: ...
     def make_replay(self, policy_id: str): ...
+    def recorded_columns(self, dataset: Dataset, policy_id: str) -> dict[str, np.ndarray]: ...
     def ring(self, capacity: int, policy_id: str=...) -> functools.partial: ...
     def store(self, batch: SampleBatch | MultiAgentBatch) -> None: ...
     def learning_has_started(self, policy_id: str=...) -> bool: ...

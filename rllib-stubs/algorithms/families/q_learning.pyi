@@ -15,6 +15,8 @@ C = TypeVar("C")
 class QLearningConfig(OffPolicyConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
     own_aliases: ClassVar[dict]
+    @property
+    def overestimates_alone(self) -> bool: ...
     double_q: bool
     dueling: bool
     hiddens: Sequence[int]
@@ -24,6 +26,7 @@ class QLearningConfig(OffPolicyConfig):
     noisy: bool
     sigma0: float
     td_error_loss_fn: Literal["huber", "mse"]
+    conservative_weight: float
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
@@ -34,11 +37,11 @@ class QLearningConfig(OffPolicyConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber", clip_actions:
-        bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner:
-        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
+        conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
+        model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -51,9 +54,10 @@ class QLearningConfig(OffPolicyConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber", optim_alpha:
-        float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps:
-        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
+        conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
 
 class QLearning(OffPolicy):

@@ -80,6 +80,8 @@ def recorded_data(
         FileNotFoundError: if there is no such file.
         ValueError: if it cannot be read or cannot be right, or two sources have different spaces.
     """
+    if ignored := _without_effect(config):
+        logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     spaces = {"observation_space": observation_space, "action_space": action_space}
     shares = config.shares() or {SAMPLER if config.input_ == SAMPLER else "": 1.0}
@@ -95,6 +97,12 @@ def recorded_data(
         spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
         datasets.append((dataset, share))
     return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0))
+
+
+def _without_effect(config: OfflineDataConfig) -> list[str]:
+    """Settings of sampling that a run from recorded data was given."""
+    names = "exploration_config", "num_rollout_workers", "num_envs_per_worker"
+    return [name for name in names if config.is_offline and name in config.changes()]
 
 
 def _dataset(source: Any, config: OfflineDataConfig, options: Mapping[str, Any], spaces: Mapping) -> Dataset:

@@ -25,7 +25,7 @@ NAVIGATION = {
     "Several agents": ("multi_agent",),
     "Worlds outside": ("external",),
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
-    "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "results"),
+    "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "offline", "results"),
     "Coming from": ("from_rllib", "from_sb3", "from_cleanrl"),
     "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "gpu", "scale", "cluster"),
     "Deploy": ("deployment", "export"),

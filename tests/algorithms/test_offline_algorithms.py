@@ -5,8 +5,10 @@ import pytest
 from gymnasium import spaces
 
 from rllib import sample_batch as sb
+from rllib import tune
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.algorithms.sac import SAC
 from rllib.losses.imitation import LARGEST_RECORDED
 from tests.algorithms.test_recorded_data import CARTPOLE, config, learner_stats
 
@@ -216,3 +218,57 @@ REFUSED = {
 def test_what_cannot_be_learned_from_is_refused(made, message):
     with pytest.raises(ValueError, match=message):
         made().validate()
+
+
+# ---------------------------------------------------------------------- critics that are drawn
+
+
+def noise_of_the_update(self, batch, rows, policy_id, draw=SAC.add_noise):
+    """Noise that depends on the number of the update alone: to draw critics moves the stream."""
+    number = self.num_updates
+    self._learner_rngs[policy_id] = np.random.default_rng(number)
+    draw(self, batch, rows, policy_id)
+    self._learner_rngs[policy_id] = np.random.default_rng(1000 + number)
+
+
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+def test_targets_take_the_least_of_the_critics_that_are_drawn(learner, monkeypatch):
+    """All of them, drawn, are all; one of two is not."""
+    weights = []
+    for sampled in (None, 2, 1):
+        settings = of_numbers("SAC", learner=learner, n_critics=2, target_critics_sampled=sampled)
+        with settings.build() as algorithm:
+            with monkeypatch.context() as patched:
+                patched.setattr(SAC, "add_noise", noise_of_the_update)
+                algorithm.train()
+            weights.append(algorithm.learners["default_policy"].vector["critics"].copy())
+    np.testing.assert_array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("SAC", {"target_critics_sampled": 3}, "is more than there are critics: 2"),
+        ("CQL", {"target_critics_sampled": 2}, "CQL has targets of its own"),
+    ],
+)
+def test_critics_that_cannot_be_drawn_are_refused(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        of_numbers(name, **settings).validate()
+
+
+def test_critics_of_choices_are_not_drawn():
+    with pytest.raises(ValueError, match="target_critics_sampled=1 is for continuous actions"):
+        config("SAC", target_critics_sampled=1).build()
+
+
+def test_tune_runs_an_algorithm_on_data(tmp_path):
+    settings = {"input": CARTPOLE, "model": {"fcnet_hiddens": [8]}, "train_batch_size": 32}
+    settings |= {"min_sample_timesteps_per_iteration": 64, "lr": tune.grid_search([1e-3, 1e-2])}
+    metric = "info/learner/default_policy/learner_stats/total_loss"
+    stop = {"training_iteration": 2}
+    analysis = tune.run(
+        "BC", config=settings, stop=stop, metric=metric, mode="min", verbose=0, storage_path=str(tmp_path)
+    )
+    assert analysis.best_config["lr"] == 1e-2

@@ -10,7 +10,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.algorithms.sac import SAC
 from rllib.losses.imitation import LARGEST_RECORDED
-from tests.algorithms.test_recorded_data import CARTPOLE, config, learner_stats
+from tests.algorithms.test_recorded_data import CARTPOLE, DATA, config, learner_stats
 
 BOX = spaces.Box(-1, 1, (2,))
 
@@ -207,6 +207,10 @@ REFUSED = {
         ),
         "input_ is a mixture of 2",
     ),
+    "evaluation": (
+        lambda: config("BC").evaluation(evaluation_config={"input": CARTPOLE}),
+        "names recorded data, but evaluations play episodes",
+    ),
     "goals": (
         lambda: config("DQN", replay_buffer_config={"type": "HindsightReplayBuffer"}),
         "relabels steps by asking the environment",
@@ -272,3 +276,31 @@ def test_tune_runs_an_algorithm_on_data(tmp_path):
         "BC", config=settings, stop=stop, metric=metric, mode="min", verbose=0, storage_path=str(tmp_path)
     )
     assert analysis.best_config["lr"] == 1e-2
+
+
+# ---------------------------------------------------------------------- settings of RLlib's own files
+
+OF_RLLIB = {
+    "cartpole-bc": ("BC", "CartPole-v1", {"input": "dataset", "input_config": {"format": "json", "paths": CARTPOLE}}),
+    "cartpole-marwil": ("MARWIL", "CartPole-v1", {"input": CARTPOLE, "beta": 1.0}),
+    "pendulum-cql": (
+        "CQL",
+        "Pendulum-v1",
+        {
+            "input": [str(DATA / "pendulum_small.json")], "actions_in_input_normalized": True, "clip_actions": True,
+            "twin_q": True, "replay_buffer_config": {"type": "MultiAgentReplayBuffer"},
+            "bc_iters": 100, "metrics_smoothing_episodes": 5,
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_RLLIB)
+def test_settings_of_rllibs_files_are_those_here(name):
+    """Beside them are smaller batches, and no process for evaluations."""
+    algorithm, env, settings = OF_RLLIB[name]
+    common = {"framework": "torch", "evaluation_interval": 1, "evaluation_config": {"input": "sampler"}}
+    made = get_algorithm_config(algorithm).environment(env).update_from_dict({**common, **settings})
+    made.training(train_batch_size=32, model={"fcnet_hiddens": [8]}).evaluation(evaluation_duration=1)
+    with made.reporting(min_sample_timesteps_per_iteration=64).build() as algorithm:
+        assert algorithm.train()["evaluation"]["episodes_this_iter"] == 1

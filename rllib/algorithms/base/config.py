@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 import numpy as np
 
 from rllib.algorithms.base.exploration_config import exploration_problem
-from rllib.algorithms.base.recorded.settings import OfflineDataConfig
+from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.config import aliases
 from rllib.config.config_object import relation
@@ -76,7 +76,7 @@ class AlgorithmConfig(OfflineDataConfig):
     evaluation_ignores: ClassVar[frozenset[str]] = frozenset(
         {
             *("num_rollout_workers", "rollout_fragment_length", "batch_mode", "clip_rewards", "num_gpus"),
-            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework"),
+            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework", "input_"),
         }
     )
 
@@ -668,6 +668,11 @@ class AlgorithmConfig(OfflineDataConfig):
             problem = self.settings[name].problem(value)
             if problem:
                 return f"evaluation_config: {problem}"
+            if name == "input_" and value != SAMPLER:
+                return (
+                    f"evaluation_config: input_={shortened(value)} names recorded data, but evaluations play episodes. "
+                    "Leave it out."
+                )
             if name in self.evaluation_ignores:
                 aliases.tell_once(f"evaluation_config {name}", f"{name} has no effect in evaluation_config")
             if name == "exploration_config":

@@ -33,6 +33,7 @@ def data() -> dict[str, np.ndarray]:
         "obs": rng.normal(size=(ROWS, OBSERVATIONS)).astype(np.float32),
         "actions": rng.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32),
         "rewards": rng.normal(size=ROWS).astype(np.float32),
+        "new_obs": rng.normal(size=(ROWS, OBSERVATIONS)).astype(np.float32),
         "truncateds": np.arange(ROWS) % 200 == 199,
     }
 
@@ -56,7 +57,7 @@ def ours(name: str, seconds: float) -> float:
 
     box = spaces.Box(-np.inf, np.inf, (OBSERVATIONS,)), spaces.Box(-1, 1, (ACTIONS,))
     config = get_algorithm_config(name).environment(observation_space=box[0], action_space=box[1])
-    config.offline_data(input_=data()).debugging(seed=0)
+    config.offline_data(input_=data(), input_config={"check": False}).debugging(seed=0)
     model = {"fcnet_hiddens": [WIDTH, WIDTH], "fcnet_activation": "relu"}
     own = {"bc_loss": "mse"} if name == "BC" else {"bc_iters": 0} if name == "CQL" else {}
     with config.training(train_batch_size=BATCH, model=model, **own).build() as algorithm:
@@ -77,7 +78,6 @@ class Loop:
     def __init__(self):
         columns = data()
         self.columns = {name: torch.from_numpy(column) for name, column in columns.items()}
-        self.rows = np.flatnonzero(~columns["truncateds"])
         self.rng, self.updates = np.random.default_rng(0), 0
         self.critics = nn.ModuleList(mlp(OBSERVATIONS + ACTIONS, 1) for _ in range(2))
         self.actor, self.log_std = mlp(OBSERVATIONS, ACTIONS), nn.Parameter(torch.zeros(ACTIONS))
@@ -97,11 +97,8 @@ class Loop:
         return torch.optim.Adam(parameters, LR)
 
     def batch(self):
-        chosen = torch.from_numpy(self.rng.choice(self.rows, BATCH))
-        return (
-            *(self.columns[name][chosen] for name in ("obs", "actions", "rewards")),
-            self.columns["obs"][chosen + 1],
-        )
+        chosen = torch.from_numpy(self.rng.integers(ROWS, size=BATCH))
+        return tuple(self.columns[name][chosen] for name in ("obs", "actions", "rewards", "new_obs"))
 
     def step(self, name: str, loss: torch.Tensor) -> None:
         self.of[name].zero_grad()

@@ -16,7 +16,7 @@ from rllib.offline.records import Records, our_names
 from rllib.storage.encoding import space_from_json, space_to_json
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)  # one is itself alone, so that it can be a key of a mixture
 class Dataset:
     """Recorded steps, episode after episode.
 

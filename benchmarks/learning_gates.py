@@ -10,6 +10,7 @@ machine that may do as many runs at once. The rows are those of docs/results.md.
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import math
 import multiprocessing
@@ -18,7 +19,7 @@ import statistics
 import sys
 import time
 
-from measure import machine
+from measure import ROOT, machine
 from strategies import Exploitability
 
 from rllib.env.tasks.rock_paper_scissors import AlwaysSame, BeatLast
@@ -86,6 +87,8 @@ _BEAT_LAST = {
     "model": {"use_lstm": True, "lstm_cell_size": 32, "lstm_use_prev_action": True, "fcnet_hiddens": []},
 }
 _ONE_PENDULUM = {"env_config": {"num_agents": 1}}
+_ENORMOUS = "-143, the data"
+_HALVES = "-350, the data: -524 and -175"
 _PENDULUM = "-172, RL Baselines3 Zoo, one run; -199.9, Stable-Baselines3, three seeds, with state-dependent noise"
 
 GATES = {
@@ -300,12 +303,51 @@ GATES = {
         by_policy=True,
         seeds=3,
     ),
+    "O1": Gate("offline/bc_cartpole", 475, "350 as stop criterion, RLlib; the data: 197, cut off at 200", seeds=3),
+    "O2": Gate("offline/bc_pendulum", -200, f"{_ENORMOUS}; -161 to -168, a plain torch loop", seeds=3),
+    "O3": Gate("offline/bc_cartpole_expert", 451, "500, the data's own policy, which draws its actions", seeds=3),
+    "O4": Gate(
+        "offline/marwil_cartpole",
+        450,
+        "250 at 500k rows as stop criterion, RLlib; 485-500, a plain torch loop",
+        seeds=3,
+    ),
+    "O5": Gate("offline/marwil_cartpole_mixed", 451, "500, the data's better half; 22, its other", seeds=3),
+    "O5-control": Gate(
+        "offline/marwil_cartpole_mixed",
+        -math.inf,
+        "cloning takes both halves alike",
+        changes={"beta": 0.0},
+        seeds=3,
+        below=376,
+    ),
+    "O6": Gate("offline/cql_pendulum", -700, f"-700 as stop criterion, RLlib; {_ENORMOUS}", seeds=3),
+    "O7": Gate("offline/cql_pendulum_mixed", -350, _HALVES, seeds=3),
+    "O8": Gate(
+        "offline/iql_pendulum", -320, "-524, the data; -730, cloning it; -200 and -313, a plain torch loop", seeds=3
+    ),
+    "O9": Gate("offline/iql_pendulum_enormous", -200, f"-200 as stop criterion, RLlib; {_ENORMOUS}", seeds=3),
+    "O10": Gate(
+        "offline/td3bc_pendulum_mixed", -260, f"{_HALVES}; -316 and -199 at 6,000 updates, a plain torch loop", seeds=3
+    ),
+    "O11": Gate("offline/awac_pendulum_mixed", -300, _HALVES, seeds=3),
+    "O12": Gate("offline/sac_pendulum_demonstrations", -200, "-524, the data", seeds=3),
+    "O12-control": Gate(
+        "offline/sac_pendulum_demonstrations",
+        -math.inf,
+        "without the data",
+        changes={"input": "sampler"},
+        seeds=3,
+        below=-200,
+    ),
+    "O13": Gate("offline/dqn_cartpole_mixed", 313, "261, the mean over the halves' policies", seeds=3),
+    "O14": Gate("offline/bc_cartpole_no_velocities", 450, "500, the data's own policy, which sees velocities", seeds=3),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One seed's: mean return of the final policy, environment steps and minutes that it was trained for."""
+    """One seed's: mean return of the final policy, steps of the run's clock and minutes that it was trained for."""
 
     seed: int
     final: float
@@ -343,7 +385,7 @@ def train(name: str, seed: int) -> Outcome:
     steps = gate.steps or spec.stop["timesteps_total"]
     measured = Exploitability(steps) if gate.exploited else FinalReturn(gate)
     started = time.perf_counter()
-    with config.build() as algo:
+    with contextlib.chdir(ROOT), config.build() as algo:  # recorded data is named from there
         while algo.timesteps < steps:
             algo.train()
             measured.on_iteration(algo)

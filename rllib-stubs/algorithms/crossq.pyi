@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class CrossQConfig(SACConfig):
+    targets_are_least: ClassVar[bool]
     default_exploration: ClassVar[dict]
     batch_norm_actor: bool
     batch_norm_momentum: float
@@ -28,12 +29,12 @@ class CrossQConfig(SACConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=3,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", batch_norm_actor: bool=True, batch_norm_momentum: float=0.01, batch_norm_eps:
-        float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5, clip_actions: bool=False,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, batch_norm_actor: bool=True,
+        batch_norm_momentum: float=0.01, batch_norm_eps: float=0.001, renorm_warmup_steps: int=100000, adam_beta1:
+        float=0.5, clip_actions: bool=False, actor_learning_rate: float | OverTime | None=..., critic_learning_rate:
+        float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
+        Any]=..., model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -49,10 +50,11 @@ class CrossQConfig(SACConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=3,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", batch_norm_actor: bool=True, batch_norm_momentum: float=0.01, batch_norm_eps:
-        float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5, actor_learning_rate: float | OverTime |
-        None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime |
-        None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, batch_norm_actor: bool=True,
+        batch_norm_momentum: float=0.01, batch_norm_eps: float=0.001, renorm_warmup_steps: int=100000, adam_beta1:
+        float=0.5, actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime |
+        None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> CrossQ: ...
     build_algo = build

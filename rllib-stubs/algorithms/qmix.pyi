@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class QMixConfig(OffPolicyConfig):
+    learns_from_data: ClassVar[bool]
+    without_data: ClassVar[str]
     exploration_kinds: ClassVar[tuple[str, ...]]
     default_exploration: ClassVar[dict]
     own_aliases: ClassVar[dict]

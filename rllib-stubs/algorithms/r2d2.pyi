@@ -11,6 +11,8 @@ C = TypeVar("C")
 LARGEST_SHARE: float
 
 class R2D2Config(DQNConfig):
+    learns_from_data: ClassVar[bool]
+    without_data: ClassVar[str]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
     own_aliases: ClassVar[dict]

@@ -8,7 +8,7 @@ from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 C = TypeVar("C")
 TEMPERATURE_FILE: str
@@ -16,9 +16,11 @@ DISCRETE_SHARE: float
 SDE_MEAN_LIMIT: float
 
 class SACConfig(OffPolicyActorCriticConfig):
+    targets_are_least: ClassVar[bool]
     initial_alpha: float
     alpha_lr: float | OverTime | None
     target_entropy: float | Literal["auto"]
+    target_critics_sampled: int | None
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0003, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
@@ -31,10 +33,11 @@ class SACConfig(OffPolicyActorCriticConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", clip_actions: bool=False, actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, clip_actions: bool=False,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
+        Mapping[str, Any]=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -49,9 +52,9 @@ class SACConfig(OffPolicyActorCriticConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, actor_learning_rate: float | OverTime |
+        None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime |
+        None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> SAC: ...
     build_algo = build
@@ -87,6 +90,7 @@ class SAC(OffPolicyActorCritic):
     def set_state(self, state: dict[str, Any]) -> None: ...
 
 class TQCConfig(SACConfig):
+    targets_are_least: ClassVar[bool]
     n_quantiles: int
     top_quantiles_to_drop_per_net: int
     def training(
@@ -101,11 +105,11 @@ class TQCConfig(SACConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", n_quantiles: int=25, top_quantiles_to_drop_per_net: int=2, clip_actions: bool=False,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, n_quantiles: int=25,
+        top_quantiles_to_drop_per_net: int=2, clip_actions: bool=False, actor_learning_rate: float | OverTime |
+        None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime |
+        None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
+        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -120,9 +124,10 @@ class TQCConfig(SACConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", n_quantiles: int=25, top_quantiles_to_drop_per_net: int=2, actor_learning_rate:
-        float | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float
-        | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, n_quantiles: int=25,
+        top_quantiles_to_drop_per_net: int=2, actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> TQC: ...
     build_algo = build

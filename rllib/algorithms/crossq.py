@@ -39,6 +39,7 @@ _WITHOUT_EFFECT = ("tau", "target_network_update_freq")
 class CrossQConfig(SACConfig):
     """Settings of CrossQ; the defaults are sb3-contrib's."""
 
+    targets_are_least: ClassVar[bool] = False
     default_exploration: ClassVar[dict] = {"type": "StochasticSampling", "random_timesteps": 100}
 
     @section

@@ -40,6 +40,8 @@ from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 class QMixConfig(OffPolicyConfig):
     """Settings of QMIX; the defaults are RLlib's, except those in departures.py."""
 
+    learns_from_data: ClassVar[bool] = False
+    without_data: ClassVar[str] = "learns from steps of groups, which recorded data does not have"
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_JOINT_VALUES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.01, "epsilon_timesteps": 40_000,

@@ -49,6 +49,8 @@ class R2D2Config(DQNConfig):
     train_batch_size counts steps: an update draws as many sequences as have that number, if all are max_seq_len long.
     """
 
+    learns_from_data: ClassVar[bool] = False
+    without_data: ClassVar[str] = "learns from sequences with states of its memory, which recorded steps lack"
     replay_defaults: ClassVar[dict] = _R2D2_REPLAY
     not_on_gpu: ClassVar[str] = "sequences, whose states and targets are computed on the CPU"
     own_aliases: ClassVar[dict] = {

@@ -28,7 +28,7 @@ Losses are in losses/sac.py and losses/tqc.py, replay and updates in families/of
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -45,8 +45,10 @@ from rllib.losses.sac import (
     CRITIC_LOSS,
     DISCRETE_ACTOR_LOSS,
     DISCRETE_CRITIC_LOSS,
+    LEFT_OUT,
     NEXT_NOISE,
     NOISE,
+    SAMPLED_CRITIC_LOSS,
 )
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
@@ -63,6 +65,9 @@ SDE_MEAN_LIMIT = 2.0
 class SACConfig(OffPolicyActorCriticConfig):
     """Settings of SAC; the defaults are RLlib's, except those in departures.py."""
 
+    # Whether its targets are the least of the critics' values, all or some of them.
+    targets_are_least: ClassVar[bool] = True
+
     @section
     def training(
         self,
@@ -76,7 +81,23 @@ class SACConfig(OffPolicyActorCriticConfig):
             'entropy to be kept, nats; "auto": minus the number of components of an action, or of n discrete actions '
             "half of the largest, 0.5 log n",
         ] = "auto",
+        target_critics_sampled: Annotated[
+            int | None, "critics, drawn for each row, of which its target takes the least value; None: all", at_least(1)
+        ] = None,
     ) -> Self: ...
+
+    @relation("target_critics_sampled", "n_critics", "twin_q")
+    def _check_sampled(self):
+        if self.target_critics_sampled is None:
+            return None
+        if not self.targets_are_least:
+            return f"target_critics_sampled is for SAC; {self.algorithm_name} has targets of its own. Leave it out."
+        if self.target_critics_sampled > self.num_critics:
+            return (
+                f"target_critics_sampled={self.target_critics_sampled} is more than there are critics: "
+                f"{self.num_critics}. Use .training(n_critics=10, target_critics_sampled=2)."
+            )
+        return None
 
 
 class Temperature:
@@ -183,7 +204,15 @@ class SAC(OffPolicyActorCritic):
         return super().critic_module(policy_id)
 
     def critic_loss(self, policy_id: str) -> LossOverModules:
-        return DISCRETE_CRITIC_LOSS if self.is_discrete(policy_id) else CRITIC_LOSS
+        sampled = self.config_of(policy_id).target_critics_sampled
+        if not self.is_discrete(policy_id):
+            return CRITIC_LOSS if sampled is None else SAMPLED_CRITIC_LOSS
+        if sampled is not None:
+            raise ValueError(
+                f"target_critics_sampled={sampled} is for continuous actions, but they are "
+                f"{self.policies[policy_id].action_space}. Leave it out."
+            )
+        return DISCRETE_CRITIC_LOSS
 
     def actor_loss(self, policy_id: str) -> LossOverModules:
         return DISCRETE_ACTOR_LOSS if self.is_discrete(policy_id) else ACTOR_LOSS
@@ -191,6 +220,10 @@ class SAC(OffPolicyActorCritic):
     def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
         if not self.is_discrete(policy_id):
             batch[NOISE], batch[NEXT_NOISE] = (self.normal_noise(rows, policy_id) for _ in range(2))
+        config = self.config_of(policy_id)
+        if config.target_critics_sampled is not None:
+            order = self.learner_rng(policy_id).random((rows, config.num_critics)).argsort(1)
+            batch[LEFT_OUT] = np.where(order < config.target_critics_sampled, 0, np.inf).astype(np.float32)
 
     def critic_settings(self, policy_id: str) -> dict[str, Any]:
         return {"alpha": self.temperatures[policy_id].alpha}
@@ -225,6 +258,8 @@ class SAC(OffPolicyActorCritic):
 
 class TQCConfig(SACConfig):
     """Settings of TQC: SAC's, and the critics' quantiles."""
+
+    targets_are_least: ClassVar[bool] = False
 
     @section
     def training(

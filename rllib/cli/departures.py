@@ -58,7 +58,7 @@ DEPARTURES = (
         True,
         False,
         "Evaluations take the most likely actions, as RLlib's do for DQN.",
-        ("PG", "A2C", "A3C", "PPO", "IMPALA", "APPO", "SAC"),
+        ("PG", "A2C", "A3C", "PPO", "IMPALA", "APPO", "SAC", "BC", "MARWIL", "CQL"),
     ),
     Departure(
         "num_gpus",
@@ -130,8 +130,43 @@ DEPARTURES = (
         "It counts steps of a group, where RLlib's counts fragments of 4 steps and more.",
         ("QMix",),
     ),
+    Departure(
+        "model.vf_share_layers",
+        True,
+        False,
+        "Values of tens or hundreds would move shared layers, and the policy with them.",
+        ("BC", "MARWIL"),
+    ),
+    Departure(
+        "min_train_timesteps_per_iteration",
+        100,
+        0,
+        "An iteration from recorded data alone is 1,000 updates, unless one of the three minima is set.",
+        ("CQL",),
+    ),
+    Departure(
+        "min_sample_timesteps_per_iteration",
+        0,
+        100,
+        "As for SAC; it counts for a mixture with sampled steps.",
+        ("CQL",),
+    ),
+    Departure(
+        "num_steps_sampled_before_learning_starts",
+        1500,
+        0,
+        "The recorded steps are there at once.",
+        ("CQL",),
+    ),
+    Departure(
+        "replay_buffer_config.type",
+        "MultiAgentPrioritizedReplayBuffer",
+        "MultiAgentReplayBuffer",
+        "The paper draws recorded steps uniformly.",
+        ("CQL",),
+    ),
 )
-NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ", "VDN")
+NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ", "VDN", "TD3BC", "IQL", "AWAC")
 
 
 def departures(algorithm: str) -> list[Departure]:

@@ -10,6 +10,9 @@ tanh (models/distributions/squashed.py), critics read tanh(u), and probabilities
 With discrete actions (Christodoulou, arXiv:1910.07207) a critic gives the values of all actions, and the means over
 a and a' are sums over the policy's probabilities instead of draws.
 
+With `sampled` critics (RLPD, arXiv:2302.02948; REDQ, arXiv:2101.05982) the minimum over i in y is over those that a row
+has drawn: the column LEFT_OUT is infinite for the others.
+
 Learning rates and the temperature alpha are settings: algorithms/sac.py learns alpha.
 """
 
@@ -22,6 +25,8 @@ from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGH
 
 # Columns of standard normal numbers [B, action size], for the actions that the losses draw.
 NOISE, NEXT_NOISE = "noise", "next_noise"
+# A column [B, critics], float32: 0 for the target critics that a row's target takes the least of, infinite for others.
+LEFT_OUT = "left_out_critics"
 CRITIC_STATS = ("critic_loss", "mean_q", "min_q", "max_q")
 
 
@@ -70,7 +75,10 @@ def _critic(distribution, modules, minibatch, *, alpha):
     with torch.no_grad():
         dist_inputs = modules["policy"](minibatch[NEXT_OBS])[0]
         actions, log_prob = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE])
-        following = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
+        following = modules["target_critics"](minibatch[NEXT_OBS], actions)
+        if LEFT_OUT in minibatch:
+            following = following + minibatch[LEFT_OUT].T
+        following = following.amin(0)
         targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * (following - alpha * log_prob)
         taken = minibatch[ACTIONS].tanh()
     return fit(modules["critics"](minibatch[OBS], taken), targets, minibatch)
@@ -79,7 +87,10 @@ def _critic(distribution, modules, minibatch, *, alpha):
 def _critic_in_numpy(distribution, modules, minibatch, *, alpha):
     following = minibatch[NEXT_OBS]
     drawn = distribution.draw(modules["policy"].forward(following)[0], minibatch[NEXT_NOISE])
-    soft = modules["target_critics"].forward(following, drawn.actions).min(0) - np.float32(alpha) * drawn.log_prob
+    judged = modules["target_critics"].forward(following, drawn.actions)
+    if LEFT_OUT in minibatch:
+        judged = judged + minibatch[LEFT_OUT].T
+    soft = judged.min(0) - np.float32(alpha) * drawn.log_prob
     targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * soft
     values = modules["critics"].forward(minibatch[OBS], np.tanh(minibatch[ACTIONS]))
     statistics, of_rows, gradient = fit_in_numpy(values, targets, minibatch)
@@ -161,6 +172,9 @@ def _discrete_actor_in_numpy(distribution, modules, minibatch, *, alpha):
 
 READ_BY_CRITICS = (ACTIONS, REWARDS, DISCOUNTS, NEXT_OBS, WEIGHTS)
 CRITIC_LOSS = LossOverModules((*READ_BY_CRITICS, NEXT_NOISE), CRITIC_STATS, _critic, ("td_error",), _critic_in_numpy)
+SAMPLED_CRITIC_LOSS = LossOverModules(
+    (*READ_BY_CRITICS, NEXT_NOISE, LEFT_OUT), CRITIC_STATS, _critic, ("td_error",), _critic_in_numpy
+)
 ACTOR_LOSS = LossOverModules((NOISE,), ("actor_loss", "entropy"), _actor, (), _actor_in_numpy)
 DISCRETE_CRITIC_LOSS = LossOverModules(
     READ_BY_CRITICS, CRITIC_STATS, _discrete_critic, ("td_error",), _discrete_critic_in_numpy

@@ -26,7 +26,7 @@ from rllib.storage.encoding import space_from_json, space_to_json
 COPIES = 3
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)  # one is itself alone, so that it can be a key of a mixture
 class Dataset:
     """Recorded steps, episode after episode.
 

@@ -64,6 +64,16 @@ class MixedReplay:
                 drawn.append(part)
         return SampleBatch({name: np.concatenate([part[name] for part in drawn]) for name in drawn[0]})
 
+    @property
+    def owed(self) -> list[float]:
+        """Rows that each part has to give beside its share of the next batch; settable, for checkpoints."""
+        return self._owed.tolist()
+
+    @owed.setter
+    def owed(self, rows: Sequence[float]) -> None:
+        if len(rows) == len(self._owed):  # else it is of a run with other data
+            self._owed[:] = rows
+
     def _counts(self, batch_size: int) -> np.ndarray:
         """Rows of each part in a batch, int64 [parts]."""
         has_rows = np.array([len(buffer) > 0 for buffer in self._buffers])

@@ -39,10 +39,10 @@ class Endless(gym.Env):
 
 # A right value for each canonical setting that has other names.
 VALUES = {
-    "input_": "data.json",
     "actor_lr": 1e-3,
     "critic_lr": 2e-3,
     "alpha_lr": 3e-3,
+    "input_": {"obs": [[0.0]], "actions": [0]},
     "num_rollout_workers": 3,
     "num_envs_per_worker": 3,
     "num_cpus_per_worker": 2.0,

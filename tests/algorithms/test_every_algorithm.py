@@ -1,6 +1,7 @@
 """What holds for every algorithm: Ray's result keys; it trains by its name and by its config."""
 
 import json
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -22,10 +23,17 @@ SMALL = {
     "num_replay_buffer_shards": 1, "noise_size": 50_000, "episodes_per_batch": 4, "num_rollouts": 2, "rollouts_used": 2,
 }  # fmt: skip
 NAMES = algorithm_names()
+DATA = Path(__file__).parents[1] / "data" / "offline"
+# What algorithms that need recorded data learn from; their environments are for evaluation.
+RECORDED = {
+    name: str(DATA / ("pendulum_small.json" if name in ("TD3BC", "CQL") else "cartpole_small.json"))
+    for name in NAMES
+    if get_algorithm_config(name).needs_data
+}
 GROUPS = ("QMix", "VDN")
 # For those that need continuous actions, or groups.
 ENVIRONMENT = {
-    **dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG"), "Pendulum-v1"),
+    **dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG", "TD3BC", "CQL"), "Pendulum-v1"),
     **dict.fromkeys(GROUPS, "tests.envs:Team"),
 }
 APEX = ("ApexDQN", "ApexDDPG")
@@ -64,6 +72,8 @@ def small(name: str):
     """The algorithm's config, by its class, for iterations of some hundred steps in this process."""
     config = getattr(rllib, f"{name}Config")().environment(ENVIRONMENT.get(name, "CartPole-v1"))
     config.rollouts(num_rollout_workers=0)
+    if name in RECORDED:
+        config.offline_data(input_=RECORDED[name])
     if name in GROUPS:
         config.rollouts(rollout_fragment_length=20)  # an update for each fragment, and by default for every 4 steps
     return (
@@ -124,6 +134,7 @@ def test_the_command_trains_it(name, tmp_path, monkeypatch):
     words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
     words += [f"model.{key}={json.dumps(value)}" for key, value in MODEL.get(name, {}).items()]
     words += ["min_time_s_per_iteration=0", "num_rollout_workers=1", "model.fcnet_hiddens=[8]", "--seed", "3"]
+    words += [f"input={RECORDED[name]}"] if name in RECORDED else []
     env = ENVIRONMENT.get(name, "CartPole-v1")
     outcome = CliRunner().invoke(command, ["train", name, env, *words, "--stop", "iterations=2", "-q"])
     assert outcome.exit_code == 0, outcome.output
@@ -137,7 +148,8 @@ def test_a_restored_run_goes_on_exactly(name, tmp_path):
     """Where docs/architecture.md promises it: episodes of one step are all over at the checkpoint."""
     one_step = {None: ConstantReward, "Pendulum-v1": BoundedAction}
     config = small(name)
-    config.environment(one_step.get(ENVIRONMENT.get(name), ENVIRONMENT.get(name)))
+    if name not in RECORDED:
+        config.environment(one_step.get(ENVIRONMENT.get(name), ENVIRONMENT.get(name)))
     if "store_buffer_in_checkpoints" in config:
         config.training(store_buffer_in_checkpoints=True)
     with config.build() as algo, config.build() as other:

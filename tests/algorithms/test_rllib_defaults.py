@@ -11,6 +11,7 @@ COMMON = {
     "num_gpus": 0, "num_cpus_per_worker": 1, "num_gpus_per_worker": 0, "num_cpus_for_local_worker": 1,
     "num_learners": 0, "num_cpus_per_learner": 1, "custom_resources_per_worker": {}, "framework": "torch",
     "env": None, "env_config": {}, "observation_space": None, "action_space": None, "render_env": False,
+    "input_": "sampler",
     "clip_rewards": None, "normalize_actions": True, "clip_actions": False, "disable_env_checking": False,
     "num_rollout_workers": 0, "num_envs_per_worker": 1, "rollout_fragment_length": 200,
     "batch_mode": "truncate_episodes", "preprocessor_pref": "deepmind", "observation_filter": "NoFilter",
@@ -157,10 +158,19 @@ ARS = {
     **_EVOLUTION, "action_noise_std": 0.0, "num_rollouts": 32, "rollouts_used": 32, "sgd_stepsize": 0.01, "offset": 0,
     "num_rollout_workers": 2, "model.output_layer_use_bias": True,
 }  # fmt: skip
+MARWIL = {
+    **COMMON, "beta": 1.0, "bc_logstd_coeff": 0.0, "moving_average_sqd_adv_norm_update_rate": 1e-8,
+    "moving_average_sqd_adv_norm_start": 100.0, "use_gae": True, "vf_coeff": 1.0, "lr": 1e-4, "train_batch_size": 2000,
+}  # fmt: skip
+BC = {**MARWIL, "beta": 0.0}
+CQL = {
+    **SAC, "bc_iters": 20_000, "temperature": 1.0, "num_actions": 10, "lagrangian": False, "lagrangian_thresh": 5.0,
+    "min_q_weight": 5.0, "min_sample_timesteps_per_iteration": 0, "min_train_timesteps_per_iteration": 100,
+}  # fmt: skip
 RLLIB = {
     "PG": PG, "A2C": A2C, "A3C": A3C, "PPO": PPO, "IMPALA": IMPALA, "APPO": APPO, "SimpleQ": SIMPLE_Q, "DQN": DQN,
     "ApexDQN": APEX_DQN, "R2D2": R2D2, "QMix": QMIX, "SAC": SAC, "TD3": TD3, "DDPG": DDPG,
-    "ApexDDPG": APEX_DDPG, "ES": ES, "ARS": ARS,
+    "ApexDDPG": APEX_DDPG, "ES": ES, "ARS": ARS, "BC": BC, "MARWIL": MARWIL, "CQL": CQL,
 }  # fmt: skip
 # RLlib's A2C is its A3C's child, but asks for nothing ahead.
 del A2C["max_requests_in_flight_per_sampler_worker"]

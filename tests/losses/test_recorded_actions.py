@@ -393,3 +393,29 @@ def test_the_actor_stays_close_to_recorded_actions():
     slopes = 1 - policy_actions**2
     np.testing.assert_allclose(policy.given, 2 / 6 * (policy_actions - recorded) * slopes, rtol=1e-3, atol=1e-7)
     assert TARGET_NOISE not in loss.columns
+
+
+@pytest.mark.parametrize("distribution", [DiagGaussian((2,)), SquashedGaussian((2,))])
+def test_likelihoods_of_extreme_recorded_actions_are_bounded(distribution):
+    """Deviations count as within exp(-5) and exp(2), squashed actions as within 0.999 of their bounds."""
+    inputs, actions = [[0.5, -0.25, -9, 0], [0, 1, 0.5, 3]], f32([[9, 0.1], [-0.5, -9]])
+    squashed = isinstance(distribution, SquashedGaussian)
+    stats, (gradient, _) = of_outputs(BehaviorCloning(), distribution, (inputs, []), {sb.ACTIONS: actions})
+    bounded = f32([[0.5, -0.25, -5, 0], [0, 1, 0.5, 2]])
+    counted = np.clip(actions, -3.8002, 3.8002) if squashed else actions
+    assert stats["total_loss"] == pytest.approx(-distribution.at(bounded).log_prob(counted).mean(), rel=1e-5)
+    assert gradient[0, 2] == gradient[1, 3] == 0 and gradient[0, 3] != 0
+    returns = {sb.ACTIONS: actions, sb.VALUE_TARGETS: f32([1, 2])}
+    loss = ExponentiallyWeighted(1.0, 0.5, 20.0, 0.1)
+    _, (gradient, _) = of_outputs(loss, DiagGaussian((2,)), (inputs, [0.5, 1]), returns, norm=2.0, vf_coeff=1.0)
+    assert gradient[0, 2] == gradient[1, 3] == 0
+
+
+def test_the_mean_alone_is_fitted_with_squares():
+    mean_and_std = [[0.5, -0.25, -1, 0], [0, 1, 0.5, -0.5]]
+    actions = f32([[0.3, 0.1], [-0.5, 0.9]])
+    loss = BehaviorCloning(is_squared=True)
+    stats, (gradient, _) = of_outputs(loss, DiagGaussian((2,)), (mean_and_std, []), {sb.ACTIONS: actions})
+    differences = f32(mean_and_std)[:, :2] - actions
+    assert stats["total_loss"] == pytest.approx((differences**2).mean(), rel=1e-6)
+    np.testing.assert_allclose(gradient, np.concatenate([differences / 2, np.zeros((2, 2))], 1), rtol=1e-6)

@@ -15,6 +15,8 @@ SHARDED_REPLAY: dict
 MOST_UPDATES_OWED: int
 
 class DistributedReplayConfig(OffPolicyConfig):
+    learns_from_data: ClassVar[bool]
+    without_data: ClassVar[str]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
     num_replay_buffer_shards: int

@@ -14,12 +14,16 @@ REPLAY_DEFAULTS: dict
 REPLAY_TYPES: dict
 HINDSIGHT_TYPES: tuple
 REPLAY_ALIASES: dict
+logger: Logger
 
 class OffPolicyConfig(SamplingAheadConfig):
     needs_probabilities: ClassVar[bool]
     learns_from_data: ClassVar[bool]
+    mixes_data: ClassVar[bool]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
+    @property
+    def overestimates_alone(self) -> bool: ...
     @property
     def steps_per_row(self) -> int: ...
     @property

@@ -15,6 +15,8 @@ C = TypeVar("C")
 class QLearningConfig(OffPolicyConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
     own_aliases: ClassVar[dict]
+    @property
+    def overestimates_alone(self) -> bool: ...
     double_q: bool
     dueling: bool
     hiddens: Sequence[int]

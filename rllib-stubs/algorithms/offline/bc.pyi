@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
+from rllib.losses.offline.imitation import BehaviorCloning
 from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
 class BCConfig(MARWILConfig):
+    bc_loss: Literal["logp", "mse"]
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
@@ -15,9 +17,10 @@ class BCConfig(MARWILConfig):
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
         learner: Literal["auto", "numpy", "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0,
         moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, clip_actions: bool=False,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp",
+        "mse"]="logp", clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
+        Any]=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -28,11 +31,12 @@ class BCConfig(MARWILConfig):
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
         learner: Literal["auto", "numpy", "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0,
         moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=...
+        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp",
+        "mse"]="logp", optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> BC: ...
     build_algo = build
 
 class BC(MARWIL):
     config: BCConfig
+    def make_loss(self, policy_id: str) -> BehaviorCloning: ...

@@ -13,6 +13,7 @@ MOST_MULTIPLIER: float
 
 class CQLConfig(SACConfig):
     needs_data: ClassVar[bool]
+    targets_are_least: ClassVar[bool]
     bc_iters: int
     temperature: float
     num_actions: int
@@ -32,12 +33,12 @@ class CQLConfig(SACConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", bc_iters: int=20000, temperature: float=1.0, num_actions: int=10, min_q_weight:
-        float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0, deterministic_backup: bool=True,
-        clip_actions: bool=False, actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, bc_iters: int=20000, temperature:
+        float=1.0, num_actions: int=10, min_q_weight: float=5.0, lagrangian: bool=False, lagrangian_thresh:
+        float=5.0, deterministic_backup: bool=True, clip_actions: bool=False, actor_learning_rate: float | OverTime
+        | None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime |
+        None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
+        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -52,11 +53,11 @@ class CQLConfig(SACConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
         initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", bc_iters: int=20000, temperature: float=1.0, num_actions: int=10, min_q_weight:
-        float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0, deterministic_backup: bool=True,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=...
+        Literal["auto"]="auto", target_critics_sampled: int | None=None, bc_iters: int=20000, temperature:
+        float=1.0, num_actions: int=10, min_q_weight: float=5.0, lagrangian: bool=False, lagrangian_thresh:
+        float=5.0, deterministic_backup: bool=True, actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> CQL: ...
     build_algo = build

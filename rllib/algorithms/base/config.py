@@ -82,7 +82,7 @@ class AlgorithmConfig(OfflineDataConfig):
     evaluation_ignores: ClassVar[frozenset[str]] = frozenset(
         {
             *("num_rollout_workers", "rollout_fragment_length", "batch_mode", "clip_rewards", "num_gpus"),
-            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework"),
+            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework", "input_"),
         }
     )
 
@@ -700,6 +700,11 @@ class AlgorithmConfig(OfflineDataConfig):
             problem = self.settings[name].problem(value)
             if problem:
                 return f"evaluation_config: {problem}"
+            if name == "input_" and value != SAMPLER:
+                return (
+                    f"evaluation_config: input_={shortened(value)} names recorded data, but evaluations play episodes. "
+                    "Leave it out."
+                )
             if name in self.evaluation_ignores:
                 aliases.tell_once(f"evaluation_config {name}", f"{name} has no effect in evaluation_config")
             if name == "exploration_config":

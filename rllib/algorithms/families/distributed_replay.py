@@ -52,6 +52,8 @@ MOST_UPDATES_OWED = 8
 class DistributedReplayConfig(OffPolicyConfig):
     """Settings of workers, replay shards and the queues between them."""
 
+    learns_from_data: ClassVar[bool] = False
+    without_data: ClassVar[str] = "keeps its replay in processes that sampling workers fill"
     replay_defaults: ClassVar[dict] = SHARDED_REPLAY
     not_on_gpu: ClassVar[str] = "replays in other processes"
 

@@ -10,6 +10,7 @@ the updates of the target network.
 """
 
 import functools
+import logging
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Self
 
@@ -72,6 +73,7 @@ REPLAY_ALIASES = {
 
 # Recorded steps that are made into rows at once.
 _ROWS_AT_ONCE = 1 << 18
+logger = logging.getLogger(__name__)
 
 
 class OffPolicyConfig(SamplingAheadConfig):
@@ -79,10 +81,16 @@ class OffPolicyConfig(SamplingAheadConfig):
 
     needs_probabilities: ClassVar[bool] = False
     learns_from_data: ClassVar[bool] = True
+    mixes_data: ClassVar[bool] = True
     # Keys of replay_buffer_config, and their defaults.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     # Rows that cannot lie on the learner's GPU, for the message; empty: they can.
     not_on_gpu: ClassVar[str] = ""
+
+    @property
+    def overestimates_alone(self) -> bool:
+        """Whether it values actions that the data does not have too highly, where it learns from data alone."""
+        return not self.needs_data
 
     @property
     def steps_per_row(self) -> int:
@@ -175,8 +183,13 @@ class OffPolicyConfig(SamplingAheadConfig):
                     f"{{'type': {HINDSIGHT_TYPES[0]!r}}}."
                 )
 
-    @relation("replay_buffer_config", "clip_rewards", "normalize_returns")
+    @relation("replay_buffer_config", "clip_rewards", "normalize_returns", "input_")
     def _check_hindsight(self):
+        if self.needs_goals and self.has_data:
+            return (
+                f"replay_buffer_config: type={self.replay_settings()['type']!r} relabels steps by asking the "
+                "environment, but input_ has recorded ones. Use {'type': 'ReplayBuffer'}."
+            )
         for name in ("clip_rewards", "normalize_returns") if self.needs_goals else ():
             if self[name]:
                 return (
@@ -184,12 +197,17 @@ class OffPolicyConfig(SamplingAheadConfig):
                     f"come from the environment's compute_reward. Leave it out, or let compute_reward do it."
                 )
 
-    @relation("replay_buffer_config", "num_gpus", "num_learners")
+    @relation("replay_buffer_config", "num_gpus", "num_learners", "input_")
     def _check_gpu_replay(self):
         if self.replay_settings()["storage"] != GPU:
             return None
         if self.not_on_gpu:
             return f"replay_buffer_config: storage='gpu' is not for {self.not_on_gpu}. Use {{'storage': 'memory'}}."
+        if len(self.shares()) > 1:
+            return (
+                "replay_buffer_config: storage='gpu' keeps the rows of one replay, but input_ is a mixture of "
+                f"{len(self.shares())}. Use {{'storage': 'memory'}}."
+            )
         if self.num_learners:
             return (
                 f"replay_buffer_config: storage='gpu' keeps the rows beside a learner in this process, but "
@@ -253,6 +271,12 @@ class OffPolicy(SamplingAhead):
         # Statistics of each policy's newest update.
         self._stats: dict[str, dict[str, Any]] = {}
         self.replays: dict[str, Any] = {}
+        if self.config.is_offline and self.config.overestimates_alone:
+            logger.warning(
+                "%s on recorded data alone overestimates actions that the data does not have. CQL, IQL and TD3BC are "
+                "made for it, and for Discrete actions DQN with conservative_weight=1.0.",
+                type(self).__name__,
+            )
         for policy_id in self.learners:
             self.prepare_policy(policy_id)
 
@@ -454,11 +478,16 @@ class OffPolicy(SamplingAhead):
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"updates_owed": dict(self._updates_owed), "replay_empty_at": dict(self._empty_at)}
+        owed = {policy_id: each.owed for policy_id, each in self.replays.items() if isinstance(each, MixedReplay)}
+        state = {"updates_owed": dict(self._updates_owed), "replay_empty_at": dict(self._empty_at)}
+        return {**state, "rows_owed": owed} if owed else state
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._updates_owed |= state["updates_owed"]
         self._empty_at |= state.get("replay_empty_at", {})
+        for policy_id, owed in state.get("rows_owed", {}).items():
+            if isinstance(self.replays.get(policy_id), MixedReplay):
+                self.replays[policy_id].owed = owed
 
     def _own_replays(self) -> dict[str, ReplayBuffer]:
         """Policy id -> the part of its replay with rows of the run's own: recorded ones are not saved again."""

@@ -38,6 +38,10 @@ class QLearningConfig(OffPolicyConfig):
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     own_aliases: ClassVar[dict] = EPSILON_ALIASES
 
+    @property
+    def overestimates_alone(self) -> bool:
+        return not self.conservative_weight
+
     @section
     def training(
         self,

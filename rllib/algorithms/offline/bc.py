@@ -1,20 +1,30 @@
 """BC: behaviour cloning (Pomerleau 1991), the likelihood of recorded actions made as large as possible.
 
-It is MARWIL with beta=0: no rewards are read, and no value is learned.
+It is MARWIL with beta=0: no rewards are read, and no value is learned. With `bc_loss="mse"` the mean of continuous
+actions is fitted to the recorded ones, and the standard deviation stays what it was.
 """
 
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import section
+from rllib.losses.offline.imitation import BehaviorCloning
+from rllib.models.distributions.standard import DiagGaussian
 
 
 class BCConfig(MARWILConfig):
     """Settings of BC; the defaults are RLlib's, except those in departures.py."""
 
     @section
-    def training(self, *, beta=0.0) -> Self: ...
+    def training(
+        self,
+        *,
+        beta=0.0,
+        bc_loss: Annotated[
+            Literal["logp", "mse"], "the likelihood of recorded actions, or the squared distance of the mean to them"
+        ] = "logp",
+    ) -> Self: ...
 
     @relation("beta")
     def _check_beta(self):
@@ -28,3 +38,11 @@ class BC(MARWIL):
 
     config_class = BCConfig
     reported_stats = ("total_loss", "policy_loss", "cur_lr")
+
+    def make_loss(self, policy_id: str) -> BehaviorCloning:
+        if self.config_of(policy_id).bc_loss == "logp":
+            return super().make_loss(policy_id)
+        if not isinstance(self.policies[policy_id].distribution, DiagGaussian):
+            space = self.policies[policy_id].action_space
+            raise ValueError(f"bc_loss='mse' is for continuous actions, but they are {space}. Use bc_loss='logp'.")
+        return BehaviorCloning(is_squared=True)

@@ -33,6 +33,7 @@ class CQLConfig(SACConfig):
     """Settings of CQL; the defaults are RLlib's, except those in departures.py."""
 
     needs_data: ClassVar[bool] = True
+    targets_are_least: ClassVar[bool] = False
 
     @section
     def training(

@@ -10,6 +10,7 @@ from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation.offline.episode_sums import linear_sums
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.models.observations.flat_spaces import flat_leaves, parts
+from rllib.models.observations.masks import parts_of_mask
 from rllib.offline.dataset import Dataset
 from rllib.policy import Policy
 
@@ -42,7 +43,25 @@ def actions(dataset: Dataset, policy: Policy, conversions: Conversions) -> np.nd
     mapper = action_mapper(space, policy.distribution, conversions.normalize_actions, conversions.clip_actions)
     given = recorded if parts(space) is None else _structured(space, recorded)
     stored = np.asarray(mapper.to_policy(given))
-    return stored.reshape(len(stored), *policy.action_shape).astype(policy.action_dtype, copy=False)
+    stored = stored.reshape(len(stored), *policy.action_shape).astype(policy.action_dtype, copy=False)
+    if policy.is_masked:
+        _check_legal(dataset, policy, stored)
+    return stored
+
+
+def _check_legal(dataset: Dataset, policy: Policy, actions: np.ndarray) -> None:
+    """Raises a ValueError if a recorded action is one that the mask in its observation forbids."""
+    masks = policy.spec.encoder.mask(dataset.columns[sb.OBS])
+    chosen = actions.reshape(len(actions), -1)
+    for place, (columns, _) in enumerate(parts_of_mask(policy.distribution)):
+        illegal = np.take_along_axis(masks[:, columns], chosen[:, place : place + 1].astype(np.int64), 1)[:, 0] == 0
+        if illegal.any():
+            row = int(illegal.argmax())
+            raise ValueError(
+                f"{dataset.source}, row {row}: the action is {actions[row].tolist()}, which its mask "
+                f"{masks[row].astype(int).tolist()} forbids; {illegal.sum():,} rows are so. Leave these rows out, or "
+                "use .environment(action_mask_key=None)."
+            )
 
 
 def _structured(space: spaces.Space, rows: np.ndarray) -> dict | tuple:

@@ -17,6 +17,7 @@ The actor's loss is SAC's; in its first updates log p of the recorded action sta
 import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
+from rllib.losses.offline.imitation import recorded_actions
 from rllib.losses.sac import ACTOR_LOSS, CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
 from rllib.models.distributions.squashed import LOG_STD, SquashedGaussian
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
@@ -25,8 +26,6 @@ from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGH
 UNIFORM, DRAWS, NEXT_DRAWS = "uniform_actions", "draws", "next_draws"
 # Log-density of a uniform number in [-1, 1].
 _LOG_UNIFORM = -float(np.log(2.0))
-# Recorded actions at a bound are infinite before tanh; further out their likelihoods would outweigh all others.
-_LARGEST_RECORDED = float(np.arctanh(1 - 1e-3))
 
 
 def critic_loss(temperature: float, weight: float, deterministic_backup: bool) -> LossOverModules:
@@ -147,7 +146,7 @@ def _actor(distribution, modules, minibatch, *, alpha, clones):
     _, log_prob = distribution.torch_draw(inputs, minibatch[NOISE])
     mean, log_std = inputs.chunk(2, dim=-1)
     likelihood = SquashedGaussian(distribution.action_shape).torch_at(torch.cat([mean, log_std.clamp(*LOG_STD)], -1))
-    recorded = minibatch[ACTIONS].clamp(-_LARGEST_RECORDED, _LARGEST_RECORDED)
+    recorded = recorded_actions(distribution, minibatch)
     loss = (alpha * log_prob - likelihood.log_prob(recorded)).mean()
     return loss, (loss, -log_prob.mean())
 
@@ -161,7 +160,7 @@ def _actor_in_numpy(distribution, modules, minibatch, *, alpha, clones):
     size = distribution.size
     bounded = np.concatenate([inputs[:, :size], np.clip(inputs[:, size:], *LOG_STD)], 1)
     likelihood = SquashedGaussian(distribution.action_shape).at(bounded)
-    recorded = np.clip(minibatch[ACTIONS], -_LARGEST_RECORDED, _LARGEST_RECORDED)
+    recorded = recorded_actions(distribution, minibatch)
     of_recorded = likelihood.log_prob(recorded).mean()
     gradient = likelihood.gradient(np.full(rows, -1 / rows, np.float32))
     gradient[:, size:] *= bounded[:, size:] == inputs[:, size:]

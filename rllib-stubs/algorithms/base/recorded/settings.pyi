@@ -13,6 +13,8 @@ class OfflineDataConfig(ConfigObject):
     learns_from_data: ClassVar[bool]
     needs_data: ClassVar[bool]
     has_steps: ClassVar[bool]
+    without_data: ClassVar[str]
+    mixes_data: ClassVar[bool]
     @property
     def algorithm_name(self) -> str: ...
     @property

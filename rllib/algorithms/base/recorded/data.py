@@ -102,6 +102,8 @@ def recorded_data(
         FileNotFoundError: if there is no such file.
         ValueError: if it cannot be read or cannot be right, or two sources have different spaces.
     """
+    if ignored := _without_effect(config):
+        logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     spaces = {"observation_space": observation_space, "action_space": action_space}
     shares = config.shares() or {"": 1.0}
@@ -129,6 +131,12 @@ def recorded_data(
             "there are %s recorded steps, but a train batch has %s: it repeats them", rows, config.train_batch_size
         )
     return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0), held_out=tuple(held_out))
+
+
+def _without_effect(config: OfflineDataConfig) -> list[str]:
+    """Settings of sampling that a run from recorded data was given."""
+    names = "exploration_config", "num_rollout_workers", "num_envs_per_worker"
+    return [name for name in names if config.is_offline and name in config.changes()]
 
 
 def _dataset(

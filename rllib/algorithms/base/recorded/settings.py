@@ -34,6 +34,10 @@ class OfflineDataConfig(ConfigObject):
     needs_data: ClassVar[bool] = False
     # Whether its workers have steps, which can be written; the ones of evolution have returns alone.
     has_steps: ClassVar[bool] = True
+    # Why it cannot, after its name.
+    without_data: ClassVar[str] = "learns from steps of its own policy, and recorded ones would be wrong"
+    # Whether batches can be mixtures of sources, or of recorded and sampled steps.
+    mixes_data: ClassVar[bool] = False
 
     @section
     def offline_data(
@@ -184,10 +188,15 @@ class OfflineDataConfig(ConfigObject):
             )
         if self.has_data and not self.learns_from_data:
             return (
-                f"{name} learns from steps of its own policy, and recorded ones would be wrong: input_="
-                f"{shortened(self.input_)}. Use BC, MARWIL, IQL or CQL, or DQN, SAC or TD3, whose replay takes them."
+                f"{name} {self.without_data}: input_={shortened(self.input_)}. Use BC, MARWIL, IQL or CQL, or DQN, SAC "
+                "or TD3, whose replay takes them."
             )
         shares = self.shares()
+        if shares and not self.mixes_data:
+            return (
+                f"{name} goes through all recorded rows in turn, without shares: input_={shortened(self.input_)}. Use "
+                "a list of the sources, .offline_data(input_=[...])."
+            )
         if shares and (min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 1e-6):
             return (
                 f"input_={shortened(self.input_)} must have shares above 0 that sum up to 1, but they sum up to "

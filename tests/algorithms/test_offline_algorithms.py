@@ -9,7 +9,7 @@ from rllib import tune
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.algorithms.sac import SAC
-from rllib.losses.imitation import LARGEST_RECORDED
+from rllib.losses.offline.imitation import LARGEST_RECORDED
 from tests.algorithms.test_recorded_data import CARTPOLE, DATA, config, learner_stats
 
 BOX = spaces.Box(-1, 1, (2,))

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from rllib import sample_batch as sb
-from rllib.losses import awac, cql, iql
-from rllib.losses.conservative import Conservative
 from rllib.losses.deterministic import TARGET_NOISE, cloning_actor_loss
-from rllib.losses.imitation import BehaviorCloning, ExponentiallyWeighted
+from rllib.losses.offline import awac, cql, iql
+from rllib.losses.offline.conservative import Conservative
+from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.losses.sac import NEXT_NOISE, NOISE
 from rllib.losses.td import TDLoss
 from rllib.models.distributions.bounded_mean import LOG_STD, BoundedMeanGaussian

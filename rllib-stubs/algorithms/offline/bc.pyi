@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
-from rllib.losses.imitation import BehaviorCloning
+from rllib.losses.offline.imitation import BehaviorCloning
 from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")

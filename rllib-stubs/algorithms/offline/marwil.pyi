@@ -5,7 +5,7 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.evaluation.offline.imitated import ImitatedRows
-from rllib.losses.imitation import BehaviorCloning, ExponentiallyWeighted
+from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.policy_spec import PolicySpec
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar

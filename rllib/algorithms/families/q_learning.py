@@ -21,8 +21,8 @@ from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary
-from rllib.losses.conservative import Conservative
 from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.offline.conservative import Conservative
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues

@@ -2,15 +2,15 @@
 
 The critics judge the policy's own next actions, as SAC's do without entropy. The actor imitates recorded actions, the
 more the better they are judged than one of its own. It is made to go on in the environment: learn from the data first,
-then from a mixture, input_={"sampler": 0.5, PATH: 0.5}. Losses are in losses/awac.py.
+then from a mixture, input_={"sampler": 0.5, PATH: 0.5}. Losses are in losses/offline/awac.py.
 """
 
 from typing import Annotated, Self
 
 from rllib.algorithms.offline.weighted_cloning import WeightedCloning, WeightedCloningConfig
 from rllib.config.sections import above, section
-from rllib.losses import awac
 from rllib.losses.loss import LossOverModules
+from rllib.losses.offline import awac
 from rllib.losses.sac import NEXT_NOISE, NOISE
 from rllib.sample_batch import SampleBatch
 

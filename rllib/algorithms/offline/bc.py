@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from rllib.algorithms.offline.marwil import MARWIL, MARWILConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import section
-from rllib.losses.imitation import BehaviorCloning
+from rllib.losses.offline.imitation import BehaviorCloning
 from rllib.models.distributions.standard import DiagGaussian
 
 

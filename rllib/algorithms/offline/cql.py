@@ -1,6 +1,6 @@
 """CQL: conservative Q-learning (Kumar et al., arXiv:2006.04779), on soft actor-critic.
 
-SAC whose critics are kept from valuing actions that the data does not have (losses/cql.py). For the first `bc_iters`
+SAC whose critics are kept from valuing actions that the data does not have (losses/offline/cql.py). For the first `bc_iters`
 updates the actor imitates the data while the critics learn. With `lagrangian` the weight of the penalty is adapted so
 that it stays near `lagrangian_thresh`.
 
@@ -19,8 +19,8 @@ from rllib.algorithms.base.from_checkpoint import file_of
 from rllib.algorithms.families.off_policy_actor_critic import REPLAY_OF_A_MILLION
 from rllib.algorithms.sac import SAC, SACConfig, Temperature
 from rllib.config.sections import above, at_least, section
-from rllib.losses import cql
 from rllib.losses.loss import LossOverModules
+from rllib.losses.offline import cql
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 

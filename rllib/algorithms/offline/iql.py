@@ -3,7 +3,7 @@
 A value is fitted to an upper expectile of what the critics say of recorded actions: towards the best action of a state
 that the data has, without asking about any other. The critics bootstrap from that value, and the actor imitates
 recorded actions, the more the better they are. An update moves the value, the actor by the new value, the critics, and
-their target copies. Losses are in losses/iql.py.
+their target copies. Losses are in losses/offline/iql.py.
 
 Departures from RLlib: the defaults are the paper's for locomotion (RLlib has beta 0.1, expectile 0.8, tau 1.0).
 """
@@ -14,8 +14,8 @@ from rllib.algorithms.families.off_policy_actor_critic import CRITICS
 from rllib.algorithms.offline.weighted_cloning import WeightedCloning, WeightedCloningConfig
 from rllib.config.sections import at_least, between, section
 from rllib.learners.updates.objective import POLICY
-from rllib.losses import iql
 from rllib.losses.loss import LossOverModules
+from rllib.losses.offline import iql
 from rllib.models.modules import FullyConnected
 from rllib.sample_batch import DEFAULT_POLICY
 

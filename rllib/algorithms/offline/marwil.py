@@ -2,7 +2,7 @@
 
 The policy imitates recorded actions, the more an action's return exceeds the value of its observation; the value is
 learned beside it. With beta=0 all actions count alike, and there is no value: behaviour cloning (bc.py). The loss, and
-how it departs from RLlib's, is in losses/imitation.py.
+how it departs from RLlib's, is in losses/offline/imitation.py.
 
 Returns to go are those of the recorded episodes; where an episode was truncated, the present value of what followed is
 added (use_gae=True, RLlib's name), or nothing (False).
@@ -19,7 +19,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import learned_rewards
 from rllib.config.sections import above, at_least, between, section
 from rllib.evaluation.offline.imitated import ImitatedRows, ImitatedSequences, ReturnsToGo
-from rllib.losses.imitation import BehaviorCloning, ExponentiallyWeighted
+from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
 from rllib.models.distributions.standard import DiagGaussian
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY

@@ -16,8 +16,8 @@ The actor's loss is SAC's; in its first updates log p of the recorded action sta
 
 import numpy as np
 
-from rllib.losses.imitation import recorded_actions
 from rllib.losses.loss import NO_VALUES, LossOverModules
+from rllib.losses.offline.imitation import recorded_actions
 from rllib.losses.sac import ACTOR_LOSS, CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
 from rllib.models.distributions.squashed import LOG_STD, SquashedGaussian
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS

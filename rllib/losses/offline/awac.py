@@ -10,8 +10,8 @@ the means over a' and b are sums over the policy's probabilities instead of draw
 
 import numpy as np
 
-from rllib.losses.iql import ACTOR_STATS, MOST_WEIGHT, limited_exp, torch_weighted_cloning, weighted_cloning
 from rllib.losses.loss import LossOverModules
+from rllib.losses.offline.iql import ACTOR_STATS, MOST_WEIGHT, limited_exp, torch_weighted_cloning, weighted_cloning
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS, fit, fit_in_numpy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 

@@ -1,8 +1,8 @@
 """CQL: conservative Q-learning (Kumar et al., arXiv:2006.04779), on soft actor-critic.
 
-SAC whose critics are kept from valuing actions that the data does not have (losses/offline/cql.py). For the first `bc_iters`
-updates the actor imitates the data while the critics learn. With `lagrangian` the weight of the penalty is adapted so
-that it stays near `lagrangian_thresh`.
+SAC whose critics are kept from valuing actions that the data does not have (losses/offline/cql.py). For the first
+`bc_iters` updates the actor imitates the data while the critics learn. With `lagrangian` the weight of the penalty is
+adapted so that it stays near `lagrangian_thresh`.
 
 Departures from RLlib: uniform actions are drawn in [-1, 1] for any bounds of the action space, in the units that the
 critics read, and have the density of that box; the target copies move with every update.

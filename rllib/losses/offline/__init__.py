@@ -1,1 +1,1 @@
-"""Losses on recorded data."""
+"""Losses on recorded data: of imitation, and of values that stay close to the data."""

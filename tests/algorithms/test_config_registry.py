@@ -58,7 +58,6 @@ def test_a_known_algorithm_that_is_absent_is_told_with_what_to_use(name):
 @pytest.mark.parametrize(
     ("package", "name", "told"),
     [
-        ("rllib", "PolicyServerInput", ": clients in other processes are served with .external(listen="),
         ("rllib", "PPOTrainer", ": it is called PPO here, and its settings PPOConfig."),
         ("rllib", "evaluate_policy", ": use algo.evaluate(10)."),
         ("rllib", "PP0Config", ". Did you mean PPOConfig"),

@@ -12,7 +12,8 @@ from rllib.env.tasks.two_step_game import TwoStepGame
 from tests.algorithms.test_every_algorithm import GROUPS, small
 from tests.multi_agent import NameTheSignal, PairsNameTheSignal
 
-REFUSING = {"A3C", "ES", "ARS"}
+NEED_DATA = {name for name in algorithm_names() if get_algorithm_class(name).config_class.needs_data}
+REFUSING = {"A3C", "ES", "ARS", *NEED_DATA}
 TRAINING = sorted({*algorithm_names()} - REFUSING)
 OFF_POLICY = [name for name in TRAINING if issubclass(get_algorithm_class(name), OffPolicy)]
 # Their replays are in other processes.
@@ -350,6 +351,12 @@ def test_the_list_of_those_that_refuse_is_right(name):
 def test_several_agents_are_refused_by_name(name):
     with pytest.raises(ValueError, match=f"{name} does not train policies of several agents.*A3C, ES and ARS"):
         of_agents(name).build()
+
+
+def test_recorded_steps_are_of_one_policy():
+    steps = {"obs": np.zeros((4, 2)), "actions": np.zeros(4, int), "rewards": np.zeros(4)}
+    with pytest.raises(ValueError, match="recorded steps are those of one policy"):
+        of_agents("DQN").offline_data(input_=steps).build()
 
 
 def test_hindsight_is_refused():

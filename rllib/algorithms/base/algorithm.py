@@ -125,13 +125,13 @@ class Algorithm(SeveralAgents, Saving, ABC):
         observation_space, action_space, self.rollout_device, examined, self._is_external = wiring.checked_spaces(
             factory, self.config
         )
+        self.agents = wiring.agents_of(self, examined)
         self.recorded: RecordedData | None = None
         if self.config.has_data:
             limit = wiring.time_limit_of(factory)
             self.recorded = recorded_data(self.config, observation_space, action_space, limit)
             observation_space, action_space = self.recorded.spaces
         self.observation_space, self.action_space = observation_space, action_space
-        self.agents = wiring.agents_of(self, examined)
         counts_agent_steps = self.agents is not None and self.agents.settings.counts_agent_steps
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing, counts_agent_steps)
         # Policy id -> steps of the environments in the batch that `train_batches` gave out for it.

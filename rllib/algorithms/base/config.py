@@ -82,7 +82,7 @@ class AlgorithmConfig(OfflineDataConfig):
     evaluation_ignores: ClassVar[frozenset[str]] = frozenset(
         {
             *("num_rollout_workers", "rollout_fragment_length", "batch_mode", "clip_rewards", "num_gpus"),
-            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework", "input_"),
+            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework"),
         }
     )
 
@@ -700,11 +700,6 @@ class AlgorithmConfig(OfflineDataConfig):
             problem = self.settings[name].problem(value)
             if problem:
                 return f"evaluation_config: {problem}"
-            if name == "input_" and value != SAMPLER:
-                return (
-                    f"evaluation_config: input_={shortened(value)} names recorded data, but evaluations play episodes. "
-                    "Leave it out."
-                )
             if name in self.evaluation_ignores:
                 aliases.tell_once(f"evaluation_config {name}", f"{name} has no effect in evaluation_config")
             if name == "exploration_config":
@@ -716,7 +711,7 @@ class AlgorithmConfig(OfflineDataConfig):
     def _check_estimation_methods(self):
         if problem := methods_problem(self.off_policy_estimation_methods):
             return f"off_policy_estimation_methods: {problem}."
-        if self.off_policy_estimation_methods and not self.get_evaluation_config_object().has_data:
+        if self.off_policy_estimation_methods and not self._evaluates_on_data:
             return (
                 "off_policy_estimation_methods estimate from recorded data, but input_='sampler'. Use "
                 ".offline_data(input_=\"PATH\"), or .evaluation(evaluation_config={'input_': 'PATH'})."
@@ -724,8 +719,9 @@ class AlgorithmConfig(OfflineDataConfig):
 
     @relation("offline_evaluation_interval", "evaluation_config", "offline_validation_fraction")
     def _check_offline_evaluation(self):
-        evaluates_on = self.evaluation_data
-        if self.offline_evaluation_interval and not (self.offline_validation_fraction or evaluates_on):
+        if not self.offline_evaluation_interval or self.offline_validation_fraction:
+            return None
+        if self.evaluation_data is None:
             return (
                 f"offline_evaluation_interval={self.offline_evaluation_interval} needs recorded episodes that are not "
                 "learned from. Use .offline_data(offline_validation_fraction=0.1), or .evaluation(evaluation_config="
@@ -859,6 +855,10 @@ class AlgorithmConfig(OfflineDataConfig):
         """Recorded data that evaluation_config names, as `input_` does; None: the run's own."""
         given = self.evaluation_changes().get("input_", SAMPLER)
         return None if isinstance(given, str) and given == SAMPLER else given
+
+    @property
+    def _evaluates_on_data(self) -> bool:
+        return self.has_data or self.evaluation_data is not None
 
     @property
     def acting_model(self) -> Mapping[str, Any]:

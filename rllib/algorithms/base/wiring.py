@@ -209,7 +209,13 @@ def agents_of(
     if not algorithm.trains_several:
         raise ValueError(
             f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
-            f"{len(examined.agents)}. All algorithms but A3C, ES and ARS do, such as PPO, IMPALA, DQN and SAC."
+            f"{len(examined.agents)}. All algorithms but A3C, ES and ARS, and those that need recorded data, do, such as "
+            "PPO, IMPALA, DQN and SAC."
+        )
+    if config.has_data:
+        raise ValueError(
+            f"recorded steps are those of one policy, but {examined.name} has {len(examined.agents)} agents. Use "
+            '.offline_data(input_="sampler"), or the environment of a single agent.'
         )
     if config.centralized_critic and not config.get("use_critic", False):
         raise ValueError(

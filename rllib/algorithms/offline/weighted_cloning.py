@@ -36,6 +36,8 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
 class WeightedCloning(OffPolicyActorCritic):
     """Actor-critics whose actor imitates recorded actions."""
 
+    trains_several = False
+
     def is_discrete(self, policy_id: str) -> bool:
         """Whether a policy's actions are choices."""
         return isinstance(self.policies[policy_id].action_space, spaces.Discrete)

@@ -209,8 +209,8 @@ def agents_of(
     if not algorithm.trains_several:
         raise ValueError(
             f"{type(algorithm).__name__} does not train policies of several agents, and {examined.name} has "
-            f"{len(examined.agents)}. All algorithms but A3C, ES and ARS, and those that need recorded data, do, such as "
-            "PPO, IMPALA, DQN and SAC."
+            f"{len(examined.agents)}. All algorithms but A3C, ES and ARS, and those that need recorded data, do, such "
+            "as PPO, IMPALA, DQN and SAC."
         )
     if config.has_data:
         raise ValueError(

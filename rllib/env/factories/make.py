@@ -115,7 +115,8 @@ def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStrea
             made.append(make(index))
             if isinstance(made[0], VectorEnv):
                 return VectorEnvStream(made[0], seeds, **options)
-            if is_external(made[0]):
+            # To ask a process would wait for its constructor, and constructors are to run at the same time.
+            if not isinstance(made[0], EnvironmentProcess) and is_external(made[0]):
                 raise TypeError(
                     f"{env_name(made[0])} drives its own loop, which was not known before the workers started. Leave "
                     "observation_space and action_space out of .environment(): then the driver makes one environment, "

@@ -208,13 +208,30 @@ def test_observations_are_normalised_by_the_data(tmp_path):
     settings = config("BC").offline_data(normalize_observations=True)
     with settings.build() as algorithm:
         obs = algorithm.recorded.only.columns[sb.OBS]
-        stored = algorithm.workers._rows._columns[sb.OBS]
+        stored = algorithm.workers.rows._columns[sb.OBS]
         np.testing.assert_allclose(stored.mean(0), 0, atol=1e-4)
         np.testing.assert_allclose(stored.std(0), 1, atol=1e-2)
         algorithm.save(tmp_path)
         actions = algorithm.policy.compute_actions(obs, explore=False)[0]
     policy = Policy.from_checkpoint(tmp_path)["default_policy"]
     np.testing.assert_array_equal(policy.compute_actions(obs, explore=False)[0], actions)
+
+
+@pytest.mark.parametrize("name", ["BC", "DQN"])
+def test_rows_of_other_data_are_normalised_by_the_numbers_of_the_restored_policy(name, tmp_path):
+    with config(name).offline_data(normalize_observations=True).build() as algorithm:
+        algorithm.save(tmp_path)
+    other = dict(Dataset.from_path(CARTPOLE).columns)
+    other[sb.OBS], other[sb.NEXT_OBS] = 3 * other[sb.OBS] + 1, 3 * other[sb.NEXT_OBS] + 1
+    with config(name, other).offline_data(normalize_observations=True).build() as algorithm:
+        algorithm.restore(tmp_path)
+        filtered = algorithm.policy.filter(algorithm.recorded.only.columns[sb.OBS])
+        if name == "BC":
+            batch = algorithm.workers.rows.batch(np.arange(len(filtered)))
+        else:
+            batch = algorithm.replay.sample(50, np.random.default_rng(0))
+        assert {row.tobytes() for row in batch[sb.OBS]} <= {row.tobytes() for row in filtered}
+        algorithm.train()
 
 
 def test_the_best_episodes_alone_are_learned_from():

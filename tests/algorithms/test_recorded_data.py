@@ -263,6 +263,14 @@ REFUSED = {
     "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
     "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),
     "filter": (lambda: config("BC").rollouts(observation_filter="MeanStdFilter"), "normalize_observations=True"),
+    "filter of a mixture": (
+        lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}).rollouts(observation_filter="MeanStdFilter"),
+        "normalize_observations=True",
+    ),
+    "rewards of a mixture": (
+        lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}).offline_data(reward_scale=0.1),
+        "not those of the sampler",
+    ),
     "beta": (lambda: config("BC", beta=0.5), "which is MARWIL"),
     "rewards": (
         lambda: config("MARWIL", {"obs": np.zeros((4, 4)), "actions": np.zeros(4, int)}, env=None),

@@ -243,9 +243,19 @@ class OfflineDataConfig(ConfigObject):
                 "clip_rewards and normalize_returns change rewards while they are sampled, but these are recorded. Use "
                 ".offline_data(reward_scale=..., reward_shift=...)."
             )
-        if self.is_offline and self.get("observation_filter", "NoFilter") != "NoFilter":
+        if self.get("observation_filter", "NoFilter") != "NoFilter":
             return (
                 f"observation_filter={self.observation_filter!r} counts observations while they are sampled, but these "
                 "are recorded. Use .offline_data(normalize_observations=True), whose numbers come from the data."
+            )
+        return None
+
+    @relation("input_", "reward_scale", "reward_shift")
+    def _check_reward_scale(self):
+        if SAMPLER in self.shares() and (self.reward_scale, self.reward_shift) != (1.0, 0.0):
+            return (
+                f"reward_scale={self.reward_scale:g} and reward_shift={self.reward_shift:g} change recorded rewards, "
+                "but not those of the sampler that they are mixed with. Leave them out, and change the environment's "
+                "rewards by a wrapper and the recorded ones in the data."
             )
         return None

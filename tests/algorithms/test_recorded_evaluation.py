@@ -82,6 +82,16 @@ def test_losses_of_continuous_actions_are_squared_errors():
         assert (losses["loss"] == losses["mse"]) == (name == "TD3BC")
 
 
+def test_held_out_episodes_are_not_chosen_by_their_returns():
+    held_out = []
+    for best in (None, 0.2):
+        settings = config().offline_data(offline_validation_fraction=0.3, input_fraction_of_best=best)
+        with settings.build() as algorithm:
+            held_out.append(algorithm.recorded.for_evaluation.columns["obs"])
+    assert algorithm.recorded.only.num_episodes == 3  # of the 15 that are not held out
+    np.testing.assert_array_equal(*held_out)
+
+
 def test_held_out_episodes_are_the_same_in_every_run():
     dataset = Dataset.from_path(LARGE)
     kept = []
@@ -106,6 +116,10 @@ REFUSED = {
         "lr=-1 must be above 0",
     ),
     "nothing held out": (lambda: config(offline_evaluation_interval=1), "offline_validation_fraction=0.1"),
+    "the best": (
+        lambda: config(off_policy_estimation_methods=ONE).offline_data(input_fraction_of_best=0.5),
+        "chooses episodes by their returns",
+    ),
     "all held out": (lambda: config().offline_data(offline_validation_fraction=1), "nothing to learn from"),
 }
 

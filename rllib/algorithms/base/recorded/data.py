@@ -117,13 +117,14 @@ def recorded_data(
             return RecordedData((), stream=dataset)
         for notice in dataset.notices:
             logger.warning("%s: %s", dataset.source, notice)
-        if config.input_fraction_of_best is not None:
-            dataset = dataset.filter_top(config.input_fraction_of_best)
         spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
         if config.offline_validation_fraction:
             # The same episodes whatever the run's seed: runs are compared on them.
             validation, dataset = dataset.split(config.offline_validation_fraction)
             held_out.append(validation)
+        # Afterwards: episodes to evaluate on that were chosen by their returns would look better than the data is.
+        if config.input_fraction_of_best is not None:
+            dataset = dataset.filter_top(config.input_fraction_of_best)
         datasets.append((dataset, share))
     rows = sum(len(dataset) for dataset, _ in datasets)
     if rows < config.train_batch_size:

@@ -255,6 +255,15 @@ def test_a_policy_with_a_memory_imitates_sequences():
         algorithm.train()
 
 
+def test_batches_of_sequences_have_the_rows_that_were_asked_for():
+    """Whatever the lengths of the sequences that were drawn: at most the last one is too long."""
+    lengths = [1, 1, 1, 1, 10, 10, 10, 2]
+    model = {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}
+    with config("BC", steps(lengths, [True] * 8), env=None, model=model, train_batch_size=12).build() as algorithm:
+        sizes = [len(algorithm.train_batches()["default_policy"][sb.ACTIONS]) for _ in range(40)]
+    assert min(sizes) >= 12 and max(sizes) < 12 + 10
+
+
 # ---------------------------------------------------------------------- what does not fit
 
 REFUSED = {

@@ -19,8 +19,11 @@ class RecordedRows(Protocol):
         """Number of units."""
 
     @property
-    def units_at_once(self) -> int:
-        """Units of one batch."""
+    def rows_at_once(self) -> int:
+        """Rows of a batch: its last unit completes them."""
+
+    def lengths(self, units: np.ndarray) -> np.ndarray:
+        """Rows of each of these units, int64, at least 1."""
 
     def batch(self, units: np.ndarray) -> SampleBatch:
         """The rows of these units; what depends on weights is computed by the present ones."""
@@ -57,7 +60,7 @@ class RecordedSource:
         return [(batch, SampleReport(env_steps=count, rows=count))]
 
     def _next_units(self) -> Iterator[np.ndarray]:
-        wanted = self.rows.units_at_once
+        wanted = self.rows.rows_at_once
         while wanted > 0:
             if self._place == len(self.rows):
                 self._epoch, self._place, self._order = self._epoch + 1, 0, None
@@ -65,8 +68,10 @@ class RecordedSource:
                 rng = seeding.generator(self._seed, seeding.RECORDED_ROWS, self._epoch)
                 self._order = rng.permutation(len(self.rows))
             some = self._order[self._place : self._place + wanted]
+            counts = np.cumsum(self.rows.lengths(some))
+            some = some[: np.searchsorted(counts, wanted) + 1]
             self._place += len(some)
-            wanted -= len(some)
+            wanted -= int(counts[len(some) - 1])
             yield some
 
     def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:

@@ -164,9 +164,32 @@ def test_the_command_line_prints_estimates_as_json(checkpoint):
     [
         (["--data", "nowhere.json"], "there is no 'nowhere.json'"),
         (["--data", SMALL, "--estimators", "is,mc"], "there is no estimator 'mc'. There are is, wis, dm, dr."),
+        (["--estimators", "is"], "name them by --data PATH"),
         (["--data", SMALL, "--episodes", "3"], "so that --episodes has no effect"),
     ],
 )
 def test_mistakes_on_the_command_line(checkpoint, arguments, message):
     code, output = evaluate(checkpoint, *arguments)
     assert code == 2 and message in output
+
+
+def test_the_command_line_reads_its_data_by_the_time_limit_and_not_as_that_of_training(tmp_path):
+    columns = {name: column for name, column in Dataset.from_path(SMALL).columns.items() if name != "truncateds"}
+    renamed = {"seen" if name == "obs" else name: column for name, column in columns.items()}
+    long = {"obs": np.zeros((500, 4)), "actions": np.zeros(500, int), "rewards": np.ones(500), "dones": np.zeros(500)}
+    long["dones"][-1], long["action_logp"] = 1, np.full(500, np.log(0.5))
+    np.savez(tmp_path / "long.npz", **long)
+    settings = config(data=renamed).environment("CartPole-v1").offline_data(input_read_schema={"obs": "seen"})
+    with settings.build() as algorithm:
+        algorithm.save(tmp_path / "checkpoint")
+    code, output = evaluate(tmp_path / "checkpoint", "--data", tmp_path / "long.npz", "--estimators", "is")
+    assert code == 0, output
+    assert "1 episode cut" in output
+
+
+def test_other_data_to_evaluate_on_is_not_said_to_be_learned_from(caplog):
+    settings = config(evaluation_config={"input": SMALL}, off_policy_estimation_methods=ONE)
+    with settings.training(train_batch_size=200).build() as algorithm:
+        caplog.clear()
+        algorithm.evaluate()
+    assert "it repeats them" not in caplog.text

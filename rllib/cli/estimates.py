@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.recorded.data import recorded_data
+from rllib.algorithms.base.recorded.data import evaluated_data
+from rllib.algorithms.base.wiring import time_limit_of
 from rllib.cli.failures import Mistake
 from rllib.evaluation.estimators.choose import SHORT_NAMES, estimate_all, make_estimators
 from rllib.evaluation.estimators.recorded_steps import recorded_steps
@@ -37,9 +38,12 @@ def estimated(algorithm: Algorithm, data: Path, estimators: str) -> dict[str, An
     if not names:
         raise Mistake(f"--estimators names none. There are {', '.join(SHORT_NAMES)}.")
     config = algorithm.config.copy(copy_frozen=False)
-    config.offline_data(input_=str(data), input_fraction_of_best=None, offline_validation_fraction=0.0)
+    # How the data of training was to be read says nothing about this data.
+    config.input_config, config.input_read_schema = {}, {}
+    config.offline_data(input_=str(data), actions_in_input_normalized=None)
+    limit = time_limit_of(algorithm._rollout_settings.env)
     try:
-        dataset = recorded_data(config, algorithm.observation_space, algorithm.action_space, None).only
+        dataset = evaluated_data(config, algorithm.observation_space, algorithm.action_space, limit)
     except FileNotFoundError as error:
         raise Mistake(str(error)) from error
     methods: dict[str, dict] = {name: {"type": name} for name in names}

@@ -207,10 +207,6 @@ REFUSED = {
         ),
         "input_ is a mixture of 2",
     ),
-    "evaluation": (
-        lambda: config("BC").evaluation(evaluation_config={"input": CARTPOLE}),
-        "names recorded data, but evaluations play episodes",
-    ),
     "goals": (
         lambda: config("DQN", replay_buffer_config={"type": "HindsightReplayBuffer"}),
         "relabels steps by asking the environment",

@@ -208,13 +208,30 @@ def test_observations_are_normalised_by_the_data(tmp_path):
     settings = config("BC").offline_data(normalize_observations=True)
     with settings.build() as algorithm:
         obs = algorithm.recorded.only.columns[sb.OBS]
-        stored = algorithm.workers._rows._columns[sb.OBS]
+        stored = algorithm.workers.rows._columns[sb.OBS]
         np.testing.assert_allclose(stored.mean(0), 0, atol=1e-4)
         np.testing.assert_allclose(stored.std(0), 1, atol=1e-2)
         algorithm.save(tmp_path)
         actions = algorithm.policy.compute_actions(obs, explore=False)[0]
     policy = Policy.from_checkpoint(tmp_path)["default_policy"]
     np.testing.assert_array_equal(policy.compute_actions(obs, explore=False)[0], actions)
+
+
+@pytest.mark.parametrize("name", ["BC", "DQN"])
+def test_rows_of_other_data_are_normalised_by_the_numbers_of_the_restored_policy(name, tmp_path):
+    with config(name).offline_data(normalize_observations=True).build() as algorithm:
+        algorithm.save(tmp_path)
+    other = dict(Dataset.from_path(CARTPOLE).columns)
+    other[sb.OBS], other[sb.NEXT_OBS] = 3 * other[sb.OBS] + 1, 3 * other[sb.NEXT_OBS] + 1
+    with config(name, other).offline_data(normalize_observations=True).build() as algorithm:
+        algorithm.restore(tmp_path)
+        filtered = algorithm.policy.filter(algorithm.recorded.only.columns[sb.OBS])
+        if name == "BC":
+            batch = algorithm.workers.rows.batch(np.arange(len(filtered)))
+        else:
+            batch = algorithm.replay.sample(50, np.random.default_rng(0))
+        assert {row.tobytes() for row in batch[sb.OBS]} <= {row.tobytes() for row in filtered}
+        algorithm.train()
 
 
 def test_the_best_episodes_alone_are_learned_from():
@@ -238,6 +255,15 @@ def test_a_policy_with_a_memory_imitates_sequences():
         algorithm.train()
 
 
+def test_batches_of_sequences_have_the_rows_that_were_asked_for():
+    """Whatever the lengths of the sequences that were drawn: at most the last one is too long."""
+    lengths = [1, 1, 1, 1, 10, 10, 10, 2]
+    model = {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}
+    with config("BC", steps(lengths, [True] * 8), env=None, model=model, train_batch_size=12).build() as algorithm:
+        sizes = [len(algorithm.train_batches()["default_policy"][sb.ACTIONS]) for _ in range(40)]
+    assert min(sizes) >= 12 and max(sizes) < 12 + 10
+
+
 # ---------------------------------------------------------------------- what does not fit
 
 REFUSED = {
@@ -246,6 +272,16 @@ REFUSED = {
     "shares": (lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.4}), "they sum up to 0.9"),
     "option": (lambda: config("BC").offline_data(input_config={"done": "auto"}), "Did you mean dones"),
     "filter": (lambda: config("BC").rollouts(observation_filter="MeanStdFilter"), "normalize_observations=True"),
+    "filter of a mixture": (
+        lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}).rollouts(observation_filter="MeanStdFilter"),
+        "normalize_observations=True",
+    ),
+    "rewards of a mixture": (
+        lambda: config("DQN", {"sampler": 0.5, CARTPOLE: 0.5}).offline_data(reward_scale=0.1),
+        "not those of the sampler",
+    ),
+    "output": (lambda: config("BC").offline_data(output=lambda context: None), "all are recorded ones"),
+    "deviation": (lambda: config("BC", bc_loss="mse", bc_logstd_coeff=0.1), "bc_loss='mse' leaves as they are"),
     "beta": (lambda: config("BC", beta=0.5), "which is MARWIL"),
     "rewards": (
         lambda: config("MARWIL", {"obs": np.zeros((4, 4)), "actions": np.zeros(4, int)}, env=None),

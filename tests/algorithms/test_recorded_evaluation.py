@@ -82,6 +82,16 @@ def test_losses_of_continuous_actions_are_squared_errors():
         assert (losses["loss"] == losses["mse"]) == (name == "TD3BC")
 
 
+def test_held_out_episodes_are_not_chosen_by_their_returns():
+    held_out = []
+    for best in (None, 0.2):
+        settings = config().offline_data(offline_validation_fraction=0.3, input_fraction_of_best=best)
+        with settings.build() as algorithm:
+            held_out.append(algorithm.recorded.for_evaluation.columns["obs"])
+    assert algorithm.recorded.only.num_episodes == 3  # of the 15 that are not held out
+    np.testing.assert_array_equal(*held_out)
+
+
 def test_held_out_episodes_are_the_same_in_every_run():
     dataset = Dataset.from_path(LARGE)
     kept = []
@@ -106,6 +116,10 @@ REFUSED = {
         "lr=-1 must be above 0",
     ),
     "nothing held out": (lambda: config(offline_evaluation_interval=1), "offline_validation_fraction=0.1"),
+    "the best": (
+        lambda: config(off_policy_estimation_methods=ONE).offline_data(input_fraction_of_best=0.5),
+        "chooses episodes by their returns",
+    ),
     "all held out": (lambda: config().offline_data(offline_validation_fraction=1), "nothing to learn from"),
 }
 
@@ -150,9 +164,32 @@ def test_the_command_line_prints_estimates_as_json(checkpoint):
     [
         (["--data", "nowhere.json"], "there is no 'nowhere.json'"),
         (["--data", SMALL, "--estimators", "is,mc"], "there is no estimator 'mc'. There are is, wis, dm, dr."),
+        (["--estimators", "is"], "name them by --data PATH"),
         (["--data", SMALL, "--episodes", "3"], "so that --episodes has no effect"),
     ],
 )
 def test_mistakes_on_the_command_line(checkpoint, arguments, message):
     code, output = evaluate(checkpoint, *arguments)
     assert code == 2 and message in output
+
+
+def test_the_command_line_reads_its_data_by_the_time_limit_and_not_as_that_of_training(tmp_path):
+    columns = {name: column for name, column in Dataset.from_path(SMALL).columns.items() if name != "truncateds"}
+    renamed = {"seen" if name == "obs" else name: column for name, column in columns.items()}
+    long = {"obs": np.zeros((500, 4)), "actions": np.zeros(500, int), "rewards": np.ones(500), "dones": np.zeros(500)}
+    long["dones"][-1], long["action_logp"] = 1, np.full(500, np.log(0.5))
+    np.savez(tmp_path / "long.npz", **long)
+    settings = config(data=renamed).environment("CartPole-v1").offline_data(input_read_schema={"obs": "seen"})
+    with settings.build() as algorithm:
+        algorithm.save(tmp_path / "checkpoint")
+    code, output = evaluate(tmp_path / "checkpoint", "--data", tmp_path / "long.npz", "--estimators", "is")
+    assert code == 0, output
+    assert "1 episode cut" in output
+
+
+def test_other_data_to_evaluate_on_is_not_said_to_be_learned_from(caplog):
+    settings = config(evaluation_config={"input": SMALL}, off_policy_estimation_methods=ONE)
+    with settings.training(train_batch_size=200).build() as algorithm:
+        caplog.clear()
+        algorithm.evaluate()
+    assert "it repeats them" not in caplog.text

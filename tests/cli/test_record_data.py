@@ -65,10 +65,14 @@ def test_a_directory_gets_a_file_for_each_recording(rllib_command, tmp_path, che
     assert Dataset.from_path(tmp_path / "data").num_episodes == 4
 
 
-def test_several_processes_share_the_episodes(rllib, checkpoint):
-    code, output = rllib("record", checkpoint, "--to", "steps.npz", "--episodes", 19, "--workers", 2)
-    assert code == 0, output
-    assert Dataset.from_path(rllib.directory / "steps.npz").num_episodes == 19
+def test_several_processes_share_the_episodes_in_the_same_way_each_time(rllib, checkpoint):
+    recorded = []
+    for name in ("a.npz", "b.npz"):
+        code, output = rllib("record", checkpoint, "--to", name, "--episodes", 19, "--workers", 2, "--seed", 0)
+        assert code == 0, output
+        recorded.append(Dataset.from_path(rllib.directory / name))
+    assert recorded[0].num_episodes == 19
+    np.testing.assert_array_equal(*(dataset.columns["obs"] for dataset in recorded))
 
 
 def saved(directory, env, **more):

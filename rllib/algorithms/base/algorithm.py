@@ -39,7 +39,7 @@ from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
-from rllib.evaluation.offline.source import RecordedRows
+from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
 from rllib.exploration.explorers import Exploration
@@ -360,6 +360,11 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def recorded_rows(self) -> RecordedRows | None:
         """Recorded steps as it learns from them; None if its replay holds them."""
         return None
+
+    def refill_recorded(self) -> None:
+        """Makes the recorded rows anew, after the policies' filters have changed."""
+        if isinstance(self.workers, RecordedSource):
+            self.workers.rows = self.recorded_rows()
 
     def streamed_rows(self, dataset: Dataset) -> SampleBatch:
         """Rows of a batch that a reader without end has given, as it learns from them."""

@@ -707,7 +707,10 @@ class AlgorithmConfig(OfflineDataConfig):
                 if problem:
                     return f"evaluation_config: {problem}"
 
-    @relation("off_policy_estimation_methods", "evaluation_config", "input_")
+    @relation(
+        "off_policy_estimation_methods", "evaluation_config", "input_", "input_fraction_of_best",
+        "offline_validation_fraction",
+    )  # fmt: skip
     def _check_estimation_methods(self):
         if problem := methods_problem(self.off_policy_estimation_methods):
             return f"off_policy_estimation_methods: {problem}."
@@ -715,6 +718,13 @@ class AlgorithmConfig(OfflineDataConfig):
             return (
                 "off_policy_estimation_methods estimate from recorded data, but input_='sampler'. Use "
                 ".offline_data(input_=\"PATH\"), or .evaluation(evaluation_config={'input_': 'PATH'})."
+            )
+        is_chosen = self.input_fraction_of_best is not None and not self.offline_validation_fraction
+        if self.off_policy_estimation_methods and is_chosen and self.evaluation_data is None:
+            return (
+                f"input_fraction_of_best={self.input_fraction_of_best:g} chooses episodes by their returns, so that "
+                "off_policy_estimation_methods would estimate too much from them. Hold others out: "
+                ".offline_data(offline_validation_fraction=0.1)."
             )
 
     @relation("offline_evaluation_interval", "evaluation_config", "offline_validation_fraction")

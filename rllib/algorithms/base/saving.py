@@ -62,6 +62,10 @@ class Saving:
         """Current keyword arguments of the action distribution's `noise`."""
 
     @abstractmethod
+    def refill_recorded(self) -> None:
+        """Makes the recorded rows anew, after the policies' filters have changed."""
+
+    @abstractmethod
     def stop(self) -> None:
         """Ends the workers and all other processes of the run."""
 
@@ -222,6 +226,7 @@ class Saving:
         algorithm, rng = state["algorithm.json"], state["rng.json"]
         if self.agents is not None:
             self._change_policies(state)
+        of_data = self._filter_states()
         for policy_id, policy in self.policies.items():
             saved = f"policies/{policy_id}/"
             if f"{saved}policy.json" not in state:
@@ -232,6 +237,13 @@ class Saving:
             # Of several policies, one may not have learned before.
             if policy_id in self.learners and (len(self.policies) == 1 or f"{saved}learner.safetensors" in state):
                 self.learners[policy_id].set_state(state[f"{saved}learner.safetensors"])
+        # A checkpoint's policy has the numbers of the data that it was trained on, which may be other data.
+        if any(
+            not np.array_equal(numbers, now[name])
+            for before, now in zip(of_data, self._filter_states())
+            for name, numbers in before.items()
+        ):
+            self.refill_recorded()
         for policy_id, scale in self._return_scales.items():
             if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
                 scale.set_state(returns)
@@ -244,6 +256,12 @@ class Saving:
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)
+
+    def _filter_states(self) -> list[dict[str, np.ndarray]]:
+        """Numbers by which recorded rows are normalised, of each policy; [] where they are not."""
+        if not self.config.normalizes_by_data:
+            return []
+        return [policy.filter.get_state() for policy in self.policies.values()]
 
     def _change_policies(self, state: dict[str, Any]) -> None:
         """Adds, removes and maps policies as the saved run has done while it went on."""

@@ -383,6 +383,12 @@ class OffPolicy(SamplingAhead):
             return parts[0][0]
         return MixedReplay(parts, takes_new_rows=self.recorded.sampled > 0)
 
+    def refill_recorded(self) -> None:
+        super().refill_recorded()
+        for policy_id in tuple(self.replays):
+            del self.replays[policy_id]  # two of them may not fit into the memory
+            self.replays[policy_id] = self.make_replay(policy_id)
+
     def recorded_columns(self, dataset: Dataset, policy_id: str) -> dict[str, np.ndarray]:
         """Rows of recorded steps with the columns of a policy's replay."""
         config = self.config_of(policy_id)

@@ -32,6 +32,15 @@ class BCConfig(MARWILConfig):
             return f"beta={self.beta} weights actions by their advantages, which is MARWIL. Use MARWILConfig()."
         return None
 
+    @relation("bc_loss", "bc_logstd_coeff")
+    def _check_deviation(self):
+        if self.bc_loss == "mse" and self.bc_logstd_coeff:
+            return (
+                f"bc_logstd_coeff={self.bc_logstd_coeff:g} weights standard deviations, which bc_loss='mse' leaves as "
+                "they are. Use bc_loss='logp', or leave bc_logstd_coeff out."
+            )
+        return None
+
 
 class BC(MARWIL):
     """Behaviour cloning."""

@@ -51,6 +51,8 @@ def command(
     weighted (wis), the direct method over a fitted model (dm), doubly robust (dr).
     """
     with reported(verbose):
+        if data is None and _is_given("estimators"):
+            raise Mistake("--estimators estimates from recorded steps: name them by --data PATH.")
         overrides = {} if seed is None else {"seed": seed}
         checkpoint = latest(checkpoint)
         with user_input():
@@ -82,7 +84,9 @@ def command(
 
 def _refuse_with_data(*options: str) -> None:
     """Raises a Mistake for options of playing that were given beside --data."""
-    context = click.get_current_context()
-    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
+    if given := [name for name in options if _is_given(name)]:
         raise Mistake(f"--data plays no episodes, so that --{given[0]} has no effect. Leave out one of the two.")
+
+
+def _is_given(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

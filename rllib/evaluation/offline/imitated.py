@@ -18,7 +18,7 @@ class ImitatedRows:
         dataset: recorded steps.
         policy: that imitates them.
         conversions: of actions; see rows.Conversions.
-        rows_at_once: of a batch.
+        rows_at_once: of a batch; sequences have up to length - 1 more.
         returns: adds the column of returns to go to the rows of a batch; None: it is not read.
     """
 
@@ -34,10 +34,14 @@ class ImitatedRows:
             sb.OBS: rows.observations(dataset, policy),
             sb.ACTIONS: rows.actions(dataset, policy, conversions),
         }
-        self.units_at_once, self._returns = rows_at_once, returns
+        self.rows_at_once, self._returns = rows_at_once, returns
 
     def __len__(self) -> int:
         return len(self._columns[sb.ACTIONS])
+
+    def lengths(self, units: np.ndarray) -> np.ndarray:
+        """Rows of each of these units, int64."""
+        return np.ones(len(units), np.int64)
 
     def batch(self, units: np.ndarray) -> SampleBatch:
         """The rows with these numbers."""
@@ -64,15 +68,17 @@ class ImitatedSequences(ImitatedRows):
         self._starts = np.concatenate(parts)
         self._stops = np.append(self._starts[1:], len(dataset))
         self._state_size = policy.state_size
-        mean_length = len(dataset) / len(self._starts)
-        self.units_at_once = max(1, round(rows_at_once / mean_length))
 
     def __len__(self) -> int:
         return len(self._starts)
 
+    def lengths(self, units: np.ndarray) -> np.ndarray:
+        """Rows of each of these sequences, int64."""
+        return self._stops[units] - self._starts[units]
+
     def batch(self, units: np.ndarray) -> SampleBatch:
         """The rows of these sequences, one after the other, with their lengths and empty states."""
-        starts, lengths = self._starts[units], self._stops[units] - self._starts[units]
+        starts, lengths = self._starts[units], self.lengths(units)
         places = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
         batch = super().batch(places)
         batch[sb.SEQ_LENS] = lengths.astype(np.int64)

@@ -19,8 +19,11 @@ class RecordedRows(Protocol):
         """Number of units."""
 
     @property
-    def units_at_once(self) -> int:
-        """Units of one batch."""
+    def rows_at_once(self) -> int:
+        """Rows of a batch: its last unit completes them."""
+
+    def lengths(self, units: np.ndarray) -> np.ndarray:
+        """Rows of each of these units, int64, at least 1."""
 
     def batch(self, units: np.ndarray) -> SampleBatch:
         """The rows of these units; what depends on weights is computed by the present ones."""
@@ -33,42 +36,42 @@ class RecordedSource:
         seed: of the run; it decides the order of the rows.
         rows: what is handed over; None: the algorithm's replay has the rows already, and a round only moves the clock.
         rows_at_once: steps by which a round moves the clock, where there are no `rows`.
+
+    Attributes:
+        rows: what is handed over; they may be replaced by the same rows in another form.
     """
 
     num_healthy_workers = num_restarts = num_in_flight = 0
 
     def __init__(self, seed: int, rows: RecordedRows | None, rows_at_once: int):
-        self._seed, self._rows, self._rows_at_once = seed, rows, rows_at_once
+        self._seed, self.rows, self._rows_at_once = seed, rows, rows_at_once
         self._epoch, self._place = 0, 0
         # Units in the order of the present epoch; None: it was not drawn yet.
         self._order: np.ndarray | None = None
 
-    @property
-    def num_epochs(self) -> float:
-        """Epochs so far: how often each row was handed over."""
-        return self._epoch + (self._place / len(self._rows) if self._rows else 0.0)
-
     def sample(self, snapshots: Snapshots) -> list[tuple[SampleBatch, SampleReport]]:
         """The next rows; the last batch of an epoch is completed with the first rows of the next."""
-        if self._rows is None:
+        if self.rows is None:
             return [(SampleBatch({}), SampleReport(env_steps=self._rows_at_once, rows=self._rows_at_once))]
         units = np.concatenate(list(self._next_units()))
-        batch = self._rows.batch(units)
+        batch = self.rows.batch(units)
         batch.policy_version = min(snapshot.version for snapshot in snapshots.values())
         count = len(batch)
         return [(batch, SampleReport(env_steps=count, rows=count))]
 
     def _next_units(self) -> Iterator[np.ndarray]:
-        wanted = self._rows.units_at_once
+        wanted = self.rows.rows_at_once
         while wanted > 0:
-            if self._place == len(self._rows):
+            if self._place == len(self.rows):
                 self._epoch, self._place, self._order = self._epoch + 1, 0, None
             if self._order is None:
                 rng = seeding.generator(self._seed, seeding.RECORDED_ROWS, self._epoch)
-                self._order = rng.permutation(len(self._rows))
+                self._order = rng.permutation(len(self.rows))
             some = self._order[self._place : self._place + wanted]
+            counts = np.cumsum(self.rows.lengths(some))
+            some = some[: np.searchsorted(counts, wanted) + 1]
             self._place += len(some)
-            wanted -= len(some)
+            wanted -= int(counts[len(some) - 1])
             yield some
 
     def begin_sampling(self, snapshots: Snapshots) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
@@ -104,9 +107,9 @@ class RecordedSource:
         """Goes on behind the rows that were handed over; at the beginning, if the state is of another source."""
         self._epoch = self._place = 0
         self._order = None
-        if self._rows is None or not (len(state) == 1 and isinstance(state[0], Mapping) and "place" in state[0]):
+        if self.rows is None or not (len(state) == 1 and isinstance(state[0], Mapping) and "place" in state[0]):
             return
-        self._epoch, self._place = int(state[0]["epoch"]), min(int(state[0]["place"]), len(self._rows))
+        self._epoch, self._place = int(state[0]["epoch"]), min(int(state[0]["place"]), len(self.rows))
 
     def stop(self) -> None:
         """Does nothing: no process was started."""

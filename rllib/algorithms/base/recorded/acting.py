@@ -1,7 +1,7 @@
 """Recorded steps of a trained policy: it acts in new environments, and what happens becomes a dataset."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -114,7 +114,10 @@ def recorded_steps(algorithm: Actor, plan: ActingPlan) -> Dataset:
             returns = _play(workers, algorithm.snapshots(), plan, at_once)
         finally:
             workers.stop()
-        dataset = _chosen(Dataset.from_path(directory), plan, num_envs, at_once)
+        indices = range(1, num_workers + 1) if num_workers else (0,)
+        # In the order of the workers: the ids of their episodes are random.
+        parts = [Dataset.from_path(f"{directory}/*_worker-{index}_*") for index in indices]
+        dataset = _chosen(parts, plan, num_envs)
     if plan.num_steps is None:
         returns = dataset.returns
     mean = float(np.mean(returns)) if len(returns) else None
@@ -183,12 +186,13 @@ def _play(workers: WorkerSet, snapshots: Snapshots, plan: ActingPlan, at_once: i
             return returns
 
 
-def _chosen(dataset: Dataset, plan: ActingPlan, num_envs: int, at_once: int) -> Dataset:
-    """The steps that were asked for."""
+def _chosen(of_workers: Sequence[Dataset], plan: ActingPlan, num_envs: int) -> Dataset:
+    """The steps that were asked for, of those that each worker has made."""
+    dataset = Dataset.concat(of_workers)
     if plan.num_steps is not None:
         return dataset.first(plan.num_steps)
-    ids = dataset.columns[EPS_ID][dataset.starts[:-1]]
-    worker, number = np.unique(ids >> 32, return_inverse=True)[1], ids & 0xFFFFFFFF
+    number = dataset.columns[EPS_ID][dataset.starts[:-1]] & 0xFFFFFFFF
+    worker = np.repeat(np.arange(len(of_workers)), [each.num_episodes for each in of_workers])
     environment, rank = worker * num_envs + number % num_envs, number // num_envs
-    share, more = divmod(plan.num_episodes, at_once)
+    share, more = divmod(plan.num_episodes, num_envs * len(of_workers))
     return dataset.taking(np.flatnonzero(rank < share + (environment < more)))

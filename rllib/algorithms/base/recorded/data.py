@@ -91,7 +91,7 @@ def recorded_data(
     action_space: Space | None,
     max_episode_steps: int | None,
 ) -> RecordedData:
-    """Reads what `input_` names.
+    """Reads what `input_` names, to learn from it.
 
     Args:
         config: with recorded data.
@@ -104,6 +104,33 @@ def recorded_data(
     """
     if ignored := _without_effect(config):
         logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
+    data = _read(config, observation_space, action_space, max_episode_steps)
+    rows = sum(len(dataset) for dataset, _ in data.datasets)
+    if data.stream is None and rows < config.train_batch_size:
+        logger.warning(
+            "there are %s recorded steps, but a train batch has %s: it repeats them", rows, config.train_batch_size
+        )
+    return data
+
+
+def evaluated_data(
+    config: OfflineDataConfig,
+    observation_space: Space | None,
+    action_space: Space | None,
+    max_episode_steps: int | None,
+) -> Dataset:
+    """Reads all episodes that `input_` names, to evaluate on; arguments and errors are those of `recorded_data`."""
+    config = config.copy(copy_frozen=False)
+    config.offline_data(input_fraction_of_best=None, offline_validation_fraction=0.0)
+    return _read(config, observation_space, action_space, max_episode_steps).only
+
+
+def _read(
+    config: OfflineDataConfig,
+    observation_space: Space | None,
+    action_space: Space | None,
+    max_episode_steps: int | None,
+) -> RecordedData:
     options = {"max_episode_steps": max_episode_steps, **config.read_options()}
     spaces = {"observation_space": observation_space, "action_space": action_space}
     shares = config.shares() or {"": 1.0}
@@ -117,19 +144,15 @@ def recorded_data(
             return RecordedData((), stream=dataset)
         for notice in dataset.notices:
             logger.warning("%s: %s", dataset.source, notice)
-        if config.input_fraction_of_best is not None:
-            dataset = dataset.filter_top(config.input_fraction_of_best)
         spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
         if config.offline_validation_fraction:
             # The same episodes whatever the run's seed: runs are compared on them.
             validation, dataset = dataset.split(config.offline_validation_fraction)
             held_out.append(validation)
+        # Afterwards: episodes to evaluate on that were chosen by their returns would look better than the data is.
+        if config.input_fraction_of_best is not None:
+            dataset = dataset.filter_top(config.input_fraction_of_best)
         datasets.append((dataset, share))
-    rows = sum(len(dataset) for dataset, _ in datasets)
-    if rows < config.train_batch_size:
-        logger.warning(
-            "there are %s recorded steps, but a train batch has %s: it repeats them", rows, config.train_batch_size
-        )
     return RecordedData(tuple(datasets), shares.get(SAMPLER, 0.0), held_out=tuple(held_out))
 
 

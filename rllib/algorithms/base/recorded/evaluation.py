@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from rllib.algorithms.base.recorded.data import recorded_data
+from rllib.algorithms.base.recorded.data import evaluated_data
 from rllib.evaluation.estimators.choose import estimate_all, make_estimators
 from rllib.evaluation.estimators.direct_method import DirectMethod
 from rllib.evaluation.estimators.imitation_error import imitation_error
@@ -43,9 +43,7 @@ class RecordedEvaluation:
         if algorithm.config.evaluation_data is None:
             return algorithm.recorded.for_evaluation
         config = algorithm.config.get_evaluation_config_object()
-        config.offline_data(input_fraction_of_best=None, offline_validation_fraction=0.0)
-        spaces = algorithm.observation_space, algorithm.action_space
-        return recorded_data(config, *spaces, self._limit).only
+        return evaluated_data(config, algorithm.observation_space, algorithm.action_space, self._limit)
 
     def estimates(self) -> dict[str, dict[str, Any]]:
         """Under "off_policy_estimator": name -> the estimate of the present policy; {} without estimators.

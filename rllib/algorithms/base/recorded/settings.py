@@ -154,18 +154,18 @@ class OfflineDataConfig(ConfigObject):
         """Format of the files that are written."""
         return self.output_config.get("format") or default_format()
 
-    @relation("output", "output_config")
+    @relation("output", "output_config", "input_")
     def _check_output(self):
         if self.output is None:
             return None
         if not self.has_steps:
             return f"{self.algorithm_name} plays whole episodes and keeps no steps: leave output out."
+        if self.is_offline:
+            return f"output={shortened(self.output)} writes sampled steps, but all are recorded ones. Leave it out."
         if callable(self.output):
             return None
         if not isinstance(self.output, str | os.PathLike):
             return f"output={shortened(self.output)} must be a directory, 'logdir', or a function that makes a writer."
-        if self.is_offline:
-            return f"output={shortened(self.output)} writes sampled steps, but all are recorded ones. Leave it out."
         if unknown := [name for name in self.output_config if name not in _OF_OUTPUT]:
             return f"output_config has {', '.join(map(repr, unknown))}, but its keys are {', '.join(_OF_OUTPUT)}."
         if self.output == IN_CONFIG and "path" not in self.output_config:
@@ -243,9 +243,19 @@ class OfflineDataConfig(ConfigObject):
                 "clip_rewards and normalize_returns change rewards while they are sampled, but these are recorded. Use "
                 ".offline_data(reward_scale=..., reward_shift=...)."
             )
-        if self.is_offline and self.get("observation_filter", "NoFilter") != "NoFilter":
+        if self.get("observation_filter", "NoFilter") != "NoFilter":
             return (
                 f"observation_filter={self.observation_filter!r} counts observations while they are sampled, but these "
                 "are recorded. Use .offline_data(normalize_observations=True), whose numbers come from the data."
+            )
+        return None
+
+    @relation("input_", "reward_scale", "reward_shift")
+    def _check_reward_scale(self):
+        if SAMPLER in self.shares() and (self.reward_scale, self.reward_shift) != (1.0, 0.0):
+            return (
+                f"reward_scale={self.reward_scale:g} and reward_shift={self.reward_shift:g} change recorded rewards, "
+                "but not those of the sampler that they are mixed with. Leave them out, and change the environment's "
+                "rewards by a wrapper and the recorded ones in the data."
             )
         return None

@@ -275,6 +275,16 @@ def test_of_a_killed_writer_the_lines_of_json_stay(tmp_path):
     assert len(Dataset.from_path(tmp_path, on_error="skip")) == 6
 
 
+def test_the_replacement_of_a_killed_writer_keeps_its_lines(tmp_path):
+    killed, new = (RollingWriter(tmp_path, "json", metadata_of(*SPACES["numbers"]), run_id="run") for _ in range(2))
+    killed.write(batch(3))
+    new.write(batch(2, 3))
+    new.close()
+    assert sorted(os.listdir(tmp_path)) == [".output-run_worker-0_0.json.partial", "output-run_worker-0_1.json"]
+    killed.close()
+    assert len(Dataset.from_path(tmp_path)) == 5
+
+
 class FullDisk:
     """A file of which only some bytes can be written."""
 

@@ -57,7 +57,7 @@ class LinesFile:
     def __init__(self, path: Path, metadata: Mapping[str, Any], packed: Collection[str] = ()):
         self.path, self.rows, self.size_bytes = path, 0, 0
         self._metadata, self._packed, self._num_lines = metadata, packed, 0
-        self._draft = path.with_name(f".{path.name}.partial")
+        self._draft = draft_of(path)
         with _naming(path):
             self._file = open(self._draft, "wb", buffering=0)  # noqa: SIM115 (closed in close())
 
@@ -122,6 +122,11 @@ class ColumnsFile:
                 self._write(draft, columns, self._metadata)
 
 
+def draft_of(path: Path) -> Path:
+    """The name of a file until it is whole."""
+    return path.with_name(f".{path.name}.partial")
+
+
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """Gives a name to write to; when the disk has the file, it gets its own name. On an error it is removed.
@@ -129,7 +134,7 @@ def whole(path: Path) -> Iterator[Path]:
     Raises:
         OSError: if it cannot be written, with the name of the file.
     """
-    draft = path.with_name(f".{path.name}.partial")
+    draft = draft_of(path)
     try:
         with _naming(path):
             yield draft

@@ -285,6 +285,17 @@ def test_the_replacement_of_a_killed_writer_keeps_its_lines(tmp_path):
     assert len(Dataset.from_path(tmp_path)) == 5
 
 
+def test_a_save_that_fails_leaves_the_file_before(tmp_path, monkeypatch):
+    """The second of two lines cannot be written."""
+    path = tmp_path / "steps.json"
+    dataset("numbers").save(path)
+    before, lines = path.read_bytes(), iter([open_files.line_of])
+    monkeypatch.setattr(open_files, "line_of", lambda *args: next(lines)(*args))
+    with pytest.raises(StopIteration):
+        dataset("numbers", (2, 3)).save(path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
+
+
 class FullDisk:
     """A file of which only some bytes can be written."""
 

@@ -41,6 +41,9 @@ class StepFile(Protocol):
             OSError: if it cannot be written, with its name.
         """
 
+    def discard(self) -> None:
+        """Drops the steps; what was in the file's place stays there."""
+
 
 class LinesFile:
     """A file of RLlib's JSON, a batch a line.
@@ -87,6 +90,10 @@ class LinesFile:
             else:
                 self._draft.unlink(missing_ok=True)
 
+    def discard(self) -> None:
+        self._file.close()
+        self._draft.unlink(missing_ok=True)
+
 
 class ColumnsFile:
     """A file that is written at once, when it is closed: until then its columns wait in memory.
@@ -120,6 +127,9 @@ class ColumnsFile:
             with whole(self.path) as draft:
                 columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
                 self._write(draft, columns, self._metadata)
+
+    def discard(self) -> None:
+        self._parts = []
 
 
 def draft_of(path: Path) -> Path:

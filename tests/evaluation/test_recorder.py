@@ -195,7 +195,7 @@ def test_log_probabilities_of_squashed_actions_are_those_of_their_policy(tmp_pat
 
 
 @pytest.mark.parametrize("format_", ["npz", "json"])
-@pytest.mark.parametrize("normalize", [True])
+@pytest.mark.parametrize("normalize", [True, False])
 def test_a_policy_that_recorded_itself_has_ratios_of_one(tmp_path, format_, normalize):
     """Its actions are clipped at the bounds, and so are those that their densities are of."""
     space, made = Box(-0.25, 0.5, (2,)), config(tmp_path, SampledEnv, envs=1, format_=format_).training(lr=0.0)
@@ -221,7 +221,7 @@ def test_densities_of_structured_actions_are_of_clipped_ones(tmp_path):
     steps = recorded_steps(Dataset.from_path(tmp_path), policy, made)
     assert (np.abs(steps.actions[:, 1:]) == 1).any()
     own = policy.log_prob(policy.dist_inputs(steps.obs), steps.actions)
-    np.testing.assert_allclose(steps.behavior["action_logp"], own, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(steps.behavior_log_prob(), own, rtol=1e-4, atol=1e-4)
 
 
 def test_actions_that_are_not_drawn_from_the_policy_have_no_log_probability(tmp_path):

@@ -109,6 +109,36 @@ def test_normalized_actions_are_read_in_units_of_the_environment(tmp_path, kind,
     assert not any("actions" in notice for notice in read.notices)
 
 
+@pytest.mark.parametrize("units", ["environment", "normalized"])
+def test_units_of_densities_are_kept(tmp_path, ending, units):
+    written = dataset("continuous", densities=units)
+    written.save(tmp_path / f"steps.{ending}", normalized_actions=True)
+    spaces = dict(zip(("observation_space", "action_space"), SPACES["continuous"]))
+    read = Dataset.from_path(tmp_path / f"steps.{ending}", **spaces)
+    assert read.metadata["densities"] == units
+    np.testing.assert_array_equal(read.columns["action_logp"], written.columns["action_logp"])
+
+
+def test_densities_of_other_units_are_converted():
+    """The bounds span 4, normalized ones 2."""
+    ours, theirs = (dataset("continuous", densities=units) for units in ("environment", "normalized"))
+    logs = ours.columns["action_logp"]
+    for parts, units, change in (((ours, theirs), "environment", -1), ((theirs, ours), "normalized", 1)):
+        both = Dataset.concat(parts)
+        assert both.metadata["densities"] == units
+        expected = np.concatenate([logs, logs + change * np.log(2)])
+        np.testing.assert_allclose(both.columns["action_logp"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_lines_with_densities_of_both_units_are_refused(tmp_path):
+    for units in ("environment", "normalized"):
+        written = dataset("continuous", densities=units)
+        written.columns["eps_id"] = written.columns["eps_id"] + len(units)
+        written.save(tmp_path / f"{units}.json")
+    with pytest.raises(ValueError, match=r"some recorded densities are in units of the environment.*Dataset\.concat"):
+        Dataset.from_path(tmp_path, action_space=SPACES["continuous"][1])
+
+
 def test_steps_of_which_nobody_knows_what_followed_stay_so(tmp_path, ending):
     columns = dict(dataset("numbers").columns)
     del columns["new_obs"]

@@ -59,13 +59,22 @@ class Output:
         return RollingWriter(
             self.directory,
             self.format_,
-            self.metadata,
+            {**self.metadata, **_units_of_densities(worker)},
             worker_index=worker.worker_index,
             run_id=self.run_id,
             max_file_size=self.max_file_size,
             max_rows_per_file=self.max_rows_per_file,
             packed=self.packed,
         )
+
+
+def _units_of_densities(worker: RolloutWorker) -> dict[str, str]:
+    """What the metadata says of the densities of actions: they are in units of the policy. {} for choices."""
+    space, lane = worker.stream.action_space, worker.lane
+    if not isinstance(space, spaces.Box) and parts(space) is None:
+        return {}
+    is_normalized = lane.settings.normalize_actions or getattr(lane.policy.distribution, "squashed", False)
+    return {"densities": NORMALIZED if is_normalized else ENVIRONMENT}
 
 
 class StepRecorder:
@@ -201,8 +210,9 @@ class StepRecorder:
     def _log_probs(self, fragment: Fragment) -> np.ndarray | None:
         """Log-probabilities [T, N] of the actions when they were drawn; None where they are not known.
 
-        They are of actions as they are written: within the bounds, where the environment's are clipped. Those of actions that are squashed refer to [-1, 1]. Off-policy algorithms do not need them, so that they are
-        computed here, by the weights that acted.
+        They are of actions as they are written: within the bounds, where the environment's are clipped. Those of
+        squashed actions refer to [-1, 1]. Off-policy algorithms do not need them, so that they are computed here, by
+        the weights that acted.
         """
         lane, policy = self._lane, self._lane.policy
         if not (lane.own.explore and lane.explorer.follows_policy):

@@ -1,6 +1,7 @@
 """Lines of RLlib's JSON files, as its JsonWriter writes them: {"type": "SampleBatch", COLUMN: [...], ...}.
 
-Beside RLlib's columns there is actions_normalized, since nothing else in such a file says the units of actions.
+Beside RLlib's columns there are actions_normalized and densities_normalized, since nothing else in such a file says the
+units of actions and of their densities.
 """
 
 import base64
@@ -12,7 +13,7 @@ import msgspec
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, NORMALIZED
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, NORMALIZED
 
 # Columns of RLlib's batches that others can be computed from, or that say nothing where there is one agent.
 ACTION_PROB, UNROLL_ID, AGENT_INDEX = "action_prob", "unroll_id", "agent_index"
@@ -52,6 +53,9 @@ def _as_of_workers(
     }
     if sb.ACTION_LOGP in columns:
         added[ACTION_PROB] = np.exp(columns[sb.ACTION_LOGP])
+    units = metadata.get("densities")
+    if units is not None and any(name in columns or name in added for name in sb.PROBABILITIES):
+        added[DENSITIES_NORMALIZED] = np.full(rows, units == NORMALIZED)
     return {name: column for name, column in added.items() if name not in columns}
 
 

@@ -205,6 +205,24 @@ def test_minari_datasets_have_one_observation_more_than_steps(tmp_path, monkeypa
         np.testing.assert_array_equal(episode.truncations, columns["truncateds"])
 
 
+def test_steps_that_minari_cannot_hold_are_refused():
+    with pytest.raises(ValueError, match="minari:test/some-v0 has actions in units of the environment"):
+        dataset("continuous").save("minari:test/some-v0", normalized_actions=True)
+    without = dataset("continuous")
+    del without.columns["rewards"]
+    with pytest.raises(ValueError, match="minari:test/some-v0 needs rewards"):
+        without.save("minari:test/some-v0")
+
+
+def test_a_dataset_of_minari_is_not_replaced(tmp_path, monkeypatch, caplog):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("numbers").save("minari:test/some-v0")
+    assert "no place for action_logp: these columns are left out" in caplog.text
+    with pytest.raises(ValueError, match="minari:test/some-v0 is there already"):
+        dataset("numbers").save("minari:test/some-v0")
+
+
 def test_a_name_that_says_no_format_is_refused(tmp_path):
     with pytest.raises(ValueError, match="says no format"):
         dataset("numbers").save(tmp_path / "steps.csv")

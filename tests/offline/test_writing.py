@@ -429,6 +429,18 @@ def test_infinite_logits_are_numbers_that_json_knows(tmp_path):
     assert line["action_dist_inputs"] == [[0.0, float(np.finfo(np.float32).min)]]
 
 
+def test_nan_is_no_number_that_json_knows(tmp_path):
+    written = dataset("numbers")
+    written.columns["weight"] = np.full(len(written), np.nan)
+    with pytest.raises(ValueError, match=r"weight has NaN, which JSON does not know\. Write another format"):
+        written.save(tmp_path / "steps.json")
+    assert os.listdir(tmp_path) == []
+    del written.columns["weight"]
+    written.has_next[2], written.columns["new_obs"][2] = False, np.nan  # never read
+    written.save(tmp_path / "steps.json")
+    assert_same(Dataset.from_path(tmp_path / "steps.json"), written)
+
+
 def test_names_of_d4rl_are_read_as_ours():
     from rllib.offline.records import our_names
 

@@ -69,7 +69,7 @@ class Output:
 
 
 def _units_of_densities(worker: RolloutWorker) -> dict[str, str]:
-    """What the metadata says of the densities of actions: they are in units of the policy. {} for choices."""
+    """The entry of the metadata for densities of actions, which are in units of the policy; {} for choices."""
     space, lane = worker.stream.action_space, worker.lane
     if not isinstance(space, spaces.Box) and parts(space) is None:
         return {}

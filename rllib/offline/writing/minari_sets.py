@@ -12,14 +12,13 @@ from gymnasium import Space, spaces
 from rllib import sample_batch as sb
 from rllib.models.observations.flat_spaces import action_form, parts
 from rllib.offline.formats.packages import package
-from rllib.offline.records import T
 from rllib.offline.writing.metadata import HAS_NEXT, NORMALIZED
 from rllib.storage.encoding import space_from_json
 
 # Of a path that means a dataset of Minari.
 PREFIX = "minari:"
 # Columns that a dataset of Minari holds, or whose content its order of steps says.
-_KEPT = {sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.EPS_ID, T, HAS_NEXT}
+_KEPT = {sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.EPS_ID, "t", HAS_NEXT}
 
 logger = logging.getLogger(__name__)
 

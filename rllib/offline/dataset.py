@@ -10,6 +10,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, flatdim
 
 from rllib import sample_batch as sb
+from rllib.models.observations.flat_spaces import parts
 from rllib.offline import values
 from rllib.offline.assembly import assembled
 from rllib.offline.files import named, read_records, size_of_files
@@ -17,7 +18,14 @@ from rllib.offline.formats import MINARI, is_table, records_of_table
 from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.records import Records, renamed
-from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, ENVIRONMENT, HAS_NEXT, NORMALIZED, metadata_of
+from rllib.offline.writing.metadata import (
+    ACTIONS_NORMALIZED,
+    DENSITIES_NORMALIZED,
+    ENVIRONMENT,
+    HAS_NEXT,
+    NORMALIZED,
+    metadata_of,
+)
 from rllib.offline.writing.step_formats import write_steps
 from rllib.replay.memory import free_bytes
 from rllib.storage.encoding import space_from_json, space_to_json
@@ -101,9 +109,10 @@ class Dataset:
         columns[sb.ACTIONS] = values.checked_actions(records, action_space, options)
         if sb.REWARDS in columns:
             columns[sb.REWARDS] = values.checked_rewards(records)
-        columns.pop(ACTIONS_NORMALIZED, None)  # they no longer are
+        for name in (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED):  # the metadata says it
+            columns.pop(name, None)
         metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
-        if isinstance(action_space, Box) and any(name in columns for name in sb.PROBABILITIES):
+        if _has_densities(action_space) and any(name in columns for name in sb.PROBABILITIES):
             metadata["densities"] = values.density_units(records, options)
         spaces = observation_space, action_space
         return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
@@ -165,7 +174,7 @@ class Dataset:
 
     @classmethod
     def concat(cls, datasets: Sequence[Self]) -> Self:
-        """One dataset after the other; columns that some lack are left out.
+        """One dataset after the other; columns that some lack are left out. Densities get the units of the first.
 
         Raises:
             ValueError: if there is none, or the spaces differ.
@@ -181,6 +190,7 @@ class Dataset:
                     raise ValueError(
                         f"{first.source} has the {name} {getattr(first, name)}, {each.source} {getattr(each, name)}"
                     )
+        datasets = [each._with_densities_as(first) for each in datasets]
         names = [name for name in first.columns if all(name in each.columns for each in datasets)]
         offsets = np.cumsum([0] + [len(each) for each in datasets])
         starts = [each.starts[:-1] + offset for each, offset in zip(datasets, offsets)]
@@ -197,6 +207,13 @@ class Dataset:
             notices=[notice for each in datasets for notice in each.notices],
             source=", ".join(each.source for each in datasets),
         )
+
+    def _with_densities_as(self, other: Self) -> Self:
+        units = other.metadata.get("densities", ENVIRONMENT)
+        if self.metadata.get("densities", ENVIRONMENT) == units:
+            return self
+        columns = values.densities_in(units, self.columns, self.action_space)
+        return dataclasses.replace(self, columns=columns, metadata=self.metadata | {"densities": units})
 
     # ------------------------------------------------------------------ what is in it
 
@@ -381,6 +398,11 @@ def _said_space(metadata: Mapping[str, Any], name: str) -> Space | None:
 def _check_fraction(fraction: float, name: str) -> None:
     if isinstance(fraction, bool) or not 0 < fraction <= 1:
         raise ValueError(f"{name}={fraction!r} must be above 0 and at most 1")
+
+
+def _has_densities(space: Space) -> bool:
+    """Whether actions may have densities, which have units."""
+    return isinstance(space, Box) or parts(space) is not None
 
 
 def _spread(numbers: np.ndarray) -> dict[str, float]:

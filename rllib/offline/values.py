@@ -1,5 +1,7 @@
 """Values of recorded steps: whether they can be right, and their units."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from gymnasium import spaces
 
@@ -10,7 +12,7 @@ from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.flat_spaces import parts
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import Records
-from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, NORMALIZED
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, ENVIRONMENT, NORMALIZED
 
 # A number is at a bound if it is beyond it by no more: float32 rounds.
 _ROUNDING = 1e-6
@@ -230,13 +232,39 @@ def are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, opt
 
 
 def density_units(records: Records, options: ReadOptions) -> str:
-    """Units of the actions that recorded densities are of: "environment" or "normalized"."""
+    """Units of the actions that recorded densities are of: "environment" or "normalized".
+
+    Raises:
+        ValueError: if they are of both.
+    """
     if options.densities != "auto":
         return options.densities
     if (said := records.metadata.get("densities")) is not None:
         return said
+    if DENSITIES_NORMALIZED in records.columns:
+        flags = records.columns[DENSITIES_NORMALIZED]
+        if flags.any() != flags.all():
+            raise ValueError(
+                f"{records.source}: some recorded densities are in units of the environment, others normalized. Read "
+                "them apart, and join them by Dataset.concat."
+            )
+        return NORMALIZED if flags.any() else ENVIRONMENT
     are_normalized = "normalized" in (options.actions, records.metadata.get("actions"))
     return "normalized" if are_normalized or _is_of_a_policy(records) else "environment"
+
+
+def densities_in(units: str, columns: Mapping[str, np.ndarray], space: spaces.Space) -> dict[str, np.ndarray]:
+    """Columns of the other units with their densities in these: those of normalized actions are larger."""
+    scale = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True).log_scale
+    change = scale if units == NORMALIZED else -scale
+    changed = {}
+    for name, column in columns.items():
+        if name == sb.ACTION_LOGP:
+            column = column + np.asarray(change, column.dtype)
+        elif name == sb.ACTION_PROB:
+            column = column * np.asarray(np.exp(change), column.dtype)
+        changed[name] = column
+    return changed
 
 
 def _is_of_a_policy(records: Records) -> bool:

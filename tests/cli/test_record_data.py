@@ -41,6 +41,17 @@ def test_episodes_of_the_policy_are_recorded(rllib_command, tmp_path, checkpoint
     assert refused.exit_code == 2 and "is there already" in refused.output
 
 
+def test_the_name_of_a_dataset_is_refused_before_anything_is_played(rllib_command, tmp_path, monkeypatch, checkpoint):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    made = rllib_command("record", checkpoint, "--to", "minari:test/some-v0", "--episodes", 1)
+    assert made.exit_code == 0, made.output
+    monkeypatch.setattr("rllib.cli.verbs.record.recorded_steps", lambda *_: pytest.fail("steps were played"))
+    for name, why in (("test/some-v0", "is there already"), ("some name", "some name")):
+        refused = rllib_command("record", checkpoint, "--to", f"minari:{name}")
+        assert refused.exit_code == 2 and why in refused.output, refused.output
+
+
 def test_equal_seeds_record_equal_steps(rllib_command, tmp_path, checkpoint):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         rllib_command("record", checkpoint, "--to", f"{name}.npz", "--steps", 300, "--explore", "--seed", seed)

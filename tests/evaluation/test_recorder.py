@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from rllib import DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.evaluation.estimators.recorded_steps import recorded_steps
 from rllib.offline.dataset import Dataset
 from tests.envs import CountingEnv, MaskedProbe, RaisingEnv, SampledEnv, in_vector, nth_sample
 from tests.multi_agent import BasicMultiAgent
@@ -191,6 +192,36 @@ def test_log_probabilities_of_squashed_actions_are_those_of_their_policy(tmp_pat
     expected = normal - np.log(1 - taken**2)
     expected[:random] = -np.log(2)
     np.testing.assert_allclose(columns["action_logp"], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("format_", ["npz", "json"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_policy_that_recorded_itself_has_ratios_of_one(tmp_path, format_, normalize):
+    """Its actions are clipped at the bounds, and so are those that their densities are of."""
+    space, made = Box(-0.25, 0.5, (2,)), config(tmp_path, SampledEnv, envs=1, format_=format_).training(lr=0.0)
+    made.environment(env_config={"space": Box(-1, 1, (2,)), "action_space": space})
+    made.environment(normalize_actions=normalize, clip_actions=True)
+    with made.build() as algorithm:
+        algorithm.train()
+        policy = algorithm.policy
+    dataset = Dataset.from_path(tmp_path, action_space=space)
+    assert (dataset.columns["actions"] == 0.5).any()
+    steps = recorded_steps(dataset, policy, made)
+    own = policy.log_prob(policy.dist_inputs(steps.obs), steps.actions)
+    np.testing.assert_allclose(steps.behavior_log_prob(), own, rtol=1e-4, atol=1e-4)
+
+
+def test_densities_of_structured_actions_are_of_clipped_ones(tmp_path):
+    space = Tuple([Discrete(2, start=1), Box(-3, 5, (2,))])
+    made = config(tmp_path, SampledEnv, envs=1).training(lr=0.0)
+    made.environment(env_config={"space": Box(-1, 1, (2,)), "action_space": space})
+    with made.build() as algorithm:
+        algorithm.train()
+        policy = algorithm.policy
+    steps = recorded_steps(Dataset.from_path(tmp_path), policy, made)
+    assert (np.abs(steps.actions[:, 1:]) == 1).any()
+    own = policy.log_prob(policy.dist_inputs(steps.obs), steps.actions)
+    np.testing.assert_allclose(steps.behavior_log_prob(), own, rtol=1e-4, atol=1e-4)
 
 
 def test_actions_that_are_not_drawn_from_the_policy_have_no_log_probability(tmp_path):

@@ -109,6 +109,36 @@ def test_normalized_actions_are_read_in_units_of_the_environment(tmp_path, kind,
     assert not any("actions" in notice for notice in read.notices)
 
 
+@pytest.mark.parametrize("units", ["environment", "normalized"])
+def test_units_of_densities_are_kept(tmp_path, ending, units):
+    written = dataset("continuous", densities=units)
+    written.save(tmp_path / f"steps.{ending}", normalized_actions=True)
+    spaces = dict(zip(("observation_space", "action_space"), SPACES["continuous"]))
+    read = Dataset.from_path(tmp_path / f"steps.{ending}", **spaces)
+    assert read.metadata["densities"] == units
+    np.testing.assert_array_equal(read.columns["action_logp"], written.columns["action_logp"])
+
+
+def test_densities_of_other_units_are_converted():
+    """The bounds span 4, normalized ones 2."""
+    ours, theirs = (dataset("continuous", densities=units) for units in ("environment", "normalized"))
+    logs = ours.columns["action_logp"]
+    for parts, units, change in (((ours, theirs), "environment", -1), ((theirs, ours), "normalized", 1)):
+        both = Dataset.concat(parts)
+        assert both.metadata["densities"] == units
+        expected = np.concatenate([logs, logs + change * np.log(2)])
+        np.testing.assert_allclose(both.columns["action_logp"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_lines_with_densities_of_both_units_are_refused(tmp_path):
+    for units in ("environment", "normalized"):
+        written = dataset("continuous", densities=units)
+        written.columns["eps_id"] = written.columns["eps_id"] + len(units)
+        written.save(tmp_path / f"{units}.json")
+    with pytest.raises(ValueError, match=r"some recorded densities are in units of the environment.*Dataset\.concat"):
+        Dataset.from_path(tmp_path, action_space=SPACES["continuous"][1])
+
+
 def test_steps_of_which_nobody_knows_what_followed_stay_so(tmp_path, ending):
     columns = dict(dataset("numbers").columns)
     del columns["new_obs"]
@@ -173,6 +203,24 @@ def test_minari_datasets_have_one_observation_more_than_steps(tmp_path, monkeypa
         np.testing.assert_array_equal(episode.rewards, columns["rewards"])
         np.testing.assert_array_equal(episode.terminations, columns["terminateds"])
         np.testing.assert_array_equal(episode.truncations, columns["truncateds"])
+
+
+def test_steps_that_minari_cannot_hold_are_refused():
+    with pytest.raises(ValueError, match="minari:test/some-v0 has actions in units of the environment"):
+        dataset("continuous").save("minari:test/some-v0", normalized_actions=True)
+    without = dataset("continuous")
+    del without.columns["rewards"]
+    with pytest.raises(ValueError, match="minari:test/some-v0 needs rewards"):
+        without.save("minari:test/some-v0")
+
+
+def test_a_dataset_of_minari_is_not_replaced(tmp_path, monkeypatch, caplog):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    dataset("numbers").save("minari:test/some-v0")
+    assert "no place for action_logp: these columns are left out" in caplog.text
+    with pytest.raises(ValueError, match="minari:test/some-v0 is there already"):
+        dataset("numbers").save("minari:test/some-v0")
 
 
 def test_a_name_that_says_no_format_is_refused(tmp_path):
@@ -275,6 +323,27 @@ def test_of_a_killed_writer_the_lines_of_json_stay(tmp_path):
     assert len(Dataset.from_path(tmp_path, on_error="skip")) == 6
 
 
+def test_the_replacement_of_a_killed_writer_keeps_its_lines(tmp_path):
+    killed, new = (RollingWriter(tmp_path, "json", metadata_of(*SPACES["numbers"]), run_id="run") for _ in range(2))
+    killed.write(batch(3))
+    new.write(batch(2, 3))
+    new.close()
+    assert sorted(os.listdir(tmp_path)) == [".output-run_worker-0_0.json.partial", "output-run_worker-0_1.json"]
+    killed.close()
+    assert len(Dataset.from_path(tmp_path)) == 5
+
+
+def test_a_save_that_fails_leaves_the_file_before(tmp_path, monkeypatch):
+    """The second of two lines cannot be written."""
+    path = tmp_path / "steps.json"
+    dataset("numbers").save(path)
+    before, lines = path.read_bytes(), iter([open_files.line_of])
+    monkeypatch.setattr(open_files, "line_of", lambda *args: next(lines)(*args))
+    with pytest.raises(StopIteration):
+        dataset("numbers", (2, 3)).save(path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
+
+
 class FullDisk:
     """A file of which only some bytes can be written."""
 
@@ -358,6 +427,18 @@ def test_infinite_logits_are_numbers_that_json_knows(tmp_path):
     file.close()
     line = json.loads((tmp_path / "steps.json").read_text())
     assert line["action_dist_inputs"] == [[0.0, float(np.finfo(np.float32).min)]]
+
+
+def test_nan_is_no_number_that_json_knows(tmp_path):
+    written = dataset("numbers")
+    written.columns["weight"] = np.full(len(written), np.nan)
+    with pytest.raises(ValueError, match=r"weight has NaN, which JSON does not know\. Write another format"):
+        written.save(tmp_path / "steps.json")
+    assert os.listdir(tmp_path) == []
+    del written.columns["weight"]
+    written.has_next[2], written.columns["new_obs"][2] = False, np.nan  # never read
+    written.save(tmp_path / "steps.json")
+    assert_same(Dataset.from_path(tmp_path / "steps.json"), written)
 
 
 def test_names_of_d4rl_are_read_as_ours():

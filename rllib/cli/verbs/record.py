@@ -9,7 +9,7 @@ from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.seats import Seating
 from rllib.cli.verbs.play import acting_options, show, video_of
-from rllib.offline.writing.minari_sets import PREFIX
+from rllib.offline.writing.minari_sets import PREFIX, check_name
 from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import FORMATS, SUFFIXES, checked_format, default_format, format_of
 from rllib.progress import counted
@@ -100,6 +100,7 @@ def _target(to: str, format_: str | None) -> str:
         ValueError: for a format that cannot be written here, and if it is there already.
     """
     if to.startswith(PREFIX):
+        check_name(to.removeprefix(PREFIX))
         return to
     path = Path(to).expanduser()
     if path.suffix.lower() in SUFFIXES or (path.suffix and not path.is_dir() and format_ is not None):

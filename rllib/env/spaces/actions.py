@@ -89,6 +89,10 @@ class ActionMapper:
         # float64 holds every bound of the space exactly, and rounding to the dtype is monotonic: it cannot leave them.
         return self._cast(np.minimum(np.maximum(actions, self.low), self.high))
 
+    def clipped(self, actions: np.ndarray) -> np.ndarray:
+        """Actions [N, ...] of the policy, in its units, as the environment takes them: within its bounds."""
+        return np.clip(actions, *self.policy_bounds) if self._box and self.clips else actions
+
     def to_policy(self, actions: np.ndarray) -> np.ndarray:
         """The inverse: actions [N, ...] of the environment as the policy would have stored them; for recorded data."""
         if not self._box:
@@ -110,6 +114,9 @@ class SquashedActionMapper(ActionMapper):
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return super().to_env(np.tanh(actions))
 
+    def clipped(self, actions: np.ndarray) -> np.ndarray:
+        return actions
+
     def to_policy(self, actions: np.ndarray) -> np.ndarray:
         # Actions at a bound would be infinite before tanh.
         limit = np.float32(1 - np.finfo(np.float32).eps)
@@ -123,6 +130,9 @@ class IntegerBoxMapper(ActionMapper):
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return (actions + self.space.low.astype(np.int64)).astype(self.space.dtype)
+
+    def clipped(self, actions: np.ndarray) -> np.ndarray:
+        return actions
 
     def to_policy(self, actions: np.ndarray) -> np.ndarray:
         return actions.astype(np.int64) - self.space.low.astype(np.int64)
@@ -165,6 +175,15 @@ class StructuredActionMapper:
         for where, own, mapper in self._leaves:
             rows = actions[:, where].reshape(len(actions), *own.action_shape).astype(own.action_dtype)
             yield mapper.to_env(rows).astype(mapper.space.dtype, copy=False)
+
+    def clipped(self, actions: np.ndarray) -> np.ndarray:
+        """Rows [N, numbers] of the policy, in its units, within the bounds of their leaves."""
+        rows = actions.copy()
+        for where, _, mapper in self._leaves:
+            if isinstance(mapper.space, spaces.Box):
+                columns = rows[:, where]
+                columns[:] = mapper.clipped(columns.reshape(len(rows), *mapper.space.shape)).reshape(columns.shape)
+        return rows
 
     def to_policy(self, actions: dict | tuple) -> np.ndarray:
         """The inverse: a batch of N actions as the policy would have stored them, [N, numbers]; for recorded data."""

@@ -59,13 +59,22 @@ class Output:
         return RollingWriter(
             self.directory,
             self.format_,
-            self.metadata,
+            {**self.metadata, **_units_of_densities(worker)},
             worker_index=worker.worker_index,
             run_id=self.run_id,
             max_file_size=self.max_file_size,
             max_rows_per_file=self.max_rows_per_file,
             packed=self.packed,
         )
+
+
+def _units_of_densities(worker: RolloutWorker) -> dict[str, str]:
+    """The entry of the metadata for densities of actions, which are in units of the policy; {} for choices."""
+    space, lane = worker.stream.action_space, worker.lane
+    if not isinstance(space, spaces.Box) and parts(space) is None:
+        return {}
+    is_normalized = lane.settings.normalize_actions or getattr(lane.policy.distribution, "squashed", False)
+    return {"densities": NORMALIZED if is_normalized else ENVIRONMENT}
 
 
 class StepRecorder:
@@ -188,7 +197,8 @@ class StepRecorder:
         actions, space = fragment[sb.ACTIONS], self._stream.action_space
         rows = actions.reshape(-1, *actions.shape[2:])
         if self._units == NORMALIZED and isinstance(space, spaces.Box):
-            taken = np.tanh(rows) if getattr(self._lane.policy.distribution, "squashed", False) else rows
+            is_squashed = getattr(self._lane.policy.distribution, "squashed", False)
+            taken = np.tanh(rows) if is_squashed else self._lane.mapper.clipped(rows)
         elif parts(space) is None:
             taken = np.asarray(self._lane.mapper.to_env(rows))
         else:
@@ -200,14 +210,15 @@ class StepRecorder:
     def _log_probs(self, fragment: Fragment) -> np.ndarray | None:
         """Log-probabilities [T, N] of the actions when they were drawn; None where they are not known.
 
-        Those of actions that are squashed refer to [-1, 1]. Off-policy algorithms do not need them, so that they are
-        computed here, by the weights that acted.
+        They are of actions as they are written: within the bounds, where the environment's are clipped. Those of
+        squashed actions refer to [-1, 1]. Off-policy algorithms do not need them, so that they are computed here, by
+        the weights that acted.
         """
         lane, policy = self._lane, self._lane.policy
         if not (lane.own.explore and lane.explorer.follows_policy):
             return None
         if sb.ACTION_LOGP in fragment.columns:
-            return fragment[sb.ACTION_LOGP]
+            return self._of_clipped(fragment)
         log_prob_of = getattr(policy.distribution, "log_prob_of", None)
         if log_prob_of is None or lane.stores_raw or policy.state_size or policy.is_noisy:
             return None
@@ -217,8 +228,22 @@ class StepRecorder:
         shape, actions = (fragment.num_steps, fragment.num_envs), fragment[sb.ACTIONS]
         seen = fragment.observations[:-1].reshape(-1, *fragment.observations.shape[2:])
         inputs = policy.dist_inputs(seen)
-        log_probs = log_prob_of(inputs, actions.reshape(len(inputs), -1)).reshape(shape)
+        taken = lane.mapper.clipped(actions.reshape(len(inputs), *policy.action_shape))
+        log_probs = log_prob_of(inputs, taken.reshape(len(inputs), -1)).reshape(shape)
         # The first steps of a run may be uniform in [-1, 1].
         steps = lane.timesteps - lane.explorer.slot.stride * np.arange(fragment.num_steps, 0, -1)
         log_probs[steps < exploration.random_timesteps] = -math.log(2) * math.prod(policy.action_shape)
+        return log_probs
+
+    def _of_clipped(self, fragment: Fragment) -> np.ndarray:
+        """The log-probabilities [T, N] of a fragment, computed anew where actions were clipped."""
+        log_probs, actions = fragment[sb.ACTION_LOGP], fragment[sb.ACTIONS]
+        rows = actions.reshape(log_probs.size, *actions.shape[2:])
+        taken = self._lane.mapper.clipped(rows)
+        changed = np.flatnonzero((taken != rows).reshape(len(rows), -1).any(1))
+        if not changed.size:
+            return log_probs
+        inputs = fragment[sb.ACTION_DIST_INPUTS].reshape(len(rows), -1)
+        log_probs = log_probs.copy()
+        log_probs.reshape(-1)[changed] = self._lane.policy.log_prob(inputs[changed], taken[changed])
         return log_probs

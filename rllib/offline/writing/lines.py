@@ -1,6 +1,7 @@
 """Lines of RLlib's JSON files, as its JsonWriter writes them: {"type": "SampleBatch", COLUMN: [...], ...}.
 
-Beside RLlib's columns there is actions_normalized, since nothing else in such a file says the units of actions.
+Beside RLlib's columns there are actions_normalized and densities_normalized, since nothing else in such a file says the
+units of actions and of their densities.
 """
 
 import base64
@@ -12,7 +13,7 @@ import msgspec
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, NORMALIZED
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT, NORMALIZED
 
 # Columns of RLlib's batches that others can be computed from, or that say nothing where there is one agent.
 ACTION_PROB, UNROLL_ID, AGENT_INDEX = "action_prob", "unroll_id", "agent_index"
@@ -30,6 +31,9 @@ def line_of(
         metadata: facts about the steps; with them the columns that RLlib's workers add are added.
         packed: columns that are packed, where lz4 is installed.
         number: of the line, its unroll_id.
+
+    Raises:
+        ValueError: for a number that is NaN.
     """
     content: dict[str, Any] = {"type": "SampleBatch"}
     if metadata:
@@ -37,7 +41,9 @@ def line_of(
     for name, column in columns.items():
         column = np.asarray(column)
         if column.dtype.kind in "fiub":
-            content[name] = _pack(column) if name in packed and _lz4() else _finite(column).tolist()
+            if name == sb.NEXT_OBS and HAS_NEXT in columns:
+                column = _zero_where_unknown(column, columns[HAS_NEXT])
+            content[name] = _pack(column) if name in packed and _lz4() else _finite(name, column).tolist()
     return msgspec.json.encode(content) + b"\n"
 
 
@@ -52,13 +58,30 @@ def _as_of_workers(
     }
     if sb.ACTION_LOGP in columns:
         added[ACTION_PROB] = np.exp(columns[sb.ACTION_LOGP])
+    units = metadata.get("densities")
+    if units is not None and any(name in columns or name in added for name in sb.PROBABILITIES):
+        added[DENSITIES_NORMALIZED] = np.full(rows, units == NORMALIZED)
     return {name: column for name, column in added.items() if name not in columns}
 
 
-def _finite(column: np.ndarray) -> np.ndarray:
+def _zero_where_unknown(next_obs: np.ndarray, has_next: np.ndarray) -> np.ndarray:
+    """Observations that nobody reads where they are not known, and that may be anything there."""
+    if has_next.all():
+        return next_obs
+    next_obs = next_obs.copy()
+    next_obs[~has_next] = 0
+    return next_obs
+
+
+def _finite(name: str, column: np.ndarray) -> np.ndarray:
     """The column with the largest number for infinity, which JSON does not know: logits of illegal actions."""
     if column.dtype.kind != "f" or np.isfinite(column).all():
         return column
+    if np.isnan(column).any():
+        raise ValueError(
+            f"{name} has NaN, which JSON does not know. Write another format, such as Parquet or npz, or leave out the "
+            "column."
+        )
     return np.nan_to_num(column)
 
 

@@ -12,6 +12,8 @@ VERSION = 1
 ENVIRONMENT, NORMALIZED = "environment", "normalized"
 # Column: whether actions are in [-1, 1], which spans the bounds of a Box; in files without metadata.
 ACTIONS_NORMALIZED = "actions_normalized"
+# Column: whether recorded densities are of such actions; in files without metadata.
+DENSITIES_NORMALIZED = "densities_normalized"
 # Column: whether the observation after a step is known; in files of data of which it is not always.
 HAS_NEXT = "has_next"
 

@@ -12,27 +12,55 @@ from gymnasium import Space, spaces
 from rllib import sample_batch as sb
 from rllib.models.observations.flat_spaces import action_form, parts
 from rllib.offline.formats.packages import package
-from rllib.offline.writing.metadata import HAS_NEXT
+from rllib.offline.writing.metadata import HAS_NEXT, NORMALIZED
 from rllib.storage.encoding import space_from_json
 
 # Of a path that means a dataset of Minari.
 PREFIX = "minari:"
+# Columns that a dataset of Minari holds, or whose content its order of steps says.
+_KEPT = {sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.EPS_ID, "t", HAS_NEXT}
 
 logger = logging.getLogger(__name__)
 
 
-def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarray, metadata: Mapping[str, Any]) -> None:
-    """Makes a dataset of Minari; arguments as for write_steps.
-
-    Each episode has one observation more than steps. Where the observation after the last step is not known, that step
-    is left out, and a line of logging counts them. Observations and actions of Dict and Tuple spaces are flat.
+def check_name(name: str) -> None:
+    """Refuses a name by which no dataset of Minari can be made on this machine.
 
     Raises:
         ValueError: if there is such a dataset, or the name is none of Minari's.
         ImportError: without minari.
     """
     minari = package("minari", f"{PREFIX}{name}")
+    from minari.dataset.minari_dataset import parse_dataset_id
+
+    parse_dataset_id(name)
+    if name in minari.list_local_datasets():
+        raise ValueError(f"{PREFIX}{name} is there already; give another name, such as the next version")
+
+
+def write_minari(name: str, columns: Mapping[str, np.ndarray], starts: np.ndarray, metadata: Mapping[str, Any]) -> None:
+    """Makes a dataset of Minari; arguments as for write_steps.
+
+    Each episode has one observation more than steps. Where the observation after the last step is not known, that step
+    is left out, and a line of logging counts them. Another one names columns that it has no place for. Observations and
+    actions of Dict and Tuple spaces are flat.
+
+    Raises:
+        ValueError: as for `check_name`; for normalized actions, whose units it cannot say; and without rewards.
+        ImportError: without minari.
+    """
+    if metadata.get("actions") == NORMALIZED:
+        raise ValueError(
+            f"{PREFIX}{name} has actions in units of the environment; normalized ones can be saved to a file"
+        )
+    if sb.REWARDS not in columns:
+        raise ValueError(f"{PREFIX}{name} needs rewards, and there are none; the steps can be saved to a file")
+    check_name(name)
+    minari = package("minari", f"{PREFIX}{name}")
     from minari.data_collector import EpisodeBuffer
+
+    if left_out := sorted(columns.keys() - _KEPT):
+        logger.warning("datasets of Minari have no place for %s: these columns are left out", ", ".join(left_out))
 
     lengths, known = np.diff(starts), columns.get(HAS_NEXT)
     shorter = np.zeros(len(lengths), bool) if known is None else ~known[starts[1:] - 1]

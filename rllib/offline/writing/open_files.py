@@ -41,6 +41,9 @@ class StepFile(Protocol):
             OSError: if it cannot be written, with its name.
         """
 
+    def discard(self) -> None:
+        """Drops the steps; what was in the file's place stays there."""
+
 
 class LinesFile:
     """A file of RLlib's JSON, a batch a line.
@@ -57,7 +60,7 @@ class LinesFile:
     def __init__(self, path: Path, metadata: Mapping[str, Any], packed: Collection[str] = ()):
         self.path, self.rows, self.size_bytes = path, 0, 0
         self._metadata, self._packed, self._num_lines = metadata, packed, 0
-        self._draft = path.with_name(f".{path.name}.partial")
+        self._draft = draft_of(path)
         with _naming(path):
             self._file = open(self._draft, "wb", buffering=0)  # noqa: SIM115 (closed in close())
 
@@ -86,6 +89,10 @@ class LinesFile:
                 os.replace(self._draft, self.path)
             else:
                 self._draft.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        self._file.close()
+        self._draft.unlink(missing_ok=True)
 
 
 class ColumnsFile:
@@ -121,6 +128,14 @@ class ColumnsFile:
                 columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
                 self._write(draft, columns, self._metadata)
 
+    def discard(self) -> None:
+        self._parts = []
+
+
+def draft_of(path: Path) -> Path:
+    """The name of a file until it is whole."""
+    return path.with_name(f".{path.name}.partial")
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
@@ -129,7 +144,7 @@ def whole(path: Path) -> Iterator[Path]:
     Raises:
         OSError: if it cannot be written, with the name of the file.
     """
-    draft = path.with_name(f".{path.name}.partial")
+    draft = draft_of(path)
     try:
         with _naming(path):
             yield draft

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib.offline.writing.open_files import StepFile
+from rllib.offline.writing.open_files import StepFile, draft_of
 from rllib.offline.writing.step_formats import JSON, open_steps
 from rllib.sample_batch import NEXT_OBS, OBS, MultiAgentBatch, SampleBatch
 
@@ -88,11 +88,14 @@ class RollingWriter:
             self._open.pop().close()
 
     def _next_path(self) -> Path:
-        """A free name: a worker that was replaced goes on behind the files of the one before."""
+        """A free name: a worker that was replaced goes on behind the files of the one before.
+
+        The lines of a killed worker stay in its draft.
+        """
         while True:
             path = self._directory / f"{self._prefix}_{self._number}.{self._format}"
             self._number += 1
-            if not path.exists():
+            if not (path.exists() or draft_of(path).exists()):
                 return path
 
 

@@ -94,7 +94,7 @@ def write_steps(
     metadata: Mapping[str, Any],
     format_: str | None = None,
 ) -> None:
-    """Writes whole data at once; a file that is there is replaced.
+    """Writes whole data at once; a file that is there is replaced, unless an error occurs.
 
     Args:
         path: of the file, or "minari:NAMESPACE/NAME-v0".
@@ -117,5 +117,7 @@ def write_steps(
     try:
         for start, stop in ranges:
             file.add({name: column[start:stop] for name, column in columns.items()})
-    finally:
         file.close()
+    except BaseException:
+        file.discard()  # a part is no whole data, and may not replace a file that is
+        raise

@@ -11,7 +11,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, Records, T
+from rllib.offline.records import DONES, UNSAID, Records, T
 from rllib.offline.writing.metadata import HAS_NEXT
 
 # Two observations are the same if no number differs by more.
@@ -151,8 +151,13 @@ def set_flags(records: Records) -> np.ndarray:
     ends = np.zeros(len(records), bool)
     for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES):
         if name in records.columns:
-            ends |= records.columns[name].astype(bool).reshape(len(records))
+            ends |= _flags(records.columns[name])
     return ends
+
+
+def _flags(column: np.ndarray) -> np.ndarray:
+    """Flags [rows] or [rows, 1] as bool [rows]."""
+    return column.astype(bool).reshape(len(column))
 
 
 def _starts_without_ids(records: Records, options: ReadOptions) -> np.ndarray:
@@ -182,11 +187,11 @@ def _ends(
 ) -> tuple[np.ndarray, np.ndarray, int | None]:
     """The columns terminateds and truncateds, bool [rows], and the time limit."""
     columns, rows = records.columns, len(records)
-    given = [columns[name].astype(bool) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
+    given = [_flags(columns[name]) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
     terminateds, truncateds = (np.zeros(rows, bool) if flags is None else flags for flags in given)
     if given[0] is not None or DONES not in columns:
         return terminateds, truncateds, max_episode_steps
-    dones = columns[DONES].astype(bool) & ~truncateds
+    dones = _flags(columns[DONES]) & ~truncateds
     limit = max_episode_steps
     if options.dones != "auto":
         is_limit = np.full(rows, options.dones == "truncated")
@@ -243,7 +248,8 @@ def _following(
             )
         known[last[:-1]] = terminateds[last[:-1]] | ~_equal(following[last[:-1]], obs[last[:-1] + 1])
         if HAS_NEXT in records.columns:  # our own files say it
-            known = records.columns[HAS_NEXT].astype(bool)
+            said = records.columns[HAS_NEXT].reshape(len(obs))
+            known = np.where(said == UNSAID, known, said != 0)
         if (resets := int((~known).sum())) > 0:
             records.notices.append(
                 f"new_obs of {resets:,} episodes' last rows is the first observation of the next episode"

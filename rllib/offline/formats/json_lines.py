@@ -21,7 +21,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, EPISODE_NAMES, Records, episode_numbers, joined
+from rllib.offline.records import DONES, EPISODE_NAMES, Records, completed, episode_numbers, joined
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
@@ -243,7 +243,14 @@ def _array(name: str, value: Any) -> np.ndarray | None:
 
 
 def _columns(lines: list[_Line], source: str, notices: list[str]) -> dict[str, np.ndarray]:
-    """The columns that all lines have."""
+    """The columns that all lines have, and the ones that `completed` adds.
+
+    Raises:
+        ValueError: as `completed`; and if there is none.
+    """
+    named = [f"{source} line {line.number}" for line in lines]
+    all_columns = completed([line.columns for line in lines], named)
+    lines = [_Line(line.number, own, line.rows) for line, own in zip(lines, all_columns)]
     names = [name for name in lines[0].columns if all(name in line.columns for line in lines)]
     lost = sorted({name for line in lines for name in line.columns} - set(names))
     if lost:

@@ -20,6 +20,9 @@ from rllib.offline.writing.metadata import ENVIRONMENT, NORMALIZED
 from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED, RollingWriter
 from rllib.sample_batch import SampleBatch
 
+# Numbers of actions that differ by no more are the same after the way to the environment's units and back.
+_ROUNDING = 1e-5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
@@ -198,7 +201,7 @@ class StepRecorder:
         return taken.reshape(*shape, *taken.shape[1:])
 
     def _log_probs(self, fragment: Fragment) -> np.ndarray | None:
-        """Log-probabilities [T, N] of the actions when they were drawn; None where they are not known.
+        """Log-probabilities [T, N] of the actions that were taken, as they were drawn; None where they are not known.
 
         Those of actions that are squashed refer to [-1, 1]. Off-policy algorithms do not need them, so that they are
         computed here, by the weights that acted.
@@ -207,7 +210,7 @@ class StepRecorder:
         if not (lane.own.explore and lane.explorer.follows_policy):
             return None
         if sb.ACTION_LOGP in fragment.columns:
-            return fragment[sb.ACTION_LOGP]
+            return self._of_taken(fragment)
         log_prob_of = getattr(policy.distribution, "log_prob_of", None)
         if log_prob_of is None or lane.stores_raw or policy.state_size or policy.is_noisy:
             return None
@@ -221,4 +224,20 @@ class StepRecorder:
         # The first steps of a run may be uniform in [-1, 1].
         steps = lane.timesteps - lane.explorer.slot.stride * np.arange(fragment.num_steps, 0, -1)
         log_probs[steps < exploration.random_timesteps] = -math.log(2) * math.prod(policy.action_shape)
+        return log_probs
+
+    def _of_taken(self, fragment: Fragment) -> np.ndarray:
+        """Log-densities [T, N] at the actions as the environment took them: files have these, not the ones drawn."""
+        policy, mapper = self._lane.policy, self._lane.mapper
+        log_probs, actions = fragment[sb.ACTION_LOGP], fragment[sb.ACTIONS]
+        rows = actions.reshape(-1, *actions.shape[2:])
+        if rows.dtype.kind != "f" or getattr(policy.distribution, "squashed", False):
+            return log_probs
+        taken = mapper.to_policy(mapper.to_env(rows)).reshape(rows.shape).astype(rows.dtype, copy=False)
+        is_same = np.isclose(taken, rows, rtol=_ROUNDING, atol=_ROUNDING)
+        clipped = np.flatnonzero(~is_same.reshape(len(rows), -1).all(1))
+        if clipped.size:
+            inputs = fragment[sb.ACTION_DIST_INPUTS].reshape(len(rows), -1)
+            log_probs = log_probs.copy()
+            log_probs.reshape(-1)[clipped] = policy.log_prob(inputs[clipped], taken[clipped])
         return log_probs

@@ -85,9 +85,10 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
 
 
 def without_copies(records: Records) -> Records:
-    """The records without rows that stand there twice: the same episode, step, observation and action.
+    """The records without copies of episodes: the same number, and the same values in all steps that both have.
 
-    RLlib's newest writer repeats all earlier rows in each file.
+    RLlib's newest writer repeats all earlier rows in each file. Files that count their episodes from 0 each have the
+    same numbers for different ones, of which single steps may be the same: these stay as they are.
     """
     columns = records.columns
     if sb.EPS_ID not in columns or T not in columns:
@@ -103,11 +104,30 @@ def without_copies(records: Records) -> Records:
             rows = np.flatnonzero(copies)
             same = _equal(columns[name][rows], columns[name][original[rows]])
             copies[rows[~same]] = False
+    differs = (original != np.arange(len(records))) & ~copies
+    if differs.any():
+        numbers = _nth_of_equals(index.reshape(-1))
+        copies &= ~_in_same_group(np.stack([keys[:, 0], numbers], 1), differs)
     if not copies.any():
         return records
     kept = records.taking(np.flatnonzero(~copies))
     kept.notices.append(f"{copies.sum():,} rows stand there twice, with the same episode and step: each is taken once")
     return kept
+
+
+def _nth_of_equals(values: np.ndarray) -> np.ndarray:
+    """How many equal values stand before each one, int64 [N]."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    numbers = np.empty(len(values), np.int64)
+    numbers[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    return numbers
+
+
+def _in_same_group(groups: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """Rows whose group, a row of `groups` [N, ...], has a flag, bool [N]."""
+    _, group = np.unique(groups, axis=0, return_inverse=True)
+    return np.bincount(group.reshape(-1), flags)[group.reshape(-1)] > 0
 
 
 def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarray]:

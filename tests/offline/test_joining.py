@@ -80,3 +80,28 @@ def test_truncateds_of_one_file_are_kept(tmp_path):
     columns = Dataset.from_path(tmp_path, action_space=Discrete(2)).columns
     assert columns["truncateds"].tolist() == [False, False, True, False, False, False]
     assert columns["terminateds"].tolist() == [False] * 5 + [True]
+
+
+def episode(path, actions):
+    """A line of an episode with the number 0, whose observations are the numbers of the steps."""
+    rows = len(actions)
+    columns = {"obs": [[row] for row in range(rows)], "new_obs": [[row + 1] for row in range(rows)]}
+    columns |= {"actions": actions, "terminateds": [False] * (rows - 1) + [True], "rewards": [1.0] * rows}
+    columns |= {"eps_id": [0] * rows, "t": list(range(rows))}
+    path.write_text(json.dumps({"type": "SampleBatch", **columns}) + "\n")
+
+
+@pytest.mark.parametrize("read", [Dataset.from_path, read_in_pieces])
+@pytest.mark.parametrize("second", [[0, 1, 0, 0], [0, 1, 0, 0, 1], [0, 0]])
+def test_episodes_with_the_same_number_and_first_steps_are_kept(tmp_path, second, read):
+    episode(tmp_path / "0.json", [0, 1, 1])
+    episode(tmp_path / "1.json", second)
+    dataset = read(tmp_path, action_space=Discrete(2))
+    assert dataset.lengths.tolist() == [3, len(second)]
+    assert dataset.columns["actions"].tolist() == [0, 1, 1, *second]
+
+
+def test_whole_copies_of_an_episode_are_left_out(tmp_path):
+    episode(tmp_path / "0.json", [0, 1, 1])
+    episode(tmp_path / "1.json", [0, 1, 1])
+    assert Dataset.from_path(tmp_path, action_space=Discrete(2)).lengths.tolist() == [3]

@@ -122,12 +122,7 @@ class Dataset:
             ValueError: as for `from_records`.
         """
         given = {name: more.pop(name) for name in ("observation_space", "action_space") if name in more}
-        if is_table(columns):
-            records = records_of_table(columns)
-        else:
-            arrays = {path: part for name, column in columns.items() for path, part in leaves(name, column).items()}
-            records = Records(arrays, source)
-        return cls.from_records(records, ReadOptions(**more), **given)
+        return cls.from_records(records_of_columns(columns, source), ReadOptions(**more), **given)
 
     @classmethod
     def from_path(cls, paths, *, observation_space: Space | None = None, action_space: Space | None = None, **options):
@@ -339,6 +334,14 @@ class Dataset:
         count = min(max(1, round(fraction * self.num_episodes)), self.num_episodes - 1)
         order = np.random.default_rng(seed).permutation(self.num_episodes)
         return self.taking(np.sort(order[:count])), self.taking(np.sort(order[count:]))
+
+
+def records_of_columns(columns: Mapping[str, Any], source: str) -> Records:
+    """The records of arrays or a table; arguments as for `Dataset.from_columns`."""
+    if is_table(columns):
+        return records_of_table(columns)
+    arrays = {path: part for name, column in columns.items() for path, part in leaves(name, column).items()}
+    return Records(arrays, source)
 
 
 _DECILES = np.linspace(0, 1, 11)

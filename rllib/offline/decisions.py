@@ -24,13 +24,12 @@ class Decisions:
         given: observation_space and action_space, if they are known.
 
     Attributes:
-        options: of reading the next piece.
+        options, given: of reading the next piece.
         is_first: whether there was no piece yet.
     """
 
     def __init__(self, options: ReadOptions, given: dict[str, Space | None]):
-        self.options, self.is_first = options, True
-        self._given = given
+        self.options, self.given, self.is_first = options, given, True
         # Whether actions of which nothing is said are normalized; None: no piece had such actions.
         self._unsaid: bool | None = None
 
@@ -42,7 +41,7 @@ class Decisions:
         """
         if self._unsaid is not None:
             records = self._with_units(records)
-        dataset = Dataset.from_records(records, self.options, **self._given)
+        dataset = Dataset.from_records(records, self.options, **self.given)
         if self._unsaid is None:
             self._unsaid = self._decided_units(records, dataset.action_space)
         if not self.is_first:

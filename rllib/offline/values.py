@@ -29,7 +29,8 @@ def observation_space_of(records: Records, name: str = sb.OBS) -> spaces.Space:
     if obs.dtype == np.uint8 and obs.ndim == 4:
         return spaces.Box(0, 255, obs.shape[1:], np.uint8)
     if obs.dtype.kind in "iu" and obs.ndim == 1:
-        return spaces.Discrete(int(obs.max()) + 1)
+        following = records.columns.get(name.replace(sb.OBS, sb.NEXT_OBS, 1), obs)  # may have what is never left
+        return spaces.Discrete(int(max(obs.max(), following.max())) + 1)
     return spaces.Box(-np.inf, np.inf, obs.shape[1:], np.float32)
 
 

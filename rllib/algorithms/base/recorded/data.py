@@ -49,7 +49,16 @@ class RecordedData:
 
     @property
     def only(self) -> Dataset:
-        """All recorded steps, as one dataset."""
+        """All recorded steps, as one dataset.
+
+        Raises:
+            ValueError: if they are of a reader without end.
+        """
+        if self.stream is not None:
+            raise ValueError(
+                "evaluation needs data with an end, but input_ is a reader, whose batches go on. Let its function "
+                "return arrays or paths."
+            )
         return Dataset.concat([dataset for dataset, _ in self.datasets])
 
     @property

@@ -11,8 +11,8 @@ from rllib.config.setting_types import shortened
 from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED
 from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_format
-from rllib.replay.disk import MEMORY
 from rllib.registered import INPUTS
+from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
 
 SAMPLER = "sampler"

@@ -116,7 +116,7 @@ def without_copies(records: Records) -> Records:
 
 
 def _nth_of_equals(values: np.ndarray) -> np.ndarray:
-    """How many equal values stand before each one, int64 [N]."""
+    """Number of equal values before each one, int64 [N]."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     numbers = np.empty(len(values), np.int64)

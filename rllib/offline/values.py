@@ -215,7 +215,7 @@ def normalized(actions: np.ndarray, space: spaces.Space) -> np.ndarray:
 
 
 def said_units(records: Records, options: ReadOptions) -> np.ndarray:
-    """What options, metadata and columns say of the units of actions, int8 [rows]: 1 normalized, 0 not, or UNSAID."""
+    """Units of actions by options, metadata or columns, int8 [rows]: 1 normalized, 0 the environment's, or UNSAID."""
     if options.actions != "auto":
         return np.full(len(records), options.actions == "normalized", np.int8)
     if (said := records.metadata.get("actions")) is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, Records, T
+from rllib.offline.records import DONES, UNSAID, Records, T
 from rllib.offline.writing.metadata import HAS_NEXT
 
 # Two observations are the same if no number differs by more.
@@ -85,9 +85,10 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
 
 
 def without_copies(records: Records) -> Records:
-    """The records without rows that stand there twice: the same episode, step, observation and action.
+    """The records without copies of episodes: the same number, and the same values in all steps that both have.
 
-    RLlib's newest writer repeats all earlier rows in each file.
+    RLlib's newest writer repeats all earlier rows in each file. Files that count their episodes from 0 each have the
+    same numbers for different ones, of which single steps may be the same: these stay as they are.
     """
     columns = records.columns
     if sb.EPS_ID not in columns or T not in columns:
@@ -103,11 +104,30 @@ def without_copies(records: Records) -> Records:
             rows = np.flatnonzero(copies)
             same = _equal(columns[name][rows], columns[name][original[rows]])
             copies[rows[~same]] = False
+    differs = (original != np.arange(len(records))) & ~copies
+    if differs.any():
+        numbers = _nth_of_equals(index.reshape(-1))
+        copies &= ~_in_same_group(np.stack([keys[:, 0], numbers], 1), differs)
     if not copies.any():
         return records
     kept = records.taking(np.flatnonzero(~copies))
     kept.notices.append(f"{copies.sum():,} rows stand there twice, with the same episode and step: each is taken once")
     return kept
+
+
+def _nth_of_equals(values: np.ndarray) -> np.ndarray:
+    """Number of equal values before each one, int64 [N]."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    numbers = np.empty(len(values), np.int64)
+    numbers[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    return numbers
+
+
+def _in_same_group(groups: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """Rows whose group, a row of `groups` [N, ...], has a flag, bool [N]."""
+    _, group = np.unique(groups, axis=0, return_inverse=True)
+    return np.bincount(group.reshape(-1), flags)[group.reshape(-1)] > 0
 
 
 def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarray]:
@@ -151,8 +171,13 @@ def set_flags(records: Records) -> np.ndarray:
     ends = np.zeros(len(records), bool)
     for name in (sb.TERMINATEDS, sb.TRUNCATEDS, DONES):
         if name in records.columns:
-            ends |= records.columns[name].astype(bool).reshape(len(records))
+            ends |= _flags(records.columns[name])
     return ends
+
+
+def _flags(column: np.ndarray) -> np.ndarray:
+    """Flags [rows] or [rows, 1] as bool [rows]."""
+    return column.astype(bool).reshape(len(column))
 
 
 def _starts_without_ids(records: Records, options: ReadOptions) -> np.ndarray:
@@ -182,11 +207,11 @@ def _ends(
 ) -> tuple[np.ndarray, np.ndarray, int | None]:
     """The columns terminateds and truncateds, bool [rows], and the time limit."""
     columns, rows = records.columns, len(records)
-    given = [columns[name].astype(bool) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
+    given = [_flags(columns[name]) if name in columns else None for name in (sb.TERMINATEDS, sb.TRUNCATEDS)]
     terminateds, truncateds = (np.zeros(rows, bool) if flags is None else flags for flags in given)
     if given[0] is not None or DONES not in columns:
         return terminateds, truncateds, max_episode_steps
-    dones = columns[DONES].astype(bool) & ~truncateds
+    dones = _flags(columns[DONES]) & ~truncateds
     limit = max_episode_steps
     if options.dones != "auto":
         is_limit = np.full(rows, options.dones == "truncated")
@@ -243,7 +268,8 @@ def _following(
             )
         known[last[:-1]] = terminateds[last[:-1]] | ~_equal(following[last[:-1]], obs[last[:-1] + 1])
         if HAS_NEXT in records.columns:  # our own files say it
-            known = records.columns[HAS_NEXT].astype(bool)
+            said = records.columns[HAS_NEXT].reshape(len(obs))
+            known = np.where(said == UNSAID, known, said != 0)
         if (resets := int((~known).sum())) > 0:
             records.notices.append(
                 f"new_obs of {resets:,} episodes' last rows is the first observation of the next episode"

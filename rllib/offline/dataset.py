@@ -95,11 +95,8 @@ class Dataset:
         if not len(records):
             raise ValueError(f"{records.source} has no rows")
         said = records.metadata
-        _refuse_other_spaces(records, observation_space, action_space)
-        observation_space = observation_space or _said_space(said, "observation_space")
-        action_space = action_space or _said_space(said, "action_space")
-        observation_space = observation_space or _seeming_space(records, sb.OBS, values.observation_space_of)
-        action_space = action_space or _seeming_space(records, sb.ACTIONS, values.action_space_of)
+        refuse_other_spaces(records, observation_space, action_space)
+        observation_space, action_space = spaces_of(records, observation_space, action_space)
         records = joined_parts(records, observation_space, action_space)
         episodes = assembled(records, options, options.max_episode_steps)
         records = episodes.records
@@ -131,12 +128,7 @@ class Dataset:
             ValueError: as for `from_records`.
         """
         given = {name: more.pop(name) for name in ("observation_space", "action_space") if name in more}
-        if is_table(columns):
-            records = records_of_table(columns)
-        else:
-            arrays = {path: part for name, column in columns.items() for path, part in leaves(name, column).items()}
-            records = Records(arrays, source)
-        return cls.from_records(records, ReadOptions(**more), **given)
+        return cls.from_records(records_of_columns(columns, source), ReadOptions(**more), **given)
 
     @classmethod
     def from_path(cls, paths, *, observation_space: Space | None = None, action_space: Space | None = None, **options):
@@ -358,6 +350,14 @@ class Dataset:
         return self.taking(np.sort(order[:count])), self.taking(np.sort(order[count:]))
 
 
+def records_of_columns(columns: Mapping[str, Any], source: str) -> Records:
+    """The records of arrays or a table; arguments as for `Dataset.from_columns`."""
+    if is_table(columns):
+        return records_of_table(columns)
+    arrays = {path: part for name, column in columns.items() for path, part in leaves(name, column).items()}
+    return Records(arrays, source)
+
+
 _DECILES = np.linspace(0, 1, 11)
 # Metadata about how the records were stored, which is over once they are a dataset.
 _NOT_KEPT = ("observation_space", "action_space", "actions", "version")
@@ -373,12 +373,30 @@ def _refuse_too_large(paths) -> None:
         )
 
 
+def spaces_of(
+    records: Records, observation_space: Space | None = None, action_space: Space | None = None
+) -> tuple[Space, Space]:
+    """The spaces of observations and actions: as given, or else what the records say, or seem to hold."""
+    observation_space = observation_space or _said_space(records.metadata, "observation_space")
+    action_space = action_space or _said_space(records.metadata, "action_space")
+    return (
+        observation_space or _seeming_space(records, sb.OBS, values.observation_space_of),
+        action_space or _seeming_space(records, sb.ACTIONS, values.action_space_of),
+    )
+
+
 def _seeming_space(records: Records, name: str, space_of: Callable[..., Space]) -> Space:
     return nested_space(records, name, space_of) if is_nested(records, name) else space_of(records)
 
 
-def _refuse_other_spaces(records: Records, observation_space: Space | None, action_space: Space | None) -> None:
-    """Refuses data that was recorded in an environment of another kind."""
+def refuse_other_spaces(
+    records: Records, observation_space: Space | None = None, action_space: Space | None = None
+) -> None:
+    """Refuses data that was recorded in an environment of another kind.
+
+    Raises:
+        ValueError: if the records say another space, of which more than the bounds differs.
+    """
     for name, given in (("observation_space", observation_space), ("action_space", action_space)):
         said = _said_space(records.metadata, name)
         if said is not None and given is not None and _form(said) != _form(given):

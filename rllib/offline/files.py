@@ -56,7 +56,7 @@ def record_pieces(
     """
     skipped: list[str] = []
     last = None
-    for source in _sources(paths):
+    for source in sources_of(paths):
         try:
             for piece in _pieces_of_source(source, options, piece_bytes):
                 if last is not None:
@@ -84,15 +84,20 @@ def size_of_files(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> int
         FileNotFoundError: if a path matches nothing.
         ImportError: if the package that reads a format is not installed.
     """
-    return sum(_size_of(source) for source in _sources(paths) if isinstance(source, Path))
+    return sum(_size_of(source) for source in sources_of(paths) if isinstance(source, Path))
 
 
 def _listed(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str | os.PathLike]:
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
-def _sources(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> list[Path | str]:
-    """The files, and the names of datasets of Minari."""
+def sources_of(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> list[Path | str]:
+    """The files, and the names of datasets of Minari ("minari:ID").
+
+    Raises:
+        FileNotFoundError: if a path matches nothing.
+        ValueError: for a path that is not on this machine.
+    """
     sources: list[Path | str] = []
     for path in _listed(paths):
         sources += [path] if isinstance(path, str) and path.startswith(MINARI) else files_of(path)

@@ -10,12 +10,12 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from rllib import sample_batch as sb
-from rllib.offline import values
-from rllib.offline.assembly import assembled, set_flags, without_copies
+from rllib.offline.assembly import set_flags, without_copies
 from rllib.offline.dataset import Dataset
+from rllib.offline.decisions import Decisions
 from rllib.offline.files import named, record_pieces
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.records import DONES, Records, T, joined, renamed
+from rllib.offline.records import Records, T, joined, renamed
 from rllib.replay.disk import DISK, directory_of
 
 # Bytes of files that are in memory at once, but for their last episode.
@@ -122,7 +122,7 @@ def _datasets(pieces: Iterable[Records], options: ReadOptions, given: dict[str, 
     The last episode of a piece may go on in the next one, whose first row also tells whether its new_obs is that of a
     reset. So it is read again with the next piece.
     """
-    schema, decisions = options.schema, _Decisions(dataclasses.replace(options, schema=None), given)
+    schema, decisions = options.schema, _FileDecisions(dataclasses.replace(options, schema=None), given)
     order = _Order()
     left: Records | None = None
     for piece, is_last in _ending(pieces):
@@ -152,68 +152,24 @@ def _ending(pieces: Iterable[Records]) -> Iterator[tuple[Records, bool]]:
         yield before, True
 
 
-class _Decisions:
-    """Datasets of pieces, of which the first decides what a dataset in memory decides by all of its rows.
-
-    Args:
-        options: of reading.
-        given: observation_space and action_space, if they are known.
-    """
-
-    def __init__(self, options: ReadOptions, given: dict[str, Space | None]):
-        self._options, self._given = options, given
-        self._is_first, self._units_are_given = True, options.actions != "auto"
+class _FileDecisions(Decisions):
+    """Decisions about files: also whether flags, or lines and files, are the ends of episodes."""
 
     def dataset(self, records: Records) -> Dataset:
-        """The dataset of a piece.
-
-        Raises:
-            ValueError: as `Dataset.from_records`; and if its actions cannot be in the units of the first piece.
-        """
-        self._check_units(records)
         self._decide_ends(records)
-        dataset = Dataset.from_records(records, self._options, **self._given)
-        if not self._is_first:
-            return dataset
-        self._is_first = False
-        if self._options.actions == "auto":
-            units = "normalized" if self._is_normalized(records, dataset.action_space) else "environment"
-            self._options = dataclasses.replace(self._options, actions=units)
-        needs_limit = DONES in records.columns and self._options.dones == "auto"
-        if needs_limit and self._options.max_episode_steps is None:
-            limit = assembled(records, self._options).time_limit
-            self._options = dataclasses.replace(self._options, max_episode_steps=limit)
-        return dataset
+        return super().dataset(records)
 
     def _decide_ends(self, records: Records) -> None:
-        if sb.EPS_ID in records.columns or T in records.columns or self._options.ends == "flags":
+        if sb.EPS_ID in records.columns or T in records.columns or self.options.ends == "flags":
             return
         is_flagged = bool(set_flags(records).any())
-        if is_flagged and not self._is_first:
+        if is_flagged and not self.is_first:
             raise ValueError(
                 f"{records.source}: no flag of an end was set in the first rows, so that each line or file was taken "
                 "as an episode, but flags follow. input_config={'ends': 'flags'} makes them count from the beginning."
             )
         if is_flagged:
-            self._options = dataclasses.replace(self._options, ends="flags")
-
-    def _is_normalized(self, records: Records, space: Space) -> bool:
-        if not isinstance(space, spaces.Box) or sb.ACTIONS not in records.columns:
-            return False
-        actions = records.columns[sb.ACTIONS].reshape(len(records), *space.shape)
-        return values.are_normalized(records, actions, space, self._options)
-
-    def _check_units(self, records: Records) -> None:
-        if not self._units_are_given and self._options.actions == "normalized":
-            largest = np.abs(records.columns[sb.ACTIONS]).max(initial=0)
-            if largest > 1 + _ROUNDING:
-                raise ValueError(
-                    f"{records.source}: earlier rows had all actions within [-1, 1], and were taken as normalized, but "
-                    f"there is {largest:.4g}. Set actions_in_input_normalized to say what they are."
-                )
-
-
-_ROUNDING = 1e-6
+            self.options = dataclasses.replace(self.options, ends="flags")
 
 
 class _Order:

@@ -57,8 +57,8 @@ class JsonReader(InputReader):
 
 def _batches(records: Records) -> Iterator[SampleBatch]:
     stops = [first for first, _ in records.parts[1:]] + [len(records)]
-    for (first, _), stop in zip(records.parts, stops):
-        yield SampleBatch({name: column[first:stop] for name, column in records.columns.items()})
+    for (first, _), stop in zip(records.parts, stops):  # the first may have begun in records before
+        yield SampleBatch({name: column[max(first, 0) : stop] for name, column in records.columns.items()})
 
 
 def register_input(name: str, input_creator: Callable[[IOContext], Any]) -> None:

@@ -4,6 +4,7 @@ A reader gives the columns of its source by our names (`sample_batch.py`), with 
 mean, and whether they can be right, is decided for all formats in one place (`assembly.py`).
 """
 
+import dataclasses
 import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, HAS_NEXT, NORMALIZED
 
 # Flags of files that do not say whether an episode ended by itself or was cut: RLlib before 2.3, Gym before 0.26.
 DONES = "dones"
 # Number of the step in its episode.
 T = "t"
+# In the columns of _MAY_BE_UNSAID: the source of the row says nothing.
+UNSAID = -1
 # Names of a column in files of other programs -> ours. A name stands for the first column that has it.
 FOREIGN_NAMES = {
     "observations": sb.OBS,
@@ -46,6 +50,8 @@ FOREIGN_NAMES = {
 }
 
 
+# Columns of facts that hold for each source by itself, so that it may lack them.
+_MAY_BE_UNSAID = (ACTIONS_NORMALIZED, HAS_NEXT)
 EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ours == sb.EPS_ID))
 
 
@@ -146,17 +152,22 @@ def renamed(records: Records, schema: Mapping[str, str] | None) -> Records:
 def joined(all_records: Sequence[Records], source: str) -> Records:
     """Records of several files, one after the other.
 
-    Columns that some of them lack are left out. Metadata is kept where all agree.
+    Columns that some of them lack are left out, but for the ones that `completed` adds. Metadata is kept where all
+    agree; units of actions in which they do not are a column.
 
     Args:
         all_records: in the order of their rows; at least one.
         source: name of the whole.
 
     Raises:
-        ValueError: if a column has rows of different shapes.
+        ValueError: if a column has rows of different shapes; and as `completed`.
     """
     if len(all_records) == 1:
         return all_records[0]
+    if len({each.metadata.get("actions") for each in all_records}) > 1:
+        all_records = [_with_units(each) for each in all_records]
+    completed_columns = completed([each.columns for each in all_records], [each.source for each in all_records])
+    all_records = [dataclasses.replace(each, columns=own) for each, own in zip(all_records, completed_columns)]
     names = [name for name in all_records[0].columns if all(name in each.columns for each in all_records)]
     left_out = sorted({name for each in all_records for name in each.columns} - set(names))
     columns = {name: _concatenated(name, all_records) for name in names}
@@ -174,6 +185,53 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
         if all(each.metadata.get(key) == value for each in all_records)
     }
     return Records(columns, source, parts, metadata, notices)
+
+
+def completed(
+    all_columns: Sequence[Mapping[str, np.ndarray]], sources: Sequence[str]
+) -> list[Mapping[str, np.ndarray]]:
+    """Columns of sources that are joined, with the ones that some lack and that must not be left out.
+
+    truncateds is False where it is missing; actions_normalized and has_next are `UNSAID`.
+
+    Args:
+        all_columns: name -> array [rows, ...], of each source.
+        sources: their names.
+
+    Raises:
+        ValueError: if some sources have the flag dones, and others terminateds or none: neither could be kept.
+    """
+    flags = [_named(columns, sb.TERMINATEDS) or _named(columns, DONES) for columns in all_columns]
+    if len(set(flags)) > 1:
+        other = next(index for index, flag in enumerate(flags) if flag != flags[0])
+        raise ValueError(
+            f"{sources[other]} has {flags[other] or 'no column'} as the flag of ends, but {sources[0]} has "
+            f"{flags[0] or 'none'}. Give both the same column, or read them apart: Dataset.concat([...])."
+        )
+    present = {name for columns in all_columns for name in columns}
+    added: dict[str, Any] = {name: np.int8(UNSAID) for name in _MAY_BE_UNSAID if name in present}
+    added |= {name: np.False_ for columns in all_columns if (name := _named(columns, sb.TRUNCATEDS))}
+    return [
+        {**{name: np.full(len(next(iter(columns.values()))), value) for name, value in added.items()}, **columns}
+        if added.keys() - columns.keys()
+        else columns
+        for columns in all_columns
+    ]
+
+
+def _named(columns: Mapping[str, np.ndarray], ours: str) -> str | None:
+    """The name that the column `ours` has; None if there is none."""
+    return next((name for name in columns if FOREIGN_NAMES.get(name, name) == ours), None)
+
+
+def _with_units(records: Records) -> Records:
+    """The records with the units of their actions as a column, in place of metadata."""
+    said = records.metadata.get("actions")
+    if said is None:
+        return records
+    units = {ACTIONS_NORMALIZED: np.full(len(records), said == NORMALIZED)}
+    metadata = {name: value for name, value in records.metadata.items() if name != "actions"}
+    return dataclasses.replace(records, columns=records.columns | units, metadata=metadata)
 
 
 def _concatenated(name: str, all_records: Sequence[Records]) -> np.ndarray:

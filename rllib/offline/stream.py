@@ -1,11 +1,15 @@
 """Recorded steps from a reader that has no end: they are taken batch by batch."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gymnasium import Space
 
-from rllib.offline.dataset import Dataset
+from rllib.offline.dataset import Dataset, records_of_columns
+from rllib.offline.decisions import Decisions
+from rllib.offline.options import ReadOptions
+from rllib.offline.records import renamed
 from rllib.sample_batch import DEFAULT_POLICY
 
 
@@ -32,7 +36,11 @@ class RecordedStream:
         action_space: Space | None,
     ):
         self.rows = 0
-        self._make_reader, self._options = make_reader, options
+        self._make_reader, self._policy = make_reader, options.get("policy")
+        chosen = ReadOptions(**options)
+        given = {"observation_space": observation_space, "action_space": action_space}
+        self._schema = chosen.schema
+        self._decisions = Decisions(dataclasses.replace(chosen, schema=None), given)
         self._reader = make_reader()
         self._first: Dataset | None = None
         self.observation_space, self.action_space = observation_space, action_space
@@ -40,6 +48,7 @@ class RecordedStream:
             self._first = self.next()
             self.rows = 0
             self.observation_space, self.action_space = self._first.observation_space, self._first.action_space
+            self._decisions.given = {"observation_space": self.observation_space, "action_space": self.action_space}
 
     def next(self) -> Dataset:
         """The next batch.
@@ -49,7 +58,7 @@ class RecordedStream:
         """
         dataset, self._first = self._first, None
         if dataset is None:
-            dataset = _dataset(self._next_batch(), self._options, self.observation_space, self.action_space)
+            dataset = self._dataset(self._next_batch())
         self.rows += len(dataset)
         return dataset
 
@@ -63,18 +72,23 @@ class RecordedStream:
         except StopIteration:
             raise ValueError(f"the reader {type(self._reader).__name__} of input_ has no batch") from None
 
+    def _dataset(self, batch: Any) -> Dataset:
+        """A batch; the first one that is no Dataset decides what its rows do not say, such as the units of actions."""
+        if isinstance(batch, Dataset):
+            return batch
+        columns = _of_policy(batch, self._policy)
+        return self._decisions.dataset(renamed(records_of_columns(columns, "a batch of the reader"), self._schema))
 
-def _dataset(batch: Any, options: Mapping[str, Any], observation_space, action_space) -> Dataset:
-    if isinstance(batch, Dataset):
-        return batch
+
+def _of_policy(batch: Any, policy: str | None) -> Any:
+    """The columns of a batch; of one with several policies, those of the policy."""
     policies = getattr(batch, "policy_batches", None)
-    if policies is not None:
-        name = options.get("policy") or DEFAULT_POLICY
-        if name not in policies and len(policies) > 1:
-            raise ValueError(
-                f"a batch of the reader has the policies {', '.join(map(repr, sorted(policies)))}. input_config="
-                "{'policy': ...} chooses."
-            )
-        batch = policies.get(name) or next(iter(policies.values()))
-    spaces = {"observation_space": observation_space, "action_space": action_space}
-    return Dataset.from_columns(batch, source="a batch of the reader", **options, **spaces)
+    if policies is None:
+        return batch
+    name = policy or DEFAULT_POLICY
+    if name not in policies and len(policies) > 1:
+        raise ValueError(
+            f"a batch of the reader has the policies {', '.join(map(repr, sorted(policies)))}. input_config="
+            "{'policy': ...} chooses."
+        )
+    return policies.get(name) or next(iter(policies.values()))

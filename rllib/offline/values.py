@@ -11,7 +11,7 @@ from rllib.env.spaces.observations import observation_column
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.observations.flat_spaces import parts
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import Records
+from rllib.offline.records import UNSAID, Records
 from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, ENVIRONMENT, NORMALIZED
 
 # A number is at a bound if it is beyond it by no more: float32 rounds.
@@ -31,7 +31,8 @@ def observation_space_of(records: Records, name: str = sb.OBS) -> spaces.Space:
     if obs.dtype == np.uint8 and obs.ndim == 4:
         return spaces.Box(0, 255, obs.shape[1:], np.uint8)
     if obs.dtype.kind in "iu" and obs.ndim == 1:
-        return spaces.Discrete(int(obs.max()) + 1)
+        following = records.columns.get(name.replace(sb.OBS, sb.NEXT_OBS, 1), obs)  # may have what is never left
+        return spaces.Discrete(int(max(obs.max(), following.max())) + 1)
     return spaces.Box(-np.inf, np.inf, obs.shape[1:], np.float32)
 
 
@@ -187,9 +188,13 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.nda
                 f"{records.where(0)}: an action has the shape {actions.shape[1:]}, but {space} has {space.shape}"
             )
         actions = actions.reshape(len(actions), *space.shape)
-    if are_normalized(records, actions, space, options):
-        mapper = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True)
+    is_normalized = _normalized_rows(records, actions, space, options)
+    mapper = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True)
+    if is_normalized.all():
         return mapper.to_env(actions.astype(np.float32))
+    if is_normalized.any():
+        actions = actions.astype(np.float64)
+        actions[is_normalized] = mapper.to_env(actions[is_normalized].astype(np.float32))
     low, high = space.low.astype(np.float64) - _ROUNDING, space.high.astype(np.float64) + _ROUNDING
     outside = _any((actions < low) | (actions > high))
     if count := int(outside.sum()):
@@ -211,16 +216,44 @@ def normalized(actions: np.ndarray, space: spaces.Space) -> np.ndarray:
     return action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True).to_policy(actions)
 
 
-def are_normalized(records: Records, actions: np.ndarray, space: spaces.Box, options: ReadOptions) -> bool:
-    """Whether [-1, 1] of the actions spans the bounds of the space; noted where nothing but the values tells."""
+def said_units(records: Records, options: ReadOptions) -> np.ndarray:
+    """Units of actions by options, metadata or columns, int8 [rows]: 1 normalized, 0 the environment's, or UNSAID."""
     if options.actions != "auto":
-        return options.actions == "normalized"
+        return np.full(len(records), options.actions == "normalized", np.int8)
     if (said := records.metadata.get("actions")) is not None:
-        return said == NORMALIZED
-    if ACTIONS_NORMALIZED in records.columns and len(actions):
-        return bool(records.columns[ACTIONS_NORMALIZED].all())
+        return np.full(len(records), said == NORMALIZED, np.int8)
+    if ACTIONS_NORMALIZED in records.columns:
+        return records.columns[ACTIONS_NORMALIZED].reshape(len(records)).astype(np.int8)
+    return np.full(len(records), UNSAID, np.int8)
+
+
+def _normalized_rows(records: Records, actions: np.ndarray, space: spaces.Box, options: ReadOptions) -> np.ndarray:
+    """Rows in which [-1, 1] of the actions spans the bounds of the space, bool [rows].
+
+    Raises:
+        ValueError: if the units of some rows are said, and nothing tells the ones of the others.
+    """
+    said = said_units(records, options)
+    is_unsaid = said == UNSAID
+    if is_unsaid.all():
+        return np.full(len(records), seem_normalized(records, actions, space))
+    if is_unsaid.any() and _may_be_normalized(actions[is_unsaid], space):
+        raise ValueError(
+            f"{records.where(int(is_unsaid.argmax()))}: nothing says the units of its actions, as it is said of other "
+            f"rows; all are within [-1, 1], but {space} is wider. Read these files apart, with "
+            "actions_in_input_normalized, and join them: Dataset.concat([...])."
+        )
+    return said == 1
+
+
+def _may_be_normalized(actions: np.ndarray, space: spaces.Box) -> bool:
     is_wider = (space.low < -1) & (space.high > 1)
-    if not is_wider.all() or not space.is_bounded() or (np.abs(actions) > 1 + _ROUNDING).any():
+    return bool(is_wider.all() and space.is_bounded() and (np.abs(actions) <= 1 + _ROUNDING).all())
+
+
+def seem_normalized(records: Records, actions: np.ndarray, space: spaces.Box) -> bool:
+    """Whether [-1, 1] of the actions seems to span the bounds of the space, of which nothing is said; noted."""
+    if not _may_be_normalized(actions, space):
         return False
     normalized = _is_of_a_policy(records)
     why = "columns of an RLlib policy stand beside them" if normalized else "nothing says that they are normalized"

@@ -184,7 +184,7 @@ def test_all_faults_are_named_at_once(rllib_command, tmp_path, steps):
     for fault in ("obs is not finite", "0.5 is no whole number", "rewards is not finite"):
         assert fault in result.stdout, result.output
     other = rllib_command("dataset", "validate", steps, "--env", "Acrobot-v1")
-    assert other.exit_code == 1 and "has the observation_space" in other.stdout
+    assert other.exit_code == 1 and "was recorded with the observation_space" in other.stdout
     assert rllib_command("dataset", "validate", steps, "--env", "CartPole-v7").exit_code == 2
 
 

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from rllib import DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.evaluation.estimators.recorded_steps import recorded_steps
+from rllib.evaluation.estimators.target_policy import TargetPolicy
 from rllib.offline.dataset import Dataset
 from tests.envs import CountingEnv, MaskedProbe, RaisingEnv, SampledEnv, in_vector, nth_sample
 from tests.multi_agent import BasicMultiAgent
@@ -350,3 +351,16 @@ def test_output_by_the_names_of_ray(tmp_path):
     with made.training(train_batch_size=64, sgd_minibatch_size=64, num_sgd_iter=1, **SMALL).build() as algorithm:
         algorithm.train()
     assert len(Dataset.from_path(tmp_path, on_error="raise")) >= 64
+
+
+@pytest.mark.parametrize("format_", ["npz", "json"])
+def test_clipped_actions_have_the_density_that_their_policy_gives_them(tmp_path, format_):
+    made = config(tmp_path, "Pendulum-v1", format_=format_).training(lr=0.0)
+    with made.build() as algorithm:
+        for _ in range(2):
+            algorithm.train()
+        policy, space = algorithm.policy, algorithm.action_space
+    steps = recorded_steps(Dataset.from_path(tmp_path, action_space=space), policy)
+    density = TargetPolicy(policy).log_prob(steps.obs, steps.actions, steps.starts)
+    assert (np.abs(steps.actions) > 0.999).any()
+    np.testing.assert_allclose(density, steps.behavior_log_prob(), rtol=1e-3, atol=1e-3)

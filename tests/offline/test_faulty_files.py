@@ -275,3 +275,26 @@ def test_few_rows_are_repeated_which_is_said(caplog):
 def test_data_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"obs has the shape \(3,\)"):
         config("BC", arrays(obs=np.zeros((40, 3)))).build()
+
+
+def test_flags_may_be_columns_of_one_number():
+    ends = np.array([False, True, False, True])[:, None]
+    columns = {"obs": np.zeros((4, 1)), "actions": np.zeros((4, 1), int), "eps_id": np.array([0, 0, 1, 1])}
+    for given in ({"terminateds": ends, "truncateds": ~ends & False}, {"dones": ends}):
+        dataset = Dataset.from_columns(columns | given, action_space=Discrete(2))
+        assert dataset.columns["terminateds"].tolist() == ends[:, 0].tolist()
+        assert dataset.columns["truncateds"].shape == (4,)
+
+
+def test_an_observation_that_only_follows_is_of_the_space():
+    columns = {"obs": np.array([0, 1]), "new_obs": np.array([1, 5]), "actions": np.array([0, 1])}
+    dataset = Dataset.from_columns(columns | {"terminateds": np.array([False, True])})
+    assert dataset.observation_space == Discrete(6) and dataset.columns["new_obs"].tolist() == [1, 5]
+
+
+def test_numbers_that_are_no_json_are_read(read):
+    second = line(first=3, log_std=[float("nan"), float("inf"), -float("inf")])
+    dataset = read(line(log_std=[0.0] * 3), second)
+    np.testing.assert_array_equal(dataset.columns["log_std"], [0, 0, 0, np.nan, np.inf, -np.inf])
+    with pytest.raises(ValueError, match="line 2, row 0: rewards is not finite"):
+        read(line(), line(first=3, rewards=[float("nan"), 1.0, 1.0]))

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from rllib import tune
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.offline import Dataset, InputReader, IOContext, JsonReader, register_input
+from rllib.offline.readers import _batches
+from rllib.offline.records import Records
+from rllib.offline.stream import RecordedStream
 from rllib.sample_batch import SampleBatch
 
 DATA = Path(__file__).parents[1] / "data" / "offline"
@@ -117,11 +121,62 @@ def test_what_a_function_may_return_is_said():
 
 
 @pytest.mark.parametrize(
-    "more", [{"normalize_observations": True}, {"input_fraction_of_best": 0.5}], ids=lambda more: next(iter(more))
+    "more",
+    [{"normalize_observations": True}, {"input_fraction_of_best": 0.5}, {"offline_validation_fraction": 0.5}],
+    ids=lambda more: next(iter(more)),
 )
 def test_what_needs_all_of_the_data_is_not_for_readers(more):
     with pytest.raises(ValueError, match="needs data with an end"):
         config("BC", Counting, **more).build()
+
+
+def test_estimators_are_not_for_readers():
+    made = config("BC", Counting).evaluation(off_policy_estimation_methods={"is": {"type": "is"}})
+    with pytest.raises(ValueError, match="off_policy_estimation_methods needs data with an end"):
+        made.build()
+
+
+def test_a_reader_has_keys_of_its_own_in_input_config():
+    register_input("with_keys", Counting)
+    for reader in (Counting, "with_keys"):
+        made = config("BC", reader, input_config={"shards": 3, "dones": "terminated"})
+        made.validate()
+        assert made.read_options() == {"dones": "terminated"}
+    with pytest.raises(ValueError, match="'shards' is no option"):
+        config("BC", CARTPOLE, input_config={"shards": 3}).validate()
+
+
+class Flipped(JsonReader):
+    def next(self):
+        batch = super().next()
+        batch["actions"] = 1 - batch["actions"]
+        return batch
+
+
+def test_a_reader_that_changes_what_it_reads_is_asked():
+    with config("BC", lambda ioctx: Flipped(CARTPOLE, ioctx)).build() as algorithm:
+        assert algorithm.recorded.stream is not None
+    with config("BC", lambda ioctx: JsonReader(CARTPOLE, ioctx)).build() as algorithm:
+        assert algorithm.recorded.stream is None
+
+
+def test_the_rest_of_a_line_is_one_batch():
+    rows = Records({"obs": np.arange(5)}, "a", [(-2, "line 1"), (3, "line 2")])
+    assert [batch["obs"].tolist() for batch in _batches(rows)] == [[0, 1, 2], [3, 4]]
+
+
+def test_batches_of_a_reader_are_in_the_units_of_the_first():
+    """The first has numbers beyond 1, so that they cannot be normalized; the second, by itself, might be."""
+    actions = iter([1.5, 0.5])
+
+    class Boxed(InputReader):
+        def next(self):
+            columns = {"obs": np.zeros((4, 1)), "actions": np.full((4, 1), next(actions)), "unroll_id": np.zeros(4)}
+            return {**columns, "terminateds": np.arange(4) == 3}
+
+    spaces = Box(-9, 9, (1,)), Box(-2, 2, (1,))
+    stream = RecordedStream(Boxed, {}, *spaces)
+    assert [stream.next().columns["actions"].max() for _ in range(2)] == [1.5, 0.5]
 
 
 def test_a_mixture_is_not_for_readers():

@@ -10,6 +10,7 @@ Columns are lists, or packed (packed.py). Lines are made into arrays some thousa
 a line; where that fails, line by line, which finds the line that is wrong.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +22,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.offline.formats.packed import Unpacker, is_packed
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import DONES, EPISODE_NAMES, Records, episode_numbers, joined
+from rllib.offline.records import DONES, EPISODE_NAMES, Records, completed, episode_numbers, joined
 
 # Keys of a batch that are no columns.
 _NO_COLUMNS = frozenset(("type", "count", "policy_batches"))
@@ -145,8 +146,8 @@ class _Reader:
     def _line(self, number: int, line: bytes) -> _Line:
         """The values of a line, with packed ones unpacked."""
         try:
-            batch = _DECODER.decode(line)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            batch = _decoded(line)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"not JSON ({error}); the file may have been cut off") from None
         if not isinstance(batch, dict):
             raise ValueError(f"a line is one JSON object, a batch or a step, not {type(batch).__name__}")
@@ -186,6 +187,16 @@ class _Reader:
             self._refuse(line.number, error)
             return None
         return _Line(line.number, columns, line.rows)
+
+
+def _decoded(line: bytes) -> Any:
+    """The value of a line; also with NaN and Infinity, which are no JSON, but which Python's writers give."""
+    try:
+        return _DECODER.decode(line)
+    except msgspec.DecodeError:
+        if not any(name in line for name in (b"NaN", b"Infinity")):
+            raise
+    return json.loads(line)
 
 
 def _columns_at_once(lines: list[_Line]) -> dict[str, np.ndarray] | None:
@@ -243,7 +254,14 @@ def _array(name: str, value: Any) -> np.ndarray | None:
 
 
 def _columns(lines: list[_Line], source: str, notices: list[str]) -> dict[str, np.ndarray]:
-    """The columns that all lines have."""
+    """The columns that all lines have, and the ones that `completed` adds.
+
+    Raises:
+        ValueError: as `completed`; and if there is none.
+    """
+    named = [f"{source} line {line.number}" for line in lines]
+    all_columns = completed([line.columns for line in lines], named)
+    lines = [_Line(line.number, own, line.rows) for line, own in zip(lines, all_columns)]
     names = [name for name in lines[0].columns if all(name in line.columns for line in lines)]
     lost = sorted({name for line in lines for name in line.columns} - set(names))
     if lost:

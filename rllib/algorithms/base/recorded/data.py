@@ -49,7 +49,16 @@ class RecordedData:
 
     @property
     def only(self) -> Dataset:
-        """All recorded steps, as one dataset."""
+        """All recorded steps, as one dataset.
+
+        Raises:
+            ValueError: if they are of a reader without end.
+        """
+        if self.stream is not None:
+            raise ValueError(
+                "evaluation needs data with an end, but input_ is a reader, whose batches go on. Let its function "
+                "return arrays or paths."
+            )
         return Dataset.concat([dataset for dataset, _ in self.datasets])
 
     @property
@@ -188,7 +197,7 @@ def _from_reader(
     """The data, or the reader, that a function of the user's returns."""
     make = functools.partial(make_reader, IOContext(config.get("log_dir"), config))
     made = make()
-    if isinstance(made, JsonReader):
+    if _is_plain(made):
         made = made.inputs
     if isinstance(made, Dataset | Mapping | str | os.PathLike | list | tuple) or is_table(made):
         return _dataset(made, config, options, spaces)
@@ -201,11 +210,24 @@ def _from_reader(
     return RecordedStream(lambda: waiting.pop() if waiting else make(), options, **spaces)
 
 
+def _estimates_from(config: OfflineDataConfig) -> bool:
+    """Whether estimators read the run's own data."""
+    return bool(config.get("off_policy_estimation_methods")) and getattr(config, "evaluation_data", None) is None
+
+
+def _is_plain(reader: Any) -> bool:
+    """Whether it is a JsonReader that gives what is in its files, so that these can be read in its place."""
+    own = [getattr(type(reader), name, None) for name in ("next", "read_all_files")]
+    return own == [JsonReader.next, JsonReader.read_all_files]
+
+
 def _refuse_with_stream(config: OfflineDataConfig) -> None:
     for name, given in (
         ("a mixture of sources in input_", config.shares()),
         ("input_fraction_of_best", config.input_fraction_of_best),
         ("normalize_observations", config.normalize_observations),
+        ("offline_validation_fraction", config.offline_validation_fraction),
+        ("off_policy_estimation_methods", _estimates_from(config)),
     ):
         if given:
             raise ValueError(

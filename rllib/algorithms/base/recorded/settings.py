@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.sections import Merged, above, between, section
 from rllib.config.setting_types import shortened
-from rllib.offline.options import read_options
+from rllib.offline.options import ReadOptions, read_options
 from rllib.offline.writing.rolling import MAX_FILE_SIZE, PACKED
 from rllib.offline.writing.step_formats import OF_RUNS, checked_format, default_format
+from rllib.registered import INPUTS
 from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
 
@@ -137,9 +139,17 @@ class OfflineDataConfig(ConfigObject):
         )
         return dict(given) if numbers and given else {}
 
+    @property
+    def has_own_reader(self) -> bool:
+        """Whether a function of the user's makes a source, which may read keys of its own in input_config."""
+        sources = list(self.shares()) or [self.input_]
+        return any(callable(each) or (isinstance(each, str) and each in INPUTS) for each in sources)
+
     def read_options(self) -> dict[str, Any]:
         """Options of reading, by the fields of ReadOptions."""
-        options = {name: value for name, value in self.input_config.items() if name not in _OF_RLLIB}
+        known = [field.name for field in fields(ReadOptions)] if self.has_own_reader else self.input_config
+        options = {name: self.input_config[name] for name in known if name in self.input_config}
+        options = {name: value for name, value in options.items() if name not in _OF_RLLIB}
         if self.input_read_schema:
             options["schema"] = self.input_read_schema
         if self.actions_in_input_normalized is not None:

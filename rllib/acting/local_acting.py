@@ -25,6 +25,8 @@ from rllib.web.bodies import with_arrays
 _APART_S = 0.02
 # Steps are kept so long, if the client acts (seconds).
 _KEPT_S = 1.0
+# Lost episodes that are remembered until their next call; of more, the oldest are forgotten.
+_MOST_LOST = 10_000
 
 
 def _message(array: np.ndarray) -> dict[str, list]:
@@ -261,6 +263,7 @@ class LocalActing:
         place = self._free.pop() if self._free else self._new_place()
         place.begin(episode_id, trains)
         self._places[episode_id] = place
+        self._lost.pop(episode_id, None)  # an earlier one with this id, of which nobody has asked
 
     def _new_place(self) -> Place:
         (seed,) = self._seeds.spawn(1)
@@ -372,6 +375,8 @@ class LocalActing:
         if place is not None:
             self._free.append(place)
             self._lost[episode_id] = f"episode {episode_id} is lost: {message}"
+            if len(self._lost) > _MOST_LOST:
+                del self._lost[next(iter(self._lost))]
 
     def close(self) -> None:
         """Sends what is kept."""

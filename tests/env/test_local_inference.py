@@ -16,6 +16,7 @@ import pytest
 
 import rllib.client
 from rllib import sample_batch as sb
+from rllib.acting import local_acting
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.ppo import PPOConfig
@@ -422,6 +423,53 @@ def test_wrong_values_are_refused_in_the_client():
         waits.join(30)
         assert not waits.is_alive()
         client.close()
+
+
+@pytest.fixture
+def apart(sampled, monkeypatch):
+    """A client that acts itself, and the answers to what it sends; None: the server cannot be reached."""
+    client, answers = PolicyClient(url_of(sampled[0]), "local", fragment_length=2, retry_s=0.0), []
+    ask = client._connection.ask
+
+    def answer(method, path, body):
+        if path != "/v1/samples":
+            return ask(method, path, body)
+        if (next_answer := answers.pop(0)) is None:
+            raise ConnectionResetError
+        return next_answer
+
+    monkeypatch.setattr(client._connection, "ask", answer)
+    yield client, answers
+    client._connection.close()
+
+
+def begun(client, *episodes):
+    """Begins episodes, and acts once in each."""
+    for episode in episodes:
+        client.start_episode(episode)
+        client.get_action(episode, np.zeros(2, np.float32))
+
+
+def test_the_id_of_a_lost_episode_may_be_used_again(apart):
+    client, answers = apart
+    answers += [None]
+    begun(client, "a", "b")
+    with pytest.raises(ConnectionError):
+        client.get_action("a", np.zeros(2, np.float32))
+    begun(client, "b")
+    with pytest.raises(EpisodeLost, match="could not be sent"):
+        client.get_action("a", np.zeros(2, np.float32))
+
+
+def test_few_lost_episodes_are_remembered(apart, monkeypatch):
+    client, answers = apart
+    monkeypatch.setattr(local_acting, "_MOST_LOST", 3)
+    for number in range(5):
+        answers += [None]
+        begun(client, f"{number} a", f"{number} b")
+        with pytest.raises(ConnectionError):
+            client.update_policy_weights()
+    assert list(client._local._lost) == ["3 b", "4 a", "4 b"]
 
 
 def test_clients_and_servers_agree_about_who_acts():

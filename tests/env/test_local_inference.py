@@ -472,6 +472,31 @@ def test_few_lost_episodes_are_remembered(apart, monkeypatch):
     assert list(client._local._lost) == ["3 b", "4 a", "4 b"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "raised"), [(None, ConnectionError), ((400, {"error": "no such action"}), EpisodeLost)]
+)
+def test_an_end_that_cannot_be_sent_is_an_end(apart, answer, raised):
+    client, answers = apart
+    answers += [answer]
+    begun(client, "a")
+    with pytest.raises(ValueError, match="shape"):  # it goes on
+        client.end_episode("a", np.zeros(3, np.float32))
+    with pytest.raises(raised, match="no such action" if answer else "could not be reached"):
+        client.end_episode("a", np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="Episode a not found"):
+        client.log_returns("a", 1.0)
+
+
+def test_refused_steps_lose_their_episodes_alone(apart):
+    client, answers = apart
+    answers += [(400, {"error": "no such action"}), (200, {"timesteps": 0, "lost": {}})]
+    begun(client, "a", "b", "c")  # the steps of the first two are sent when the third begins
+    for episode in "ab":
+        with pytest.raises(EpisodeLost, match=f"episode {episode} is lost: .*no such action"):
+            client.get_action(episode, np.zeros(2, np.float32))
+    client.end_episode("c", np.zeros(2, np.float32))
+
+
 def test_clients_and_servers_agree_about_who_acts():
     with build(inference="remote") as algorithm:
         with pytest.raises(ValueError, match=r"external\(inference='remote'\)"):

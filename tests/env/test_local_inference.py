@@ -383,6 +383,18 @@ def test_weights_that_are_set_by_hand_reach_clients():
         assert status == 200 and newer["weights"]["$array"][2] != before["weights"]["$array"][2]
 
 
+def test_the_editions_of_two_servers_differ():
+    newest = []
+    for _ in range(2):
+        with build(fragment=9) as algorithm:
+            algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
+            have = f"/v1/weights?have={newest[0]['edition']}" if newest else "/v1/weights"
+            status, answer = post_to(url_of(algorithm), b"", "GET", have)
+            assert status == 200, "the weights of another run were taken for the newest ones"
+            newest.append(answer)
+    assert all(0 < each["edition"] < 2**53 for each in newest), "JSON has no larger whole numbers everywhere"
+
+
 def test_a_client_that_waits_for_the_first_policy_hears_that_the_run_has_ended():
     algorithm = build(fragment=9)
     server = algorithm.workers.local_worker().stream.environments[0]

@@ -149,7 +149,7 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
     flags = [key for key in ("algorithm", "env") if options[key] is not None]
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
-        assigned = parse_assignments([word for word in words if is_assignment(word)], "lr=1e-3 or model.fcnet_hiddens=[64,64]")
+        assigned = parse_assignments(filter(is_assignment, words), "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
         external = _external_section(options)
         assigned |= _input_setting(options.pop("input_"), assigned)

@@ -247,11 +247,15 @@ class PolicyClient:
             observation: the final one.
             truncated: whether a limit outside of the task has ended it, so that its value goes on.
         """
-        if self._local is not None:
-            self._locally(self._local.end, episode_id, observation, truncated)
-        else:
+        if self._local is None:
             self._post("/v1/end", {"items": [dict(self._item(episode_id, observation), truncated=truncated)]})
-        self._forget(episode_id)
+            self._forget(episode_id)
+            return
+        try:
+            self._locally(self._local.end, episode_id, observation, truncated)
+        finally:
+            if not self._local.has(episode_id):  # it is over, though its last steps may be lost
+                self._forget(episode_id)
 
     def update_policy_weights(self):
         """Takes over the newest weights; does nothing with remote inference, where the server acts by them."""
@@ -289,7 +293,8 @@ class PolicyClient:
         return answer
 
     def _forget(self, episode_id):
-        del self._given[episode_id], self._num_actions[episode_id]
+        self._given.pop(episode_id, None)
+        self._num_actions.pop(episode_id, None)
 
     def _acted(self, episode_id):
         self._given[episode_id] = {}

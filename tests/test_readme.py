@@ -1,6 +1,7 @@
 """README.md and docs/: every snippet of Python runs, and every `rllib ...` is a command that begins what it says."""
 
 import ast
+import itertools
 import os
 import re
 import shlex
@@ -129,6 +130,8 @@ def test_programs_of_other_libraries_are_marked(page):
 # ---- shell
 
 PLACEHOLDERS = {"N": "1", "FILE": "ppo/cartpole", "FILE.yaml": "ppo/cartpole", "ALGO": "PPO", "{...}": "{}"}
+# Of the shell; what stands behind one is no argument.
+OPERATORS = ("&&", "|", ">")
 
 
 def shell_commands(page: str) -> Iterator[list[str]]:
@@ -149,7 +152,8 @@ def _commands(line: str) -> Iterator[list[str]]:
         if " rllib " in word:
             yield from _commands(word)  # given to another command, as one word
         elif word.rpartition("/")[2] == "rllib":
-            yield [PLACEHOLDERS.get(each, each) for each in words[number + 1 :]]
+            own = itertools.takewhile(lambda each: each not in OPERATORS, words[number + 1 :])
+            yield [PLACEHOLDERS.get(each, each) for each in own]
             return
 
 

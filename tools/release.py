@@ -41,6 +41,8 @@ TOUR = (
     "rllib evaluate results/first --episodes 5",
     "rllib play results/first --episodes 1",
     "rllib record results/first -o agent.mp4",
+    "rllib record results/first --to steps.npz --steps 200",
+    "rllib dataset info steps.npz",
     "rllib plot results/first results/second -o curves.png",
     "rllib export results/first --format torch -o first.pt2",
     "rllib export results/first --format onnx -o first.onnx",
@@ -48,9 +50,13 @@ TOUR = (
     "--stop iterations=2 --name search",
     "rllib check-env CartPole-v1 --steps 200",
     "rllib config PPO lr",
+    "rllib client-example",
     "python program.py",
 )
-TOUR_MAKES = ("agent.mp4", "curves.png", "first.pt2", "first.onnx", "results/second/profile.json", "logged/result.json")
+TOUR_MAKES = (
+    *("agent.mp4", "steps.npz", "curves.png", "first.pt2", "first.onnx"),
+    *("results/second/profile.json", "logged/result.json"),
+)
 # command of a server -> what is asked of it: path and body
 SERVERS = {
     "rllib serve results/first --port 0": ("/act", b'{"observation": [0, 0.1, 0, -0.1]}'),

@@ -3,7 +3,9 @@
 A client keeps the steps of its episodes, and sends them in parts; the server answers with newer weights.
 """
 
+import contextlib
 import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +23,14 @@ from rllib.env.streams.rewards import FLOAT32_MAX
 from rllib.policy import FILTER_PREFIX, Policy
 from rllib.web.bodies import with_arrays
 
+logger = logging.getLogger(__name__)
+
 # An episode's end is sent at once, unless the last request is so new: it costs as much as dozens of steps (seconds).
 _APART_S = 0.02
 # Steps are kept so long, if the client acts (seconds).
 _KEPT_S = 1.0
+# Lost episodes that are remembered until their next call; of more, the oldest are forgotten.
+_MOST_LOST = 10_000
 
 
 def _message(array: np.ndarray) -> dict[str, list]:
@@ -261,6 +267,7 @@ class LocalActing:
         place = self._free.pop() if self._free else self._new_place()
         place.begin(episode_id, trains)
         self._places[episode_id] = place
+        self._lost.pop(episode_id, None)  # an earlier one with this id, of which nobody has asked
 
     def _new_place(self) -> Place:
         (seed,) = self._seeds.spawn(1)
@@ -288,8 +295,15 @@ class LocalActing:
         given.clear()
         place.log(observation, reward, info, action)
 
+    def has(self, episode_id: str) -> bool:
+        """Whether an episode is under way."""
+        return episode_id in self._places
+
     def end(self, episode_id: str, observation: Any, given: dict[str, Any], truncated: bool) -> None:
-        """Ends an episode; its last part is sent now, or with the next one."""
+        """Ends an episode; its last part is sent now, or with the next one.
+
+        Whatever is raised once the observation was found to be right, the episode is over.
+        """
         place, reward = self._checked(episode_id, observation, given)
         self._outbox.append(place.end(observation, reward, given.get("info"), truncated))
         self._free.append(self._places.pop(episode_id))
@@ -313,7 +327,8 @@ class LocalActing:
         found = self._checked(episode_id, observation, given)
         now = time.monotonic()
         if self._num_kept and (self._num_kept >= self._size or now - self._kept_since > _KEPT_S):
-            self._send()
+            with contextlib.suppress(self._lost_error):  # each episode learns of it with its own next call
+                self._send()
             if episode_id in self._lost:
                 raise self._lost_error(self._lost.pop(episode_id))
         if not self._num_kept:
@@ -340,6 +355,9 @@ class LocalActing:
 
         Args:
             have: whether the answer brings newer weights, whenever the last came.
+
+        Raises:
+            EpisodeLost: if the server refuses them; all episodes that they are of are lost.
         """
         copy, interval = self._copy, self._interval
         parts = self._outbox + [place.part() for place in self._places.values() if place.num_steps]
@@ -355,9 +373,12 @@ class LocalActing:
             body["have"] = copy.edition
         try:
             answer = self._ask("POST", "/v1/samples", body)
+        except ValueError as error:
+            logger.warning("the steps of %d episodes are lost: the server has refused them: %s", len(parts), error)
+            self._lose_all(parts, f"the server has refused its last steps: {error}. Start a new one.")
+            raise self._lost_error(f"{len(parts)} episodes are lost: {error}") from error
         except BaseException:
-            for part in parts:
-                self._lose(part["episode_id"], "its last steps could not be sent. Start a new one.")
+            self._lose_all(parts, "its last steps could not be sent. Start a new one.")
             raise
         self._sent = time.monotonic()
         if "have" in body:
@@ -366,12 +387,18 @@ class LocalActing:
         for episode_id, message in answer["lost"].items():
             self._lose(episode_id, message)
 
+    def _lose_all(self, parts: list[dict[str, Any]], message: str) -> None:
+        for part in parts:
+            self._lose(part["episode_id"], message)
+
     def _lose(self, episode_id: str, message: str) -> None:
         """Gives an episode up: its next call raises. Of one that has ended, nobody asks."""
         place = self._places.pop(episode_id, None)
         if place is not None:
             self._free.append(place)
             self._lost[episode_id] = f"episode {episode_id} is lost: {message}"
+            if len(self._lost) > _MOST_LOST:
+                del self._lost[next(iter(self._lost))]
 
     def close(self) -> None:
         """Sends what is kept."""

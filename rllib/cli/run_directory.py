@@ -125,9 +125,12 @@ class RunDirectory:
     def read_spec(self) -> RunSpec:
         """Reads the specification of the run."""
         try:
-            return msgspec.convert(json_object(read_inside(self.path, SPEC)), RunSpec)
+            spec = msgspec.convert(json_object(read_inside(self.path, SPEC)), RunSpec)
         except (msgspec.ValidationError, DamagedFileError) as error:
             raise Mistake(f"{self.path / SPEC} is damaged: {error}") from error
+        if not (spec.env or spec.external):
+            raise Mistake(f"{self.path / SPEC} is damaged: it has neither `env` nor `external`, the section of clients")
+        return spec
 
     def write_spec(self, spec: RunSpec) -> None:
         """Stores the specification of the run."""

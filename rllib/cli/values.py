@@ -74,6 +74,12 @@ def parse_value(text: str) -> Any:
         raise ValueError(f"{text!r:.200} is not a YAML value: {getattr(error, 'problem', error)}") from error
 
 
+def is_assignment(word: str) -> bool:
+    """Whether a word of a command line is `key=value`; a name may have a "=" behind a colon, as godot:port=11008."""
+    key, equals, _ = word.partition("=")
+    return bool(equals) and ":" not in key
+
+
 def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any]:
     """Parses `a=1 b.c=[2,3]` into {"a": 1, "b": {"c": [2, 3]}}.
 

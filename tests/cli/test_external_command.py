@@ -99,6 +99,14 @@ def test_a_client_of_curl(rllib, address, play):
     assert server.wait(60) == 130
 
 
+def test_a_client_over_zeromq_names_the_server_of_its_address(rllib_command):
+    text = rllib_command("client-example", "--address", "tcp://127.0.0.1:9900").output
+    assert "rllib train PPO --external tcp://127.0.0.1:9900\n" in text and "ADDRESS = 'tcp://127.0.0.1:9900'" in text
+    assert "it needs numpy, pyzmq and msgspec." in text
+    refused = rllib_command("client-example", "--curl", "--address", "tcp://127.0.0.1:9900")
+    assert refused.exit_code == 2 and "curl speaks HTTP, not ZeroMQ: give http://HOST:PORT" in refused.stderr
+
+
 def test_a_file_with_the_section(rllib, address, play):
     (rllib.directory / "run.yaml").write_text(
         f"algorithm: DQN\nexternal:\n  listen: {address}\n  observation_space: Box(-inf, inf, (4,))\n"

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
+from rllib.cli.values import is_assignment, merged, parse_assignments, parse_value, read_file, refuse_unknown
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,14 @@ def test_dots_nest():
         "env_config": {"a": {"b": 1}},
         "x": "a=b",
     }
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("lr=1e-3", True), ("a.b={c: 1}", True), ("lr=log:1:2", True), ("PPO", False), ("godot:port=11008", False)],
+)
+def test_a_name_may_have_an_equals_sign_behind_a_colon(word, expected):
+    assert is_assignment(word) is expected
 
 
 @pytest.mark.parametrize("word", ["lr", "=1"])

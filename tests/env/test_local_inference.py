@@ -16,6 +16,7 @@ import pytest
 
 import rllib.client
 from rllib import sample_batch as sb
+from rllib.acting import local_acting
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.ppo import PPOConfig
@@ -382,6 +383,18 @@ def test_weights_that_are_set_by_hand_reach_clients():
         assert status == 200 and newer["weights"]["$array"][2] != before["weights"]["$array"][2]
 
 
+def test_the_editions_of_two_servers_differ():
+    newest = []
+    for _ in range(2):
+        with build(fragment=9) as algorithm:
+            algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
+            have = f"/v1/weights?have={newest[0]['edition']}" if newest else "/v1/weights"
+            status, answer = post_to(url_of(algorithm), b"", "GET", have)
+            assert status == 200, "the weights of another run were taken for the newest ones"
+            newest.append(answer)
+    assert all(0 < each["edition"] < 2**53 for each in newest), "JSON has no larger whole numbers everywhere"
+
+
 def test_a_client_that_waits_for_the_first_policy_hears_that_the_run_has_ended():
     algorithm = build(fragment=9)
     server = algorithm.workers.local_worker().stream.environments[0]
@@ -422,6 +435,78 @@ def test_wrong_values_are_refused_in_the_client():
         waits.join(30)
         assert not waits.is_alive()
         client.close()
+
+
+@pytest.fixture
+def apart(sampled, monkeypatch):
+    """A client that acts itself, and the answers to what it sends; None: the server cannot be reached."""
+    client, answers = PolicyClient(url_of(sampled[0]), "local", fragment_length=2, retry_s=0.0), []
+    ask = client._connection.ask
+
+    def answer(method, path, body):
+        if path != "/v1/samples":
+            return ask(method, path, body)
+        if (next_answer := answers.pop(0)) is None:
+            raise ConnectionResetError
+        return next_answer
+
+    monkeypatch.setattr(client._connection, "ask", answer)
+    yield client, answers
+    client._connection.close()
+
+
+def begun(client, *episodes):
+    """Begins episodes, and acts once in each."""
+    for episode in episodes:
+        client.start_episode(episode)
+        client.get_action(episode, np.zeros(2, np.float32))
+
+
+def test_the_id_of_a_lost_episode_may_be_used_again(apart):
+    client, answers = apart
+    answers += [None]
+    begun(client, "a", "b")
+    with pytest.raises(ConnectionError):
+        client.get_action("a", np.zeros(2, np.float32))
+    begun(client, "b")
+    with pytest.raises(EpisodeLost, match="could not be sent"):
+        client.get_action("a", np.zeros(2, np.float32))
+
+
+def test_few_lost_episodes_are_remembered(apart, monkeypatch):
+    client, answers = apart
+    monkeypatch.setattr(local_acting, "_MOST_LOST", 3)
+    for number in range(5):
+        answers += [None]
+        begun(client, f"{number} a", f"{number} b")
+        with pytest.raises(ConnectionError):
+            client.update_policy_weights()
+    assert list(client._local._lost) == ["3 b", "4 a", "4 b"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "raised"), [(None, ConnectionError), ((400, {"error": "no such action"}), EpisodeLost)]
+)
+def test_an_end_that_cannot_be_sent_is_an_end(apart, answer, raised):
+    client, answers = apart
+    answers += [answer]
+    begun(client, "a")
+    with pytest.raises(ValueError, match="shape"):  # it goes on
+        client.end_episode("a", np.zeros(3, np.float32))
+    with pytest.raises(raised, match="no such action" if answer else "could not be reached"):
+        client.end_episode("a", np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="Episode a not found"):
+        client.log_returns("a", 1.0)
+
+
+def test_refused_steps_lose_their_episodes_alone(apart):
+    client, answers = apart
+    answers += [(400, {"error": "no such action"}), (200, {"timesteps": 0, "lost": {}})]
+    begun(client, "a", "b", "c")  # the steps of the first two are sent when the third begins
+    for episode in "ab":
+        with pytest.raises(EpisodeLost, match=f"episode {episode} is lost: .*no such action"):
+            client.get_action(episode, np.zeros(2, np.float32))
+    client.end_episode("c", np.zeros(2, np.float32))
 
 
 def test_clients_and_servers_agree_about_who_acts():

@@ -371,3 +371,39 @@ def test_a_clients_mask_is_refused_and_its_episode_goes_on():
     assert len(errors) == 2
     for error, sentence in zip(errors, ("the observation has no legal action: ", "action = 1 is not legal: ")):
         assert error.startswith(sentence)
+
+
+@pytest.mark.parametrize("logged", [[], [1]])
+def test_actions_in_parts_are_legal_too(logged):
+    with served(space=MASKED) as algorithm:
+        algorithm.workers.local_worker().load_snapshots(algorithm.snapshots())
+        arrays = {"actions": np.array([0, 1]), "action_dist_inputs": np.zeros((2, 3), np.float32)}
+        packed = {
+            name: {"$array": [each.dtype.str, list(each.shape), each.tobytes()]} for name, each in arrays.items()
+        }
+        seen = [masked(1, 0, 0), masked(0, 0, 1)]
+        part = {"episode_id": "e", "version": 0, "is_first": True, "observations": seen, "rewards": [0.0, 1.0]}
+        client = PolicyClient(environment(algorithm).url, "local")
+        with pytest.raises(ValueError, match=r"action = .*1.* is not legal: the action mask is \[0, 0, 1\]"):
+            client._post("/v1/samples", {"parts": [{**part, **packed, "logged": logged}]})
+        client.close()
+        assert not environment(algorithm)._running
+
+
+def test_legal_actions_of_a_client_that_acts_itself_are_taken():
+    with served(space=MASKED, rows=8, mode="truncate_episodes") as algorithm:
+        url = environment(algorithm).url
+
+        def play():
+            with contextlib.suppress(RunEnded), PolicyClient(url, "local", fragment_length=2) as client:
+                while True:
+                    episode = client.start_episode()
+                    for number in range(3):
+                        client.get_action(episode, masked(0, 1, 0))
+                        client.log_action(episode, masked(0, number % 2, 1), 2)
+                    client.end_episode(episode, masked(0, 0, 0))
+
+        thread = threading.Thread(target=play, daemon=True)
+        thread.start()
+        assert set(algorithm.sample(16)[sb.ACTIONS]) <= {1, 2}
+    thread.join(20)

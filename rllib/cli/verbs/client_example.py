@@ -4,13 +4,14 @@ import shlex
 
 import click
 
+from rllib.env.external.server_settings import ZEROMQ
 from rllib.web.sockets import url_of
 
 _PYTHON = '''\
 """Plays CartPole by the actions of a policy server, which learns from it: python client.py
 
 The server, in another terminal: rllib train PPO --external {place}
-Put your own world in the place of `world`. rllib/client.py can be copied: it needs numpy and nothing else.
+Put your own world in the place of `world`. rllib/client.py can be copied: it needs {needs}.
 """
 
 import gymnasium
@@ -91,10 +92,14 @@ def command(curl, address) -> None:
     rllib client-example --curl --address http://10.0.0.7:9900 > client.sh
     """
     address = address if "//" in address else f"http://{address}"
-    place = address.partition("//")[2]
+    is_http = not address.startswith(ZEROMQ)
+    if curl and not is_http:
+        raise click.UsageError(f"curl speaks HTTP, not ZeroMQ: give http://HOST:PORT, but got {address}")
+    place = address.partition("//")[2] if is_http else address
     if any(not letter.isprintable() or letter.isspace() for letter in address):
-        raise click.UsageError(f"an address is http://HOST:PORT, but got {address!r}")
+        raise click.UsageError(f"an address is http://HOST:PORT or tcp://HOST:PORT, but got {address!r}")
     if curl:
         click.echo(_CURL.format(address=shlex.quote(address), place=place), nl=False)
     else:
-        click.echo(_PYTHON.format(address=address, place=place), nl=False)
+        needs = "numpy and nothing else" if is_http else "numpy, pyzmq and msgspec"
+        click.echo(_PYTHON.format(address=address, place=place, needs=needs), nl=False)

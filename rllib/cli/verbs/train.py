@@ -21,7 +21,7 @@ from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import parse_assignments, parse_mapping, parse_stop
+from rllib.cli.values import is_assignment, parse_assignments, parse_mapping, parse_stop
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.result import Result
@@ -143,13 +143,13 @@ def command(
 
 def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool):
     """(keys in the file, keys of the command line, which take precedence) of each experiment."""
-    names = [word for word in words if "=" not in word]
+    names = [word for word in words if not is_assignment(word)]
     if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
         file, names = names[1], []
     flags = [key for key in ("algorithm", "env") if options[key] is not None]
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
-        assigned = parse_assignments([word for word in words if "=" in word], "lr=1e-3 or model.fcnet_hiddens=[64,64]")
+        assigned = parse_assignments(filter(is_assignment, words), "lr=1e-3 or model.fcnet_hiddens=[64,64]")
         assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
         external = _external_section(options)
         assigned |= _input_setting(options.pop("input_"), assigned)
@@ -217,7 +217,7 @@ def _earlier_run(
     Raises:
         Mistake: if there is no such run, or something is given that cannot change.
     """
-    if names := [word for word in words if "=" not in word]:
+    if names := [word for word in words if not is_assignment(word)]:
         raise Mistake(f"--resume continues with the same algorithm and environment; leave out {' '.join(names)}")
     fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq", "algorithm")]
     if fixed:

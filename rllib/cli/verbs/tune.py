@@ -16,7 +16,7 @@ import click
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import nested, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.cli.values import is_assignment, nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.reporting.analysis import ExperimentAnalysis
@@ -130,15 +130,15 @@ def _settings(
     words: tuple[str, ...], below: dict | None, is_search: bool, options: dict, load_user_code: bool = False
 ) -> dict[str, Any]:
     """Keys of an experiment, from its file, if there is one, and the command line, which takes precedence."""
-    names = [word for word in words if "=" not in word]
+    names = [word for word in words if not is_assignment(word)]
     if len(names) not in (0, 2) or not (names or below is not None):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
-    fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
+    fixed, searched = _split_at_search([word for word in words if is_assignment(word)]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
         given.update(algorithm=names[0], env=names[1])
     given["stop"] = parse_stop(given.pop("stop", ()))
-    given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
+    given["config"] = parse_assignments([word for word in fixed if is_assignment(word)], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
     below = below or {}
     typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))

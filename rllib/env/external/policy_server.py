@@ -49,7 +49,8 @@ from rllib.env.external.forms import (
 )
 from rllib.env.external.samples import Chains, Replay, checked
 from rllib.env.external.server_settings import ServerSettings
-from rllib.env.external.weights import PublishedPolicy
+from rllib.env.external.weights import ActionRows, PublishedPolicy
+from rllib.env.spaces.actions import of_each
 from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.env.traffic import Traffic, TrafficCounter
 from rllib.storage.encoding import space_to_json
@@ -500,8 +501,7 @@ class PolicyServer(ExternalEnv):
         # All parts are looked at before any is taken in.
         parts = [checked(part, self.observation_space, rows) for part in request.parts]
         for part in parts if self.mask_problem is not None else ():
-            for seen in part.observations[: len(part.observations) - (part.end is not None)]:
-                self._legal({AGENT: seen}, None)
+            self._legal_part(part, rows)
         self._check_room(request.client, sum(part.is_first and part.end is None for part in parts))
         self._asked |= ids
         lost: dict[str, str] = {}
@@ -684,6 +684,12 @@ class PolicyServer(ExternalEnv):
         if len(met | named) > MOST_AGENTS:
             raise BadRequest(422, f"an episode may have {MOST_AGENTS:,} agents")
         met |= named
+
+    def _legal_part(self, part: Part, rows: ActionRows) -> None:
+        if len(part.observations) == (part.end is not None):  # the final observation has no action
+            return
+        for seen, action in zip(part.observations, of_each(rows.mapper.to_env(part.actions))):
+            self._legal({AGENT: seen}, {AGENT: action})
 
     def _legal(self, seen: Mapping, logged: Mapping | None) -> None:
         try:

@@ -8,6 +8,7 @@ of episodes, whose turns follow one another here as if their actions had been as
 
 import logging
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -136,7 +137,9 @@ class ExternalWorker(MultiAgentWorker):
         snapshot, policy = snapshots[DEFAULT_POLICY], self.policies[DEFAULT_POLICY]
         newest = snapshot.version, policy.filter.count if policy.filters_observations else 0.0
         if newest != self._newest or self._policy_sent.weights != _as_sent(policy):  # weights may be set by hand
-            self._policy_sent = self._published(snapshot, self._policy_sent.edition + 1 if self._policy_sent else 0)
+            # The first number is drawn, so that no client takes the editions of another server for those of this one.
+            before = self._policy_sent.edition if self._policy_sent else secrets.randbits(48)
+            self._policy_sent = self._published(snapshot, before + 1)
         self._newest, self._policy_sent = newest, replace(self._policy_sent, timesteps=snapshot.timesteps)
         self.stream.publish(self._policy_sent)
 

@@ -170,7 +170,7 @@ class Trainer:
             "metrics": self.algorithm.metrics.get_state(),
             "state": self.algorithm.algorithm_state(),
         }
-        self._env.exchange.take(0.0)  # turns of a fragment that is not full
+        self._env.exchange.arrived()  # drops the turns of a fragment that is not full
         self.algorithm.set_state(state)
         self._handed = self.algorithm.timesteps
 

@@ -1,0 +1,82 @@
+"""A candidate that is worse: the learner goes back to the served policy, and learns on from there."""
+
+import itertools
+import socket
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rllib import DQNConfig
+from rllib.serving.learner import Learner
+from rllib.serving.learning.packets import Decision, Reward, array_bytes
+from rllib.serving.learning.progress import prepare_directory
+from rllib.serving.learning.settings import LearningSettings
+from rllib.serving.tasks import ServingSettings, Task
+
+ACTION = np.int64(1)
+
+
+@pytest.fixture
+def learner(tmp_path):
+    config = DQNConfig().environment("CartPole-v1").training(num_steps_sampled_before_learning_starts=8, hiddens=[])
+    with config.debugging(seed=0).build() as algorithm:
+        first = prepare_directory(tmp_path / "learned", algorithm.save(tmp_path / "checkpoint"))
+    learning = LearningSettings(directory=str(first.parent), trial_episodes=2, block_episodes=2, offer_every=20)
+    control, supervisor = socket.socketpair()
+    task = Task(settings=ServingSettings(source=str(first), learning=learning), index=0, workers=0)
+    learner = Learner(task, [], control)
+    yield learner
+    learner._trainer.stop()
+    control.close()
+    supervisor.close()
+
+
+def test_the_learner_goes_back_and_learns_on(learner, monkeypatch):
+    world, numbers, course, trainer = gymnasium.make("CartPole-v1"), itertools.count(), learner.course, learner._trainer
+    first, go_back, gone_back = trainer.algorithm.get_weights(), trainer.go_back, []
+
+    def noted(path):
+        go_back(path)
+        gone_back.append((trainer.algorithm.get_weights(), trainer._env.exchange.num_waiting()))
+
+    monkeypatch.setattr(trainer, "go_back", noted)
+
+    def play(version, rewards):
+        """One episode of that policy, through all that the learner does with it."""
+        name, observation = f"episode {next(numbers)}", world.reset(seed=0)[0]
+        for at, reward in enumerate(rewards):
+            action_id, seen = f"{name}, {at}", array_bytes(world.observation_space, observation)
+            now, action = time.monotonic(), array_bytes(world.action_space, ACTION)
+            course.decide(Decision(action_id, name, now, version, seen, action))
+            is_last = at == len(rewards) - 1
+            assert course.reward(Reward(0, action_id, reward, terminated=is_last), now) == (200, "")
+        while (episode := course.next_episode()) is not None:
+            trainer.learn(episode)
+            learner._follow()
+        learner._follow()
+
+    def offered():
+        for number in range(100):
+            if course.trial is not None:
+                return course.trial.version
+            play(course.served, [1.0] * (6 + number % 2))
+        raise AssertionError("no candidate was offered")
+
+    candidate = offered()
+    assert not _same(trainer.algorithm.get_weights(), first)
+    for number in range(100):
+        if course.num_dropped:
+            break
+        play(candidate, [0.1] * (2 + number % 2))
+        play(course.served, [1.0] * (6 + number % 2))
+    assert course.num_dropped == 1 and course.served == 0 and course.newest[2] == "dropped"
+    ((weights, num_waiting),) = gone_back
+    assert _same(weights, first) and num_waiting == 0 and not learner._settings.candidate.exists()
+    again = offered()
+    assert again > candidate and course.num_learned > 0
+
+
+def _same(first, second) -> bool:
+    return all(np.array_equal(first[policy], second[policy]) for policy in first)

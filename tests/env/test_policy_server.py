@@ -268,12 +268,21 @@ def test_messages_that_are_no_requests_are_refused():
         whole = encode(("", "/v1/act", item()))
         messages = b"", b"\xc1", encode("x"), encode(("", "/v1/act")), encode(("", "", None)), encode((0, "/v1/act", 0))
         broken = b"\x93\xa1\xff\xa0\x00", whole[:-1], encode(("", "/v1/act", [[]])), encode(("", "/v1/act", None))
-        for parts in [(each,) for each in messages + broken] + [(whole, whole)]:
+        deep = b"\x93\xa0\xa0" + b"\x91" * 5_000 + b"\xc0", b"\x91" * 5_000
+        for parts in [(each,) for each in messages + broken + deep] + [(whole, whole)]:
             peer.send_multipart(parts)
             assert peer.poll(10_000)
             status, answer = msgspec.msgpack.decode(peer.recv())
             assert status in (400, 404, 422) and answer["error"]
         peer.send(b"x" * (65 << 20))  # closes the connection
+        assert server.ask("GET", "/health")[0] == 200
+
+
+def test_a_request_that_fails_ends_itself_alone(monkeypatch):
+    with Served(transport="tcp") as server:
+        monkeypatch.setattr(server.env, "route", lambda path: {}[path])
+        assert server.ask("GET", "/health")[0] == 500
+        monkeypatch.undo()
         assert server.ask("GET", "/health")[0] == 200
 
 

@@ -245,6 +245,13 @@ def test_a_token_is_needed(tmp_path):
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_token_file_is_refused(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(ValueError, match="is empty: write a token into it"):
+        PolicyServer(CHOICE, BOX, ServerSettings("0.0.0.0", 0, token_file=str(tmp_path / "token")))
+
+
 def test_a_peer_without_the_token_is_refused_once(tmp_path):
     (tmp_path / "token").write_text("secret\n")
     with Served(transport="tcp", token_file=str(tmp_path / "token")) as server:

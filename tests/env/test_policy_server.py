@@ -334,6 +334,25 @@ def test_several_agents_and_arrays_of_actions(transport):
         assert step.rewards == {"a": 2.0, "b": 3.0} and step.terminateds == {"b": True, "__all__": True}
 
 
+@pytest.fixture(scope="module")
+def served_agents(transport):
+    with Served(PolicyServerOfAgents, (CHOICE, BOX), transport=transport) as server:
+        yield server
+
+
+@pytest.mark.parametrize("action", [{"a": 1}, {"a": 1, "b": 1, "c": 1}, {}])
+def test_logged_actions_are_those_of_the_agents_that_are_seen(served_agents, action):
+    served_agents.ask("POST", "/v1/episodes", {"episode_id": "logged"})
+    seen = {"a": [0, 0], "b": [0, 0]}
+    body = {"items": [{"episode_id": "logged", "observation": seen, "action": action, "reward": {"a": 1.0}}]}
+    status, answer = served_agents.ask("POST", "/v1/log", body)
+    assert status == 422 and "an action for each agent with an observation" in answer["error"]
+    assert not served_agents.turns
+    body["items"][0]["action"] = {"a": 1, "b": 2}
+    assert served_agents.ask("POST", "/v1/log", body) == (200, {})
+    assert served_agents.turns.pop().step.rewards == {"a": 1.0}
+
+
 def test_episodes_of_one_request(transport):
     with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
         ids = [client.start_episode() for _ in range(3)]

@@ -345,14 +345,19 @@ class ExternalMultiAgentEnv(ExternalEnv):
     def log_action(self, episode_id: str, observation_dict: Mapping, action_dict: Mapping) -> None:
         """Reports the actions that somebody else has chosen for the agents that have an observation."""
         observations = self._seen(observation_dict)
-        if action_dict.keys() != observations.keys():
-            raise ValueError(
-                f"log_action needs an action for each agent with an observation: {list(observations)}, but got "
-                f"{list(action_dict)}"
-            )
+        self._check_logged(observations, action_dict)
         for agent, action in action_dict.items():
             self._check("action", action, agent)
         self._act(episode_id, observations, action_dict)
+
+    @staticmethod
+    def _check_logged(observations: Mapping, actions: Mapping) -> None:
+        """Raises ValueError unless the agents with an observation are those with an action."""
+        if actions.keys() != observations.keys():
+            raise ValueError(
+                f"log_action needs an action for each agent with an observation: {list(observations)!s:.200}, but got "
+                f"{list(actions)!s:.200}"
+            )
 
     def log_returns(
         self,

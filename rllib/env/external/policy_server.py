@@ -606,7 +606,13 @@ class PolicyServer(ExternalEnv):
         def logged(item: Item) -> Mapping:
             if item.action is msgspec.UNSET:
                 raise BadRequest(422, "an item of /v1/log needs the action")
-            return self._by_agent("action", item.action)
+            actions = self._by_agent("action", item.action)
+            if self._has_several:
+                try:
+                    self._check_logged(item.observation, actions)
+                except ValueError as error:
+                    raise BadRequest(422, str(error)) from None
+            return actions
 
         return self._turns(request, logged, None, lambda _: {})
 

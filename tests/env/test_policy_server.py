@@ -353,6 +353,18 @@ def test_logged_actions_are_those_of_the_agents_that_are_seen(served_agents, act
     assert served_agents.turns.pop().step.rewards == {"a": 1.0}
 
 
+def test_an_agent_that_has_ended_is_not_seen_again(served_agents):
+    served_agents.ask("POST", "/v1/episodes", {"episode_id": "ended"})
+    both = {"episode_id": "ended", "observation": {"a": [0, 0], "b": [0, 0]}}
+    for more in ({}, {"dones": {"a": True}}):
+        assert served_agents.ask("POST", "/v1/act", {"items": [{**both, **more}]})[0] == 200
+    status, answer = served_agents.ask("POST", "/v1/act", {"items": [both]})
+    assert status == 400 and "agent 'a' has ended in episode ended" in answer["error"]
+    assert served_agents.ask("POST", "/v1/act", {"items": [{**both, "observation": {"b": [0, 0]}}]})[0] == 200
+    assert served_agents.ask("POST", "/v1/end", {"items": [both]})[0] == 200
+    served_agents.turns.clear()
+
+
 def test_episodes_of_one_request(transport):
     with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
         ids = [client.start_episode() for _ in range(3)]

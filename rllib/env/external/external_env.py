@@ -43,12 +43,25 @@ class _Episode:
         self.terminateds: dict[AgentID, bool] = {}
         self.truncateds: dict[AgentID, bool] = {}
         self.num_turns = 0
+        # Agents that have ended with an earlier turn, and those before the newest one.
+        self._ended: frozenset[AgentID] = frozenset()
+        self._ended_before = self._ended
+
+    def check_agents(self, observations: Mapping[AgentID, Any]) -> None:
+        """Raises ValueError for an observation of an agent that has ended."""
+        if self._ended and (ended := self._ended & observations.keys()):
+            agent = min(ended, key=repr)
+            raise ValueError(
+                f"agent {agent!r:.80} has ended in episode {self.id}: the turn that ends it may have its last observation"
+            )
 
     def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:
         """The step that ends with these observations; `end` is (terminated, truncated) if it is the last."""
         rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
         if end is None and not self.terminateds and not self.truncateds:
             return AgentStep(observations, rewards, _NO_ENDS, _NO_ENDS, infos, False, False)
+        has_ended = {agent for flags in (self.terminateds, self.truncateds) for agent, flag in flags.items() if flag}
+        self._ended_before, self._ended = self._ended, self._ended | has_ended
         terminated, truncated = end or (False, False)
         terminateds = {**self.terminateds, ALL: terminated}
         truncateds = {**self.truncateds, ALL: truncated}
@@ -64,6 +77,7 @@ class _Episode:
         """Makes a turn that nobody waits for any longer one that has not happened, with all that came with it."""
         turn.is_withdrawn = True
         self.num_turns -= 1
+        self._ended = self._ended_before
 
     def take_back(self, turn: Turn) -> None:
         """Withdraws a turn, and keeps what was logged before it for the next."""
@@ -245,6 +259,7 @@ class ExternalEnv(threading.Thread):
         episode = self._found(episode_id)
         self._check_masks(observations, logged)
         with episode.lock:
+            episode.check_agents(observations)
             turn = episode.turn(observations, logged, None)
             self.exchange.hand_over(turn)
             self.exchange.take_part()

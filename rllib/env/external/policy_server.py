@@ -651,7 +651,11 @@ class PolicyServer(ExternalEnv):
             for item, episode, seen in given:
                 self._meet(item, episode, seen)
         if not end:
-            for (_, _, seen), action in zip(given, actions):
+            for (_, episode, seen), action in zip(given, actions):
+                try:
+                    episode.check_agents(seen)
+                except ValueError as error:
+                    raise BadRequest(400, str(error)) from None
                 self._legal(seen, action)
         turns = []
         for (item, episode, seen), reward, action in zip(given, rewards, actions):

@@ -262,6 +262,43 @@ def test_a_run_with_one_client_repeats():
             np.testing.assert_array_equal(first[name], second[name])
 
 
+# ------------------------------------------------------------------ agents that the run does not have
+
+
+def test_an_agent_without_a_policy_ends_its_episode_alone():
+    config = small(PPOConfig(), 8).environment(observation_space=BOX, action_space=CHOICE).external(listen="127.0.0.1:0")
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=8).debugging(seed=1)
+    config.multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: {"known": "p"}[agent])
+    refused = []
+
+    def play(url):
+        with PolicyClient(url) as client:
+            for steps in (0, 2):
+                episode = client.start_episode()
+                for _ in range(steps):
+                    client.get_action(episode, {"known": [0, 0]})
+                try:
+                    client.get_action(episode, {"known": [0, 0], "stranger": [0, 0]})
+                except ValueError as error:
+                    refused.append(str(error))
+            with contextlib.suppress(RunEnded):
+                while True:
+                    episode = client.start_episode()
+                    for _ in range(3):
+                        client.get_action(episode, {"known": [1, 1]})
+                        client.log_returns(episode, {"known": 1.0})
+                    client.end_episode(episode, {"known": [1, 1]})
+
+    with config.build() as algorithm:
+        thread = threading.Thread(target=play, args=(environment(algorithm).url,), daemon=True)
+        thread.start()
+        result = algorithm.train()
+        assert result["num_faulty_episodes"] == 2 and result["episode_reward_mean"] == 3
+        assert len(environment(algorithm)._running) <= 1
+    thread.join(20)
+    assert len(refused) == 2 and all("no policy for agent 'stranger'" in error for error in refused)
+
+
 # ------------------------------------------------------------------ action masks
 
 MASKED = gymnasium.spaces.Dict(action_mask=gymnasium.spaces.MultiBinary(3), seen=BOX)

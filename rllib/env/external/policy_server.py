@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rllib.env.external.asked import Asked, AskedTurn, Reply, Turns
-from rllib.env.external.exchange import EpisodeLost, RunEnded
+from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.forms import (
     LONGEST_NAME,
@@ -68,6 +68,7 @@ _LOOKED_AFTER_S = 1.0
 _SHARE_OF_PATIENCE = 0.1
 # Paths that need no token.
 OPEN_PATHS = "/", "/health"
+_ENDS_EPISODE = EpisodeLost, AgentRefused
 _NOT_NOW = "the algorithm does not sample at the moment; ask again"
 _NOT_FOR_LONG = f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?"
 
@@ -410,7 +411,7 @@ class PolicyServer(ExternalEnv):
             self._transport.wake()
 
     def _take_answer(self, turn: "AskedTurn | Replay") -> None:
-        if turn.ends or isinstance(turn.error, EpisodeLost):
+        if turn.ends or isinstance(turn.error, _ENDS_EPISODE):
             self._release(turn.episode_id)
         turns = turn.turns
         if turns is None:  # of an episode that was given up
@@ -424,7 +425,7 @@ class PolicyServer(ExternalEnv):
         now = time.monotonic()
         for turn in turns.turns:
             self._asked.discard(turn.episode_id)
-            if isinstance(turn.error, EpisodeLost):
+            if isinstance(turn.error, _ENDS_EPISODE):
                 self._drop(turn.episode_id)
             elif not turn.ends:
                 self._heard[turn.episode_id] = now
@@ -743,6 +744,8 @@ def _refusal(error: Exception) -> tuple[int, dict[str, Any]]:
     """Status and answer of a request that was not answered, because of this error."""
     if isinstance(error, BadRequest):
         return error.status, {"error": error.message}
+    if isinstance(error, AgentRefused):
+        return 400, {"error": str(error)}
     if isinstance(error, EpisodeLost):
         return 409, {"error": str(error), "lost": True}
     if isinstance(error, RunEnded):

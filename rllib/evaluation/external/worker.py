@@ -18,7 +18,7 @@ import numpy as np
 
 from rllib.acting.inference import ActingSettings
 from rllib.acting.sent_policy import SentPolicy, UserCodeError
-from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn, fail_all
+from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, Turn, fail_all
 from rllib.env.external.external_env import ExternalEnv
 from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
@@ -344,21 +344,13 @@ class ExternalWorker(MultiAgentWorker):
                 (self._waiting if turn.episode_id not in self._place_of else self._later).append(turn)
                 continue
             held.add(turn.episode_id)
-            place = self._place_of.get(turn.episode_id)
-            if place is None:
-                place = self._begin(turn, begins)
-                if place is None:
-                    continue
-            elif not turn.claim():
+            try:
+                place = self._take(turn, begins, report)
+            except AgentRefused as error:
+                self._refuse(turn, error, report)
                 continue
-            else:
-                if turn.is_void:
-                    self._seats[place].drops_next = True
-                self._num_steps += self._seats[place].trains and not turn.is_void
-                if self._seats[place].follow(turn.step):
-                    self._end(turn, place, report)
-                    continue
-            acting.append((turn, self._seats[place]))
+            if place is not None:
+                acting.append((turn, self._seats[place]))
         self._seating.receive()
         if not acting:
             return False
@@ -374,6 +366,37 @@ class ExternalWorker(MultiAgentWorker):
             turn.answer(actions)
             self._go_on(turn)
         return True
+
+    def _take(self, turn: Turn, begins: bool, report: SampleReport) -> int | None:
+        """Takes a turn in; returns the place of its episode where it acts next, and None elsewhere.
+
+        Raises:
+            AgentRefused: if an agent has no policy.
+        """
+        place = self._place_of.get(turn.episode_id)
+        if place is None:
+            return self._begin(turn, begins)
+        if not turn.claim():
+            return None
+        seats = self._seats[place]
+        if turn.is_void:
+            seats.drops_next = True
+        is_over = seats.follow(turn.step)
+        self._num_steps += seats.trains and not turn.is_void
+        if is_over:
+            self._end(turn, place, report)
+            return None
+        return place
+
+    def _refuse(self, turn: Turn, error: AgentRefused, report: SampleReport) -> None:
+        """Ends the episode of a turn that cannot be taken in, and lets all others go on."""
+        logger.warning("episode %s is void", turn.episode_id, exc_info=error)
+        place = self._place_of.pop(turn.episode_id)
+        self._seats[place].void()
+        self._free.append(place)
+        report.num_faulty_episodes += 1
+        turn.fail(error)
+        self._go_on(turn)
 
     def _go_on(self, turn: Turn) -> None:
         """Takes the turn that follows, where it is there already, in the next pass."""

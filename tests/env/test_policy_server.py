@@ -212,6 +212,20 @@ def test_an_episode_that_waits_for_the_algorithm_is_not_silent(transport):
         assert len(held) == 1
 
 
+def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, transport):
+    monkeypatch.setattr(policy_server, "ACTION_TIMEOUT_S", 0.2)
+    held = []
+
+    def hold(turn):
+        held.append(turn)
+        server.env._heard["e"] = -1e9  # the request has waited for longer than silence may last
+
+    with Served(transport=transport, answer=hold) as server:
+        server.ask("POST", "/v1/episodes", {"episode_id": "e"})
+        assert server.ask("POST", "/v1/act", item())[0] == 503 and held[0].is_withdrawn
+        assert "e" in server.env._running
+
+
 def test_a_refused_request_costs_no_reward(transport):
     with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
         episode = client.start_episode()

@@ -285,6 +285,7 @@ class PolicyServer(ExternalEnv):
         withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
         for turn in withdrawn:
             self._asked.discard(turn.episode_id)
+            self._heard[turn.episode_id] = time.monotonic()  # its client is told to ask again
             if (episode := self._running.get(turn.episode_id)) is not None:
                 episode.withdraw(turn)  # a repeated request brings its rewards again
         turns.turns = [turn for turn in turns.turns if turn not in withdrawn]

@@ -23,6 +23,7 @@ from rllib.env.external import exchange, policy_server
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
+from rllib.env.external.weights import ActionRows, PublishedPolicy
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))
 
@@ -317,6 +318,63 @@ def test_a_peer_has_one_request_at_a_time():
         assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 429
         held[0].answer({"agent0": 2})
         assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv()) == [200, {"actions": [2]}]
+
+
+def message(array) -> dict:
+    array = np.asarray(array)
+    return {"$array": [array.dtype.str, list(array.shape), array.tobytes()]}
+
+
+def part(**more):
+    """A part of an episode of two steps, as clients that act themselves send it."""
+    arrays = {"observations": np.zeros((2, 2), np.float32), "rewards": np.zeros(2), "actions": np.ones(2, np.int64)}
+    arrays["action_dist_inputs"] = np.zeros((2, 3), np.float32)
+    return {"episode_id": "p", "version": 0, "is_first": True, **{k: message(v) for k, v in arrays.items()}, **more}
+
+
+def publish(server):
+    rows = ActionRows((), np.dtype(np.int64), (3,), 3, None)
+    server.env.publish(PublishedPolicy(0, 0, 0, None, rows, b"", {}, {}))
+
+
+def ask_samples(server, body):
+    if server.env.url.startswith("http"):
+        status, answer = server.ask("POST", "/v1/samples", msgspec.msgpack.encode(body), kind="application/msgpack")
+        return status, answer if isinstance(answer, dict) else msgspec.msgpack.decode(answer)
+    return server.ask("POST", "/v1/samples", body)
+
+
+DAMAGED = 1, None, "x", [], [[1, 2], [3]], {"$array": ["<f4", [], b"\0" * 4]}, [{}, []], [[[]]], {"a": 1}
+DAMAGED = *DAMAGED, message(np.zeros(0)), message(np.zeros((2, 3, 1))), message(np.array(["a", "b"])), [None, None]
+
+
+@pytest.mark.parametrize("field", ["observations", "rewards", "actions", "action_dist_inputs"])
+def test_damaged_parts_are_refused(served, field):
+    publish(served)
+    count = len(served.turns)
+    for number, damaged in enumerate(DAMAGED, 1):
+        body = {"parts": [part(**{field: damaged})], "client": field, "seq": number}
+        status, answer = ask_samples(served, body)
+        assert status in (400, 422), (damaged, answer)
+    assert len(served.turns) == count
+
+
+def test_a_departed_client_is_forgotten_with_what_it_has_sent(transport):
+    with Served(transport=transport, episode_timeout_s=0.3) as server:
+        publish(server)
+        end = part(observations=message(np.zeros((1, 2), np.float32)), rewards=[0.0], end="truncated")
+        body = {"parts": [end], "client": "c", "seq": 1}
+        assert ask_samples(server, body)[0] == 200
+        kept = server.env._clients.get("c")
+        assert kept is None or kept.turns is None
+        assert until(lambda: not server.env._clients and not server.env._chains._newest)
+
+
+def until(holds):
+    end = time.monotonic() + 20
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds()
 
 
 def test_wrong_addresses_and_ports(monkeypatch, transport):

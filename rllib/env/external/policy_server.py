@@ -20,6 +20,7 @@ twice. A client may state its `protocol` and its spaces, and is refused where th
 observations, actions, rewards and infos are dicts by agent, and `dones` and `truncateds` say which have ended.
 """
 
+import itertools
 import logging
 import threading
 import time
@@ -230,7 +231,7 @@ class PolicyServer(ExternalEnv):
         return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
 
     def look_after(self) -> None:
-        """Answers requests that have waited for long, and gives up episodes that are silent."""
+        """Answers requests that have waited for long, gives up episodes that are silent, and forgets such clients."""
         now = time.monotonic()
         for asked in [each for each in self._waiting if each.replies[0][0] <= now]:
             late = [reply for until, reply in asked.replies if until <= now]
@@ -245,6 +246,7 @@ class PolicyServer(ExternalEnv):
         limit = now - self._settings.episode_timeout_s
         for episode_id in [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]:
             self._give_up(episode_id)
+        self._forget_silent_clients(limit)
 
     @property
     def look_after_s(self) -> float:
@@ -363,6 +365,7 @@ class PolicyServer(ExternalEnv):
         asked = self._clients.pop(request.client, None)
         if asked is not None:
             self._clients[request.client] = asked  # behind those that were heard of earlier
+            asked.heard = time.monotonic()
             name = f"client {request.client:.40}"
             if request.seq < asked.number:
                 raise BadRequest(409, f"{name} has sent number {asked.number} already, and now {request.seq}")
@@ -435,10 +438,18 @@ class PolicyServer(ExternalEnv):
             asked.answer = 200, turns.answer(turns.turns)
         except Exception as error:
             asked.answer = _refusal(error)
+        asked.turns = None  # with the observations
         replies, asked.replies = asked.replies, []
         self._waiting.pop(asked, None)
         for _, reply in replies:
             self._reply(asked, reply, HOLD_S)
+
+    def _forget_silent_clients(self, limit: float) -> None:
+        """Forgets clients that were not heard of since this time (s) and wait for nothing."""
+        silent = list(itertools.takewhile(lambda client: client[1].heard < limit, self._clients.items()))
+        for name, asked in silent:
+            if asked.answer is not None and self._chains.forget(name):
+                del self._clients[name]
 
     def _forget_a_client(self) -> None:
         """Forgets the client that was heard of first and waits for nothing.
@@ -449,6 +460,7 @@ class PolicyServer(ExternalEnv):
         for name, asked in self._clients.items():
             if asked.answer is not None:
                 del self._clients[name]
+                self._chains.forget(name)
                 return
         raise BadRequest(429, f"there are {len(self._clients)} clients, and max_clients={self._settings.max_clients}")
 

@@ -213,6 +213,15 @@ def test_an_episode_that_waits_for_the_algorithm_is_not_silent(transport):
         assert len(held) == 1
 
 
+def test_the_server_looks_on_after_a_look_that_fails(monkeypatch, transport, caplog):
+    looks = []
+    monkeypatch.setattr(policy_server, "_LOOKED_AFTER_S", 0.02)
+    monkeypatch.setattr(PolicyServer, "_look_after", lambda *_: (looks.append(0), {}["no"]))
+    with Served(transport=transport) as server:
+        assert until(lambda: len(looks) >= 3) and server.ask("GET", "/health")[0] == 200
+    assert "could not look after its clients" in caplog.text
+
+
 def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, transport):
     monkeypatch.setattr(policy_server, "ACTION_TIMEOUT_S", 0.2)
     held = []

@@ -232,7 +232,12 @@ class PolicyServer(ExternalEnv):
 
     def look_after(self) -> None:
         """Answers requests that have waited for long, gives up episodes that are silent, and forgets such clients."""
-        now = time.monotonic()
+        try:
+            self._look_after(time.monotonic())
+        except Exception:  # the next look follows
+            logger.exception("the server could not look after its clients")
+
+    def _look_after(self, now: float) -> None:
         for asked in [each for each in self._waiting if each.replies[0][0] <= now]:
             late = [reply for until, reply in asked.replies if until <= now]
             asked.replies = asked.replies[len(late) :]

@@ -17,7 +17,11 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv, policy_server
 from rllib.env.external.exchange import RunEnded as RunEndedHere
+from rllib.env.external.exchange import Turn
+from rllib.env.external.external_env import AGENT
 from rllib.env.external.policy_server import PolicyServer
+from rllib.env.multi_agent.agent_spaces import ALL
+from rllib.env.multi_agent.stream import AgentStep
 from rllib.errors import SampleTimeoutError
 
 # ------------------------------------------------------------------ loops that fail
@@ -260,6 +264,53 @@ def test_a_run_with_one_client_repeats():
     for first, second in zip(*batches):
         for name in (sb.OBS, sb.ACTIONS, sb.ACTION_LOGP, sb.REWARDS, sb.ADVANTAGES, sb.TERMINATEDS):
             np.testing.assert_array_equal(first[name], second[name])
+
+
+class Chained(Turn):
+    """One of several turns that are there already, as those of a part are."""
+
+    def __init__(self, told, chain, *args, **kwargs):
+        super().__init__("e", *args, **kwargs)
+        self.told, self.chain = told, chain
+
+    def answer(self, actions):
+        super().answer(actions)
+        self.told.append(len(self.chain))
+
+    def fail(self, error):
+        super().fail(error)
+        self.told.append(error)
+
+    def following(self):
+        return self.chain.pop(0) if self.chain else None
+
+
+class GivenUp(ExternalEnv):
+    """An episode is given up while turns of it are still to be taken in."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.told = []
+
+    def run(self):
+        seen, chain = {AGENT: np.zeros(2, np.float32)}, []
+        step = AgentStep(seen, {AGENT: 1.0}, {ALL: False}, {ALL: False}, {}, False, False)
+        end = AgentStep(seen, {}, {ALL: False}, {ALL: True}, {}, True, True)
+        chain += [Chained(self.told, chain, step) for _ in range(5)]
+        self.exchange.hand_over(Chained(self.told, chain, step, is_first=True))
+        self.exchange.hand_over(Turn("e", end, is_void=True))
+        self.exchange.take_part()
+        while True:
+            episode = self.start_episode()
+            self.get_action(episode, seen[AGENT])
+            self.end_episode(episode, seen[AGENT])
+
+
+def test_an_episode_is_given_up_behind_its_last_turn():
+    config = small(PPOConfig(), 10).environment(GivenUp).rollouts(num_rollout_workers=0, rollout_fragment_length=10)
+    with config.debugging(seed=1).build() as algorithm:
+        algorithm.sample(10)
+        assert environment(algorithm).told == [5, 4, 3, 2, 1, 0]
 
 
 # ------------------------------------------------------------------ agents that the run does not have

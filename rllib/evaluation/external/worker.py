@@ -336,12 +336,13 @@ class ExternalWorker(MultiAgentWorker):
             whether the policies have acted.
         """
         acting: list[tuple[Turn, ExternalSeats]] = []
+        behind: list[Turn] = []
         held = {turn.episode_id for turn in self._waiting}
         for turn in turns:
             if turn.is_withdrawn:
                 continue
             if turn.episode_id in held:  # its turn before is not over yet
-                (self._waiting if turn.episode_id not in self._place_of else self._later).append(turn)
+                (self._waiting if turn.episode_id not in self._place_of else behind).append(turn)
                 continue
             held.add(turn.episode_id)
             try:
@@ -352,9 +353,8 @@ class ExternalWorker(MultiAgentWorker):
             if place is not None:
                 acting.append((turn, self._seats[place]))
         self._seating.receive()
-        if not acting:
-            return False
-        self._act(acting, step)
+        if acting:
+            self._act(acting, step)
         for turn, seats in acting:
             actions, drops = seats.actions(), False
             if turn.logged is not None:
@@ -365,7 +365,8 @@ class ExternalWorker(MultiAgentWorker):
             seats.acted(actions, drops)
             turn.answer(actions)
             self._go_on(turn)
-        return True
+        self._later += behind  # the rest of a part comes before the turn that gives its episode up
+        return bool(acting)
 
     def _take(self, turn: Turn, begins: bool, report: SampleReport) -> int | None:
         """Takes a turn in; returns the place of its episode where it acts next, and None elsewhere.

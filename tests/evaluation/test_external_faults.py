@@ -231,6 +231,38 @@ def test_whole_episodes_do_not_wait_for_a_client_that_is_silent(monkeypatch):
     others[0].join(20)
 
 
+SILENCE_S = 50.0
+
+
+def play_two_at_once(url):
+    """Episodes of 5 and of 12 steps, in turn, in one thread, until the run ends."""
+    with PolicyClient(url) as client, contextlib.suppress(RunEnded):
+        running = {}
+        while True:
+            for length in (5, 12):
+                episode, step = running.get(length) or (client.start_episode(), 0)
+                if step < length:
+                    client.get_action(episode, [length, step])
+                    client.log_returns(episode, 1.0)
+                    running[length] = episode, step + 1
+                else:
+                    client.end_episode(running.pop(length)[0], [length, step])
+
+
+def test_a_client_that_waits_for_one_episode_cannot_end_another(monkeypatch, caplog):
+    """The fragment is over at once, and does not last until the client has been silent for long."""
+    monkeypatch.setattr(PolicyServer, "patience_s", SILENCE_S)
+    caplog.set_level("INFO", "rllib.evaluation.external.worker")
+    with served(rows=8) as algorithm:
+        thread = threading.Thread(target=play_two_at_once, args=(environment(algorithm).url,), daemon=True)
+        thread.start()
+        rows = np.concatenate([algorithm.sample(8)[sb.OBS] for _ in range(6)])
+        assert "silent episodes are left" not in caplog.text
+        assert len(np.unique(rows[rows[:, 0] == 12], axis=0)) == 12
+        assert {each.length for each in algorithm.metrics.episodes} == {5, 12}
+    thread.join(20)
+
+
 def test_a_lost_client_of_whole_episodes_is_counted_once(monkeypatch):
     monkeypatch.setattr(policy_server, "LAST_WORDS_S", 0.2)
     with served(episode_timeout_s=1.0) as algorithm:

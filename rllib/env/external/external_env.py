@@ -9,7 +9,7 @@ import math
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, SupportsFloat
 
@@ -325,10 +325,20 @@ class ExternalEnv(threading.Thread):
 
     def publish(self, policy: PublishedPolicy) -> None:
         """Receives the policy that its worker acts by from now on."""
+
     @property
     def patience_s(self) -> float | None:
         """Longest time that whole episodes of others wait for the end of a silent one (seconds); None: any time."""
         return None
+
+    def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
+        """Whether all loops of running episodes are known to wait for the beginning of others.
+
+        Args:
+            running: ids of the episodes that act.
+            waiting: ids of those that have to wait before they begin.
+        """
+        return False
 
     def open(self) -> None:
         """Called when a worker begins with this environment, before its loop is started."""

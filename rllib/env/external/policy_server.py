@@ -26,7 +26,7 @@ import threading
 import time
 import urllib.parse
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -213,6 +213,13 @@ class PolicyServer(ExternalEnv):
     @property
     def patience_s(self) -> float:
         return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
+
+    def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
+        # A client with a name has one request at a time; "" may stand for several clients.
+        clients = {self._client_of.get(episode_id) for episode_id in waiting} - {None, ""}
+        if not clients or self.exchange.num_waiting():
+            return False
+        return all(self._client_of.get(episode_id) in clients for episode_id in running)
 
     @property
     def num_requests(self) -> int:

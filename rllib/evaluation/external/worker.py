@@ -221,7 +221,7 @@ class ExternalWorker(MultiAgentWorker):
 
         def is_over() -> bool:
             if is_complete:
-                return self._num_sampled >= wanted and not self._place_of
+                return self._num_sampled >= wanted and (not self._place_of or self._is_blocked())
             # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
             return self._num_sampled >= wanted or made >= most or bool(self._waiting and not self._free)
 
@@ -238,8 +238,8 @@ class ExternalWorker(MultiAgentWorker):
                 made += self._answer(turns, step, report, begins=not (is_complete and self._num_sampled >= wanted))
                 if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
                     self._answered_at = time.monotonic()
-                turns, self._later = self._later, []
                 ends = is_over()
+                turns, self._later = self._later, []
                 if turns and not ends:
                     turns += self.stream.arrived()
             self._later = turns
@@ -263,6 +263,13 @@ class ExternalWorker(MultiAgentWorker):
         if self._is_lone or self.settings.agents.counts_agent_steps:
             return self._num_closed
         return self._num_steps
+
+    def _is_blocked(self) -> bool:
+        """Whether no running episode can end before one begins that waits for the next fragment."""
+        if not self._waiting or self._later:
+            return False
+        waiting = [turn.episode_id for turn in self._waiting if not turn.is_withdrawn]
+        return self.stream.environments[0].is_blocked(self._place_of, waiting)
 
     def _report_traffic(self, report: SampleReport) -> None:
         traffic = self.stream.environments[0].take_traffic()

@@ -349,8 +349,8 @@ def test_an_episode_is_given_up_behind_its_last_turn():
 
 
 def test_an_agent_without_a_policy_ends_its_episode_alone():
-    config = small(PPOConfig(), 8).environment(observation_space=BOX, action_space=CHOICE).external(listen="127.0.0.1:0")
-    config.rollouts(num_rollout_workers=0, rollout_fragment_length=8).debugging(seed=1)
+    config = small(PPOConfig(), 8).environment(observation_space=BOX, action_space=CHOICE)
+    config.external(listen="127.0.0.1:0").rollouts(num_rollout_workers=0, rollout_fragment_length=8).debugging(seed=1)
     config.multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: {"known": "p"}[agent])
     refused = []
 

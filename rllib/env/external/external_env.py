@@ -52,7 +52,8 @@ class _Episode:
         if self._ended and (ended := self._ended & observations.keys()):
             agent = min(ended, key=repr)
             raise ValueError(
-                f"agent {agent!r:.80} has ended in episode {self.id}: the turn that ends it may have its last observation"
+                f"agent {agent!r:.80} has ended in episode {self.id}: its last observation comes with the turn that "
+                "ends it"
             )
 
     def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:

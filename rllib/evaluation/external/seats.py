@@ -62,7 +62,9 @@ class ExternalSeats(EnvironmentSeats):
 
     def _find_policies(self, observations: Mapping) -> None:
         """Asks the mapping for the policies of new agents: their names come from outside, and it may know them not."""
-        for agent in observations if not observations.keys() <= self.episode.seats.keys() else ():
+        if observations.keys() <= self.episode.seats.keys():
+            return
+        for agent in observations:
             try:
                 self.episode.policy_for(agent)
             except Exception as error:

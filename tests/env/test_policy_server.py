@@ -325,6 +325,7 @@ def test_a_peer_has_one_request_at_a_time():
         for _ in range(2):
             peer.send(msgspec.msgpack.encode(("", "/v1/act", item())))
         assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 429
+        assert until(lambda: held)
         held[0].answer({"agent0": 2})
         assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv()) == [200, {"actions": [2]}]
 

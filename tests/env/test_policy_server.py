@@ -23,6 +23,7 @@ from rllib.env.external import exchange, policy_server
 from rllib.env.external.policy_server import PolicyServer, PolicyServerOfAgents
 from rllib.env.external.server_settings import ServerSettings
 from rllib.env.external.stream import ExternalStream
+from rllib.env.external.weights import ActionRows, PublishedPolicy
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(-1, 1, (2,))
 
@@ -212,6 +213,29 @@ def test_an_episode_that_waits_for_the_algorithm_is_not_silent(transport):
         assert len(held) == 1
 
 
+def test_the_server_looks_on_after_a_look_that_fails(monkeypatch, transport, caplog):
+    looks = []
+    monkeypatch.setattr(policy_server, "_LOOKED_AFTER_S", 0.02)
+    monkeypatch.setattr(PolicyServer, "_look_after", lambda *_: (looks.append(0), {}["no"]))
+    with Served(transport=transport) as server:
+        assert until(lambda: len(looks) >= 3) and server.ask("GET", "/health")[0] == 200
+    assert "could not look after its clients" in caplog.text
+
+
+def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, transport):
+    monkeypatch.setattr(policy_server, "ACTION_TIMEOUT_S", 0.2)
+    held = []
+
+    def hold(turn):
+        held.append(turn)
+        server.env._heard["e"] = -1e9  # the request has waited for longer than silence may last
+
+    with Served(transport=transport, answer=hold) as server:
+        server.ask("POST", "/v1/episodes", {"episode_id": "e"})
+        assert server.ask("POST", "/v1/act", item())[0] == 503 and held[0].is_withdrawn
+        assert "e" in server.env._running
+
+
 def test_a_refused_request_costs_no_reward(transport):
     with Served(transport=transport) as server, PolicyClient(server.env.url) as client:
         episode = client.start_episode()
@@ -245,6 +269,13 @@ def test_a_token_is_needed(tmp_path):
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_token_file_is_refused(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(ValueError, match="is empty: write a token into it"):
+        PolicyServer(CHOICE, BOX, ServerSettings("0.0.0.0", 0, token_file=str(tmp_path / "token")))
+
+
 def test_a_peer_without_the_token_is_refused_once(tmp_path):
     (tmp_path / "token").write_text("secret\n")
     with Served(transport="tcp", token_file=str(tmp_path / "token")) as server:
@@ -268,12 +299,21 @@ def test_messages_that_are_no_requests_are_refused():
         whole = encode(("", "/v1/act", item()))
         messages = b"", b"\xc1", encode("x"), encode(("", "/v1/act")), encode(("", "", None)), encode((0, "/v1/act", 0))
         broken = b"\x93\xa1\xff\xa0\x00", whole[:-1], encode(("", "/v1/act", [[]])), encode(("", "/v1/act", None))
-        for parts in [(each,) for each in messages + broken] + [(whole, whole)]:
+        deep = b"\x93\xa0\xa0" + b"\x91" * 5_000 + b"\xc0", b"\x91" * 5_000
+        for parts in [(each,) for each in messages + broken + deep] + [(whole, whole)]:
             peer.send_multipart(parts)
             assert peer.poll(10_000)
             status, answer = msgspec.msgpack.decode(peer.recv())
             assert status in (400, 404, 422) and answer["error"]
         peer.send(b"x" * (65 << 20))  # closes the connection
+        assert server.ask("GET", "/health")[0] == 200
+
+
+def test_a_request_that_fails_ends_itself_alone(monkeypatch):
+    with Served(transport="tcp") as server:
+        monkeypatch.setattr(server.env, "route", lambda path: {}[path])
+        assert server.ask("GET", "/health")[0] == 500
+        monkeypatch.undo()
         assert server.ask("GET", "/health")[0] == 200
 
 
@@ -285,8 +325,66 @@ def test_a_peer_has_one_request_at_a_time():
         for _ in range(2):
             peer.send(msgspec.msgpack.encode(("", "/v1/act", item())))
         assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv())[0] == 429
+        assert until(lambda: held)
         held[0].answer({"agent0": 2})
         assert peer.poll(10_000) and msgspec.msgpack.decode(peer.recv()) == [200, {"actions": [2]}]
+
+
+def message(array) -> dict:
+    array = np.asarray(array)
+    return {"$array": [array.dtype.str, list(array.shape), array.tobytes()]}
+
+
+def part(**more):
+    """A part of an episode of two steps, as clients that act themselves send it."""
+    arrays = {"observations": np.zeros((2, 2), np.float32), "rewards": np.zeros(2), "actions": np.ones(2, np.int64)}
+    arrays["action_dist_inputs"] = np.zeros((2, 3), np.float32)
+    return {"episode_id": "p", "version": 0, "is_first": True, **{k: message(v) for k, v in arrays.items()}, **more}
+
+
+def publish(server):
+    rows = ActionRows((), np.dtype(np.int64), (3,), 3, None)
+    server.env.publish(PublishedPolicy(0, 0, 0, None, rows, b"", {}, {}))
+
+
+def ask_samples(server, body):
+    if server.env.url.startswith("http"):
+        status, answer = server.ask("POST", "/v1/samples", msgspec.msgpack.encode(body), kind="application/msgpack")
+        return status, answer if isinstance(answer, dict) else msgspec.msgpack.decode(answer)
+    return server.ask("POST", "/v1/samples", body)
+
+
+DAMAGED = 1, None, "x", [], [[1, 2], [3]], {"$array": ["<f4", [], b"\0" * 4]}, [{}, []], [[[]]], {"a": 1}
+DAMAGED = *DAMAGED, message(np.zeros(0)), message(np.zeros((2, 3, 1))), message(np.array(["a", "b"])), [None, None]
+
+
+@pytest.mark.parametrize("field", ["observations", "rewards", "actions", "action_dist_inputs"])
+def test_damaged_parts_are_refused(served, field):
+    publish(served)
+    count = len(served.turns)
+    for number, damaged in enumerate(DAMAGED, 1):
+        body = {"parts": [part(**{field: damaged})], "client": field, "seq": number}
+        status, answer = ask_samples(served, body)
+        assert status in (400, 422), (damaged, answer)
+    assert len(served.turns) == count
+
+
+def test_a_departed_client_is_forgotten_with_what_it_has_sent(transport):
+    with Served(transport=transport, episode_timeout_s=0.3) as server:
+        publish(server)
+        end = part(observations=message(np.zeros((1, 2), np.float32)), rewards=[0.0], end="truncated")
+        body = {"parts": [end], "client": "c", "seq": 1}
+        assert ask_samples(server, body)[0] == 200
+        kept = server.env._clients.get("c")
+        assert kept is None or kept.turns is None
+        assert until(lambda: not server.env._clients and not server.env._chains._newest)
+
+
+def until(holds):
+    end = time.monotonic() + 20
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds()
 
 
 def test_wrong_addresses_and_ports(monkeypatch, transport):
@@ -316,6 +414,37 @@ def test_several_agents_and_arrays_of_actions(transport):
         client.end_episode(episode, {"a": np.zeros(2)})
         step = server.turns[-1].step
         assert step.rewards == {"a": 2.0, "b": 3.0} and step.terminateds == {"b": True, "__all__": True}
+
+
+@pytest.fixture(scope="module")
+def served_agents(transport):
+    with Served(PolicyServerOfAgents, (CHOICE, BOX), transport=transport) as server:
+        yield server
+
+
+@pytest.mark.parametrize("action", [{"a": 1}, {"a": 1, "b": 1, "c": 1}, {}])
+def test_logged_actions_are_those_of_the_agents_that_are_seen(served_agents, action):
+    served_agents.ask("POST", "/v1/episodes", {"episode_id": "logged"})
+    seen = {"a": [0, 0], "b": [0, 0]}
+    body = {"items": [{"episode_id": "logged", "observation": seen, "action": action, "reward": {"a": 1.0}}]}
+    status, answer = served_agents.ask("POST", "/v1/log", body)
+    assert status == 422 and "an action for each agent with an observation" in answer["error"]
+    assert not served_agents.turns
+    body["items"][0]["action"] = {"a": 1, "b": 2}
+    assert served_agents.ask("POST", "/v1/log", body) == (200, {})
+    assert served_agents.turns.pop().step.rewards == {"a": 1.0}
+
+
+def test_an_agent_that_has_ended_is_not_seen_again(served_agents):
+    served_agents.ask("POST", "/v1/episodes", {"episode_id": "ended"})
+    both = {"episode_id": "ended", "observation": {"a": [0, 0], "b": [0, 0]}}
+    for more in ({}, {"dones": {"a": True}}):
+        assert served_agents.ask("POST", "/v1/act", {"items": [{**both, **more}]})[0] == 200
+    status, answer = served_agents.ask("POST", "/v1/act", {"items": [both]})
+    assert status == 400 and "agent 'a' has ended in episode ended" in answer["error"]
+    assert served_agents.ask("POST", "/v1/act", {"items": [{**both, "observation": {"b": [0, 0]}}]})[0] == 200
+    assert served_agents.ask("POST", "/v1/end", {"items": [both]})[0] == 200
+    served_agents.turns.clear()
 
 
 def test_episodes_of_one_request(transport):

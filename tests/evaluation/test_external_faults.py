@@ -17,7 +17,11 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
 from rllib.env.external import ExternalEnv, ExternalMultiAgentEnv, policy_server
 from rllib.env.external.exchange import RunEnded as RunEndedHere
+from rllib.env.external.exchange import Turn
+from rllib.env.external.external_env import AGENT
 from rllib.env.external.policy_server import PolicyServer
+from rllib.env.multi_agent.agent_spaces import ALL
+from rllib.env.multi_agent.stream import AgentStep
 from rllib.errors import SampleTimeoutError
 
 # ------------------------------------------------------------------ loops that fail
@@ -227,6 +231,38 @@ def test_whole_episodes_do_not_wait_for_a_client_that_is_silent(monkeypatch):
     others[0].join(20)
 
 
+SILENCE_S = 50.0
+
+
+def play_two_at_once(url):
+    """Episodes of 5 and of 12 steps, in turn, in one thread, until the run ends."""
+    with PolicyClient(url) as client, contextlib.suppress(RunEnded):
+        running = {}
+        while True:
+            for length in (5, 12):
+                episode, step = running.get(length) or (client.start_episode(), 0)
+                if step < length:
+                    client.get_action(episode, [length, step])
+                    client.log_returns(episode, 1.0)
+                    running[length] = episode, step + 1
+                else:
+                    client.end_episode(running.pop(length)[0], [length, step])
+
+
+def test_a_client_that_waits_for_one_episode_cannot_end_another(monkeypatch, caplog):
+    """The fragment is over at once, and does not last until the client has been silent for long."""
+    monkeypatch.setattr(PolicyServer, "patience_s", SILENCE_S)
+    caplog.set_level("INFO", "rllib.evaluation.external.worker")
+    with served(rows=8) as algorithm:
+        thread = threading.Thread(target=play_two_at_once, args=(environment(algorithm).url,), daemon=True)
+        thread.start()
+        rows = np.concatenate([algorithm.sample(8)[sb.OBS] for _ in range(6)])
+        assert "silent episodes are left" not in caplog.text
+        assert len(np.unique(rows[rows[:, 0] == 12], axis=0)) == 12
+        assert {each.length for each in algorithm.metrics.episodes} == {5, 12}
+    thread.join(20)
+
+
 def test_a_lost_client_of_whole_episodes_is_counted_once(monkeypatch):
     monkeypatch.setattr(policy_server, "LAST_WORDS_S", 0.2)
     with served(episode_timeout_s=1.0) as algorithm:
@@ -260,6 +296,90 @@ def test_a_run_with_one_client_repeats():
     for first, second in zip(*batches):
         for name in (sb.OBS, sb.ACTIONS, sb.ACTION_LOGP, sb.REWARDS, sb.ADVANTAGES, sb.TERMINATEDS):
             np.testing.assert_array_equal(first[name], second[name])
+
+
+class Chained(Turn):
+    """One of several turns that are there already, as those of a part are."""
+
+    def __init__(self, told, chain, *args, **kwargs):
+        super().__init__("e", *args, **kwargs)
+        self.told, self.chain = told, chain
+
+    def answer(self, actions):
+        super().answer(actions)
+        self.told.append(len(self.chain))
+
+    def fail(self, error):
+        super().fail(error)
+        self.told.append(error)
+
+    def following(self):
+        return self.chain.pop(0) if self.chain else None
+
+
+class GivenUp(ExternalEnv):
+    """An episode is given up while turns of it are still to be taken in."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.told = []
+
+    def run(self):
+        seen, chain = {AGENT: np.zeros(2, np.float32)}, []
+        step = AgentStep(seen, {AGENT: 1.0}, {ALL: False}, {ALL: False}, {}, False, False)
+        end = AgentStep(seen, {}, {ALL: False}, {ALL: True}, {}, True, True)
+        chain += [Chained(self.told, chain, step) for _ in range(5)]
+        self.exchange.hand_over(Chained(self.told, chain, step, is_first=True))
+        self.exchange.hand_over(Turn("e", end, is_void=True))
+        self.exchange.take_part()
+        while True:
+            episode = self.start_episode()
+            self.get_action(episode, seen[AGENT])
+            self.end_episode(episode, seen[AGENT])
+
+
+def test_an_episode_is_given_up_behind_its_last_turn():
+    config = small(PPOConfig(), 10).environment(GivenUp).rollouts(num_rollout_workers=0, rollout_fragment_length=10)
+    with config.debugging(seed=1).build() as algorithm:
+        algorithm.sample(10)
+        assert environment(algorithm).told == [5, 4, 3, 2, 1, 0]
+
+
+# ------------------------------------------------------------------ agents that the run does not have
+
+
+def test_an_agent_without_a_policy_ends_its_episode_alone():
+    config = small(PPOConfig(), 8).environment(observation_space=BOX, action_space=CHOICE)
+    config.external(listen="127.0.0.1:0").rollouts(num_rollout_workers=0, rollout_fragment_length=8).debugging(seed=1)
+    config.multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: {"known": "p"}[agent])
+    refused = []
+
+    def play(url):
+        with PolicyClient(url) as client:
+            for steps in (0, 2):
+                episode = client.start_episode()
+                for _ in range(steps):
+                    client.get_action(episode, {"known": [0, 0]})
+                try:
+                    client.get_action(episode, {"known": [0, 0], "stranger": [0, 0]})
+                except ValueError as error:
+                    refused.append(str(error))
+            with contextlib.suppress(RunEnded):
+                while True:
+                    episode = client.start_episode()
+                    for _ in range(3):
+                        client.get_action(episode, {"known": [1, 1]})
+                        client.log_returns(episode, {"known": 1.0})
+                    client.end_episode(episode, {"known": [1, 1]})
+
+    with config.build() as algorithm:
+        thread = threading.Thread(target=play, args=(environment(algorithm).url,), daemon=True)
+        thread.start()
+        result = algorithm.train()
+        assert result["num_faulty_episodes"] == 2 and result["episode_reward_mean"] == 3
+        assert len(environment(algorithm)._running) <= 1
+    thread.join(20)
+    assert len(refused) == 2 and all("no policy for agent 'stranger'" in error for error in refused)
 
 
 # ------------------------------------------------------------------ action masks

@@ -259,6 +259,36 @@ def test_agents_have_rows_of_their_own_time():
         assert algorithm.metrics.episodes[0].agent_returns == {("x", "px"): 7.0, ("y", "py"): 8.0}
 
 
+class SeenAgain(ExternalMultiAgentEnv):
+    """Agent a ends, and has an observation afterwards."""
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.errors = []
+
+    def run(self):
+        seen = np.zeros(2, np.float32)
+        while True:
+            episode = self.start_episode()
+            self.get_action(episode, {"a": seen, "b": seen})
+            self.log_returns(episode, {"a": 1.0, "b": 1.0}, None, {"a": True})
+            self.get_action(episode, {"a": seen, "b": seen})
+            try:
+                self.get_action(episode, {"a": seen})
+            except ValueError as error:
+                self.errors.append(str(error))
+            self.get_action(episode, {"b": seen})
+            self.end_episode(episode, {"a": seen, "b": seen})
+
+
+def test_an_agent_that_has_ended_acts_no_more():
+    config = PPOConfig().environment(SeenAgain).rollouts(num_rollout_workers=0, rollout_fragment_length=6)
+    small(config, 6).multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: "p")
+    with config.debugging(seed=0).build() as algorithm:
+        algorithm.sample(6)
+        assert "agent 'a' has ended in episode" in environment(algorithm).errors[0]
+
+
 def test_the_exception_of_a_loop_is_that_of_train():
     with build(episodes=2, length=5, raises=True) as algorithm, pytest.raises(KeyError, match="own") as caught:
         algorithm.train()

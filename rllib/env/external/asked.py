@@ -1,5 +1,6 @@
 """Requests to a policy server that are under way, and the turns of which each is made."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,15 +62,17 @@ class Asked:
     Attributes:
         client, number: of it; "" for a request without a number.
         content: hash of its path and body, which are the same where it is repeated.
-        turns: that are to be answered; None where there are none.
+        turns: that are to be answered; None where there are none, or all are answered.
         answer: status and answer, once they are there.
         replies: what waits for the answer, each with the time until which it may wait (s).
+        heard: when it was asked last (s).
     """
 
-    __slots__ = ("answer", "client", "content", "number", "replies", "turns")
+    __slots__ = ("answer", "client", "content", "heard", "number", "replies", "turns")
 
     def __init__(self, client: str, number: int, content: int):
         self.client, self.number, self.content = client, number, content
         self.turns: Turns | None = None
         self.answer: tuple[int, Any] | None = None
         self.replies: list[tuple[float, Reply]] = []
+        self.heard = time.monotonic()

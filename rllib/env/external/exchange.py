@@ -24,6 +24,10 @@ class EpisodeLost(RLlibError):
     """
 
 
+class AgentRefused(RLlibError, ValueError):
+    """An agent that has no policy, since the user's mapping raises for its name. Its episode is void."""
+
+
 class RunEnded(RLlibError):
     """The run that an external environment samples for has ended."""
 

@@ -9,7 +9,7 @@ import math
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, SupportsFloat
 
@@ -43,12 +43,26 @@ class _Episode:
         self.terminateds: dict[AgentID, bool] = {}
         self.truncateds: dict[AgentID, bool] = {}
         self.num_turns = 0
+        # Agents that have ended with an earlier turn, and those before the newest one.
+        self._ended: frozenset[AgentID] = frozenset()
+        self._ended_before = self._ended
+
+    def check_agents(self, observations: Mapping[AgentID, Any]) -> None:
+        """Raises ValueError for an observation of an agent that has ended."""
+        if self._ended and (ended := self._ended & observations.keys()):
+            agent = min(ended, key=repr)
+            raise ValueError(
+                f"agent {agent!r:.80} has ended in episode {self.id}: its last observation comes with the turn that "
+                "ends it"
+            )
 
     def step(self, observations: Mapping[AgentID, Any], end: tuple[bool, bool] | None) -> AgentStep:
         """The step that ends with these observations; `end` is (terminated, truncated) if it is the last."""
         rewards, self.rewards, infos, self.infos = self.rewards, {}, self.infos, {}
         if end is None and not self.terminateds and not self.truncateds:
             return AgentStep(observations, rewards, _NO_ENDS, _NO_ENDS, infos, False, False)
+        has_ended = {agent for flags in (self.terminateds, self.truncateds) for agent, flag in flags.items() if flag}
+        self._ended_before, self._ended = self._ended, self._ended | has_ended
         terminated, truncated = end or (False, False)
         terminateds = {**self.terminateds, ALL: terminated}
         truncateds = {**self.truncateds, ALL: truncated}
@@ -64,6 +78,7 @@ class _Episode:
         """Makes a turn that nobody waits for any longer one that has not happened, with all that came with it."""
         turn.is_withdrawn = True
         self.num_turns -= 1
+        self._ended = self._ended_before
 
     def take_back(self, turn: Turn) -> None:
         """Withdraws a turn, and keeps what was logged before it for the next."""
@@ -245,6 +260,7 @@ class ExternalEnv(threading.Thread):
         episode = self._found(episode_id)
         self._check_masks(observations, logged)
         with episode.lock:
+            episode.check_agents(observations)
             turn = episode.turn(observations, logged, None)
             self.exchange.hand_over(turn)
             self.exchange.take_part()
@@ -310,10 +326,20 @@ class ExternalEnv(threading.Thread):
 
     def publish(self, policy: PublishedPolicy) -> None:
         """Receives the policy that its worker acts by from now on."""
+
     @property
     def patience_s(self) -> float | None:
         """Longest time that whole episodes of others wait for the end of a silent one (seconds); None: any time."""
         return None
+
+    def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
+        """Whether all loops of running episodes are known to wait for the beginning of others.
+
+        Args:
+            running: ids of the episodes that act.
+            waiting: ids of those that have to wait before they begin.
+        """
+        return False
 
     def open(self) -> None:
         """Called when a worker begins with this environment, before its loop is started."""
@@ -345,14 +371,19 @@ class ExternalMultiAgentEnv(ExternalEnv):
     def log_action(self, episode_id: str, observation_dict: Mapping, action_dict: Mapping) -> None:
         """Reports the actions that somebody else has chosen for the agents that have an observation."""
         observations = self._seen(observation_dict)
-        if action_dict.keys() != observations.keys():
-            raise ValueError(
-                f"log_action needs an action for each agent with an observation: {list(observations)}, but got "
-                f"{list(action_dict)}"
-            )
+        self._check_logged(observations, action_dict)
         for agent, action in action_dict.items():
             self._check("action", action, agent)
         self._act(episode_id, observations, action_dict)
+
+    @staticmethod
+    def _check_logged(observations: Mapping, actions: Mapping) -> None:
+        """Raises ValueError unless the agents with an observation are those with an action."""
+        if actions.keys() != observations.keys():
+            raise ValueError(
+                f"log_action needs an action for each agent with an observation: {list(observations)!s:.200}, but got "
+                f"{list(actions)!s:.200}"
+            )
 
     def log_returns(
         self,

@@ -20,19 +20,20 @@ twice. A client may state its `protocol` and its spaces, and is refused where th
 observations, actions, rewards and infos are dicts by agent, and `dones` and `truncateds` say which have ended.
 """
 
+import itertools
 import logging
 import threading
 import time
 import urllib.parse
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from rllib.env.external.asked import Asked, AskedTurn, Reply, Turns
-from rllib.env.external.exchange import EpisodeLost, RunEnded
+from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded
 from rllib.env.external.external_env import ACTION_TIMEOUT_S, AGENT, ExternalEnv, ExternalMultiAgentEnv
 from rllib.env.external.forms import (
     LONGEST_NAME,
@@ -69,6 +70,7 @@ _LOOKED_AFTER_S = 1.0
 _SHARE_OF_PATIENCE = 0.1
 # Paths that need no token.
 OPEN_PATHS = "/", "/health"
+_ENDS_EPISODE = EpisodeLost, AgentRefused
 _NOT_NOW = "the algorithm does not sample at the moment; ask again"
 _NOT_FOR_LONG = f"the algorithm has not sampled for {ACTION_TIMEOUT_S:g} s: is train() running?"
 
@@ -213,6 +215,13 @@ class PolicyServer(ExternalEnv):
     def patience_s(self) -> float:
         return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
 
+    def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
+        # A client with a name has one request at a time; "" may stand for several clients.
+        clients = {self._client_of.get(episode_id) for episode_id in waiting} - {None, ""}
+        if not clients or self.exchange.num_waiting():
+            return False
+        return all(self._client_of.get(episode_id) in clients for episode_id in running)
+
     @property
     def num_requests(self) -> int:
         """Number of requests so far."""
@@ -230,8 +239,13 @@ class PolicyServer(ExternalEnv):
         return f"{self.num_clients} clients have asked {self.url} so far. Does one run?"
 
     def look_after(self) -> None:
-        """Answers requests that have waited for long, and gives up episodes that are silent."""
-        now = time.monotonic()
+        """Answers requests that have waited for long, gives up episodes that are silent, and forgets such clients."""
+        try:
+            self._look_after(time.monotonic())
+        except Exception:  # the next look follows
+            logger.exception("the server could not look after its clients")
+
+    def _look_after(self, now: float) -> None:
         for asked in [each for each in self._waiting if each.replies[0][0] <= now]:
             late = [reply for until, reply in asked.replies if until <= now]
             asked.replies = asked.replies[len(late) :]
@@ -245,6 +259,7 @@ class PolicyServer(ExternalEnv):
         limit = now - self._settings.episode_timeout_s
         for episode_id in [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]:
             self._give_up(episode_id)
+        self._forget_silent_clients(limit)
 
     @property
     def look_after_s(self) -> float:
@@ -285,6 +300,7 @@ class PolicyServer(ExternalEnv):
         withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
         for turn in withdrawn:
             self._asked.discard(turn.episode_id)
+            self._heard[turn.episode_id] = time.monotonic()  # its client is told to ask again
             if (episode := self._running.get(turn.episode_id)) is not None:
                 episode.withdraw(turn)  # a repeated request brings its rewards again
         turns.turns = [turn for turn in turns.turns if turn not in withdrawn]
@@ -362,6 +378,7 @@ class PolicyServer(ExternalEnv):
         asked = self._clients.pop(request.client, None)
         if asked is not None:
             self._clients[request.client] = asked  # behind those that were heard of earlier
+            asked.heard = time.monotonic()
             name = f"client {request.client:.40}"
             if request.seq < asked.number:
                 raise BadRequest(409, f"{name} has sent number {asked.number} already, and now {request.seq}")
@@ -411,7 +428,7 @@ class PolicyServer(ExternalEnv):
             self._transport.wake()
 
     def _take_answer(self, turn: "AskedTurn | Replay") -> None:
-        if turn.ends or isinstance(turn.error, EpisodeLost):
+        if turn.ends or isinstance(turn.error, _ENDS_EPISODE):
             self._release(turn.episode_id)
         turns = turn.turns
         if turns is None:  # of an episode that was given up
@@ -425,7 +442,7 @@ class PolicyServer(ExternalEnv):
         now = time.monotonic()
         for turn in turns.turns:
             self._asked.discard(turn.episode_id)
-            if isinstance(turn.error, EpisodeLost):
+            if isinstance(turn.error, _ENDS_EPISODE):
                 self._drop(turn.episode_id)
             elif not turn.ends:
                 self._heard[turn.episode_id] = now
@@ -434,10 +451,18 @@ class PolicyServer(ExternalEnv):
             asked.answer = 200, turns.answer(turns.turns)
         except Exception as error:
             asked.answer = _refusal(error)
+        asked.turns = None  # with the observations
         replies, asked.replies = asked.replies, []
         self._waiting.pop(asked, None)
         for _, reply in replies:
             self._reply(asked, reply, HOLD_S)
+
+    def _forget_silent_clients(self, limit: float) -> None:
+        """Forgets clients that were not heard of since this time (s) and wait for nothing."""
+        silent = list(itertools.takewhile(lambda client: client[1].heard < limit, self._clients.items()))
+        for name, asked in silent:
+            if asked.answer is not None and self._chains.forget(name):
+                del self._clients[name]
 
     def _forget_a_client(self) -> None:
         """Forgets the client that was heard of first and waits for nothing.
@@ -448,6 +473,7 @@ class PolicyServer(ExternalEnv):
         for name, asked in self._clients.items():
             if asked.answer is not None:
                 del self._clients[name]
+                self._chains.forget(name)
                 return
         raise BadRequest(429, f"there are {len(self._clients)} clients, and max_clients={self._settings.max_clients}")
 
@@ -606,7 +632,13 @@ class PolicyServer(ExternalEnv):
         def logged(item: Item) -> Mapping:
             if item.action is msgspec.UNSET:
                 raise BadRequest(422, "an item of /v1/log needs the action")
-            return self._by_agent("action", item.action)
+            actions = self._by_agent("action", item.action)
+            if self._has_several:
+                try:
+                    self._check_logged(item.observation, actions)
+                except ValueError as error:
+                    raise BadRequest(422, str(error)) from None
+            return actions
 
         return self._turns(request, logged, None, lambda _: {})
 
@@ -645,7 +677,11 @@ class PolicyServer(ExternalEnv):
             for item, episode, seen in given:
                 self._meet(item, episode, seen)
         if not end:
-            for (_, _, seen), action in zip(given, actions):
+            for (_, episode, seen), action in zip(given, actions):
+                try:
+                    episode.check_agents(seen)
+                except ValueError as error:
+                    raise BadRequest(400, str(error)) from None
                 self._legal(seen, action)
         turns = []
         for (item, episode, seen), reward, action in zip(given, rewards, actions):
@@ -739,6 +775,8 @@ def _refusal(error: Exception) -> tuple[int, dict[str, Any]]:
     """Status and answer of a request that was not answered, because of this error."""
     if isinstance(error, BadRequest):
         return error.status, {"error": error.message}
+    if isinstance(error, AgentRefused):
+        return 400, {"error": str(error)}
     if isinstance(error, EpisodeLost):
         return 409, {"error": str(error), "lost": True}
     if isinstance(error, RunEnded):

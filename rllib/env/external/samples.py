@@ -165,6 +165,13 @@ class Chains:
             self._newest = {name: them for name, them in running.items() if them}
         return first, alone
 
+    def forget(self, client: str) -> bool:
+        """Forgets the parts of a client, if all are taken in; returns whether they are."""
+        if not all(each.is_answered for each in self._newest.get(client, ())):
+            return False
+        self._newest.pop(client, None)
+        return True
+
 
 def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:
     """Puts a part behind the one of these that it belongs to, which leaves the list; False if that is over, or none."""
@@ -191,7 +198,10 @@ def checked(part: Part, space, rows: ActionRows) -> Part:
             setattr(part, name, with_arrays(getattr(part, name)))
     except NO_ARRAY as error:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
-    problem = _problem(part, space, rows)
+    try:
+        problem = _problem(part, space, rows)
+    except NO_ARRAY as error:  # lists of other forms than arrays have
+        raise BadRequest(422, f"the part of episode {part.episode_id:.80} has no arrays: {error}") from None
     if problem is not None:
         raise BadRequest(400, f"{problem} (episode {part.episode_id:.80})")
     part.rewards = part.rewards.tolist()
@@ -201,7 +211,8 @@ def checked(part: Part, space, rows: ActionRows) -> Part:
 
 
 def _problem(part: Part, space, rows: ActionRows) -> str | None:
-    if not isinstance(part.observations, np.ndarray | list) or not len(part.observations):
+    is_array = isinstance(part.observations, np.ndarray) and part.observations.ndim > 0
+    if not (is_array or isinstance(part.observations, list)) or not len(part.observations):
         return "observations must be an array, or a list, of at least one observation"
     count = len(part.observations)
     num_actions = count - (part.end is not None)

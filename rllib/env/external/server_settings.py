@@ -53,11 +53,14 @@ class ServerSettings:
         """The token that requests must carry; None: they need none.
 
         Raises:
-            ValueError: if there is none, and other machines reach the address.
+            ValueError: if the file is empty, or there is no token and other machines reach the address.
         """
         if self.token_file is not None:
             with open(self.token_file) as file:
-                return file.read().strip()
+                token = file.read().strip()
+            if not token:
+                raise ValueError(f"the token file {self.token_file} is empty: write a token into it")
+            return token
         token = os.environ.get(TOKEN_VARIABLE) or None
         if token is None and not is_loopback(self.host):
             raise ValueError(

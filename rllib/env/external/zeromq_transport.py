@@ -6,6 +6,7 @@ client waits for an answer before it asks again.
 """
 
 import hmac
+import logging
 import os
 import socket
 import threading
@@ -22,6 +23,8 @@ from rllib.web.bodies import MSGPACK, QUERY, BadRequest
 
 if TYPE_CHECKING:
     from rllib.env.external.policy_server import PolicyServer
+
+logger = logging.getLogger(__name__)
 
 _BODY_LIMIT = 64 << 20
 # Messages of one client that wait in the socket: it needs one.
@@ -134,6 +137,9 @@ class ZeroMQTransport:
                     self._take(peer, part.bytes if is_one else b"")
                 except BadRequest as error:
                     self._answer(peer, error.status, {"error": error.message})
+                except Exception as error:  # no message of one peer may end the server of all
+                    logger.error("a request failed", exc_info=error)
+                    self._reply(peer, 500, {"error": "the server failed; its log says more"})
             if not zmq_poll(alone, 0):
                 return
 
@@ -145,7 +151,7 @@ class ZeroMQTransport:
         """
         try:
             token, path, body = _decode(message)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(400, f"a request is [token, path, body] in MessagePack: {error}") from None
         path, _, query = path.partition("?")
         needs_token = self._token is not None and path not in self._server.open_paths

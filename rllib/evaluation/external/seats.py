@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from rllib.env.external.exchange import AgentRefused
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.evaluation.multi_agent.episode import Seat
@@ -25,7 +26,11 @@ class ExternalSeats(EnvironmentSeats):
         self.given: Mapping = {}
 
     def begin(self, trains: bool, rewards: Mapping[AgentID, float]) -> None:
-        """Starts the episode; its rewards so far belong to no row."""
+        """Starts the episode; its rewards so far belong to no row.
+
+        Raises:
+            AgentRefused: if an agent has no policy. The episode is to be made void.
+        """
         self.trains, self.drops_next, self.given = trains, False, {}
         self.start()
         self._add_rewards(rewards)
@@ -42,11 +47,31 @@ class ExternalSeats(EnvironmentSeats):
             seat.is_open, seat.reward = True, 0.0
 
     def follow(self, step: AgentStep) -> bool:
-        """Takes in what has followed the newest actions; returns whether the episode is over."""
+        """Takes in what has followed the newest actions; returns whether the episode is over.
+
+        Raises:
+            AgentRefused: if a new agent has no policy; nothing was taken in then. The episode is to be made void.
+        """
+        if not step.is_over:
+            self._find_policies(step.observations)
         return self.take_in(self.given, step)
 
+    def _take_seats(self, observations: Mapping) -> None:
+        self._find_policies(observations)
+        super()._take_seats(observations)
+
+    def _find_policies(self, observations: Mapping) -> None:
+        """Asks the mapping for the policies of new agents: their names come from outside, and it may know them not."""
+        if observations.keys() <= self.episode.seats.keys():
+            return
+        for agent in observations:
+            try:
+                self.episode.policy_for(agent)
+            except Exception as error:
+                raise AgentRefused(f"the run has no policy for agent {agent!r:.80}: {error!r:.200}") from error
+
     def void(self) -> None:
-        """Drops the episode: its environment is gone."""
+        """Drops the episode: nobody knows what has followed its newest actions."""
         self.drops_next = True
         self._void()
 

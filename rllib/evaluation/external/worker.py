@@ -19,7 +19,7 @@ import numpy as np
 
 from rllib.acting.inference import ActingSettings
 from rllib.acting.sent_policy import SentPolicy, UserCodeError
-from rllib.env.external.exchange import EpisodeLost, RunEnded, Turn, fail_all
+from rllib.env.external.exchange import AgentRefused, EpisodeLost, RunEnded, Turn, fail_all
 from rllib.env.external.external_env import ExternalEnv
 from rllib.env.external.stream import EnvironmentReplaced, ExternalSpaces, ExternalStream
 from rllib.env.external.weights import ActionRows, PublishedPolicy, array_message
@@ -224,7 +224,7 @@ class ExternalWorker(MultiAgentWorker):
 
         def is_over() -> bool:
             if is_complete:
-                return self._num_sampled >= wanted and not self._place_of
+                return self._num_sampled >= wanted and (not self._place_of or self._is_blocked())
             # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
             return self._num_sampled >= wanted or made >= most or bool(self._waiting and not self._free)
 
@@ -241,8 +241,8 @@ class ExternalWorker(MultiAgentWorker):
                 made += self._answer(turns, step, report, begins=not (is_complete and self._num_sampled >= wanted))
                 if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
                     self._answered_at = time.monotonic()
-                turns, self._later = self._later, []
                 ends = is_over()
+                turns, self._later = self._later, []
                 if turns and not ends:
                     turns += self.stream.arrived()
             self._later = turns
@@ -266,6 +266,13 @@ class ExternalWorker(MultiAgentWorker):
         if self._is_lone or self.settings.agents.counts_agent_steps:
             return self._num_closed
         return self._num_steps
+
+    def _is_blocked(self) -> bool:
+        """Whether no running episode can end before one begins that waits for the next fragment."""
+        if not self._waiting or self._later:
+            return False
+        waiting = [turn.episode_id for turn in self._waiting if not turn.is_withdrawn]
+        return self.stream.environments[0].is_blocked(self._place_of, waiting)
 
     def _report_traffic(self, report: SampleReport) -> None:
         traffic = self.stream.environments[0].take_traffic()
@@ -339,33 +346,25 @@ class ExternalWorker(MultiAgentWorker):
             whether the policies have acted.
         """
         acting: list[tuple[Turn, ExternalSeats]] = []
+        behind: list[Turn] = []
         held = {turn.episode_id for turn in self._waiting}
         for turn in turns:
             if turn.is_withdrawn:
                 continue
             if turn.episode_id in held:  # its turn before is not over yet
-                (self._waiting if turn.episode_id not in self._place_of else self._later).append(turn)
+                (self._waiting if turn.episode_id not in self._place_of else behind).append(turn)
                 continue
             held.add(turn.episode_id)
-            place = self._place_of.get(turn.episode_id)
-            if place is None:
-                place = self._begin(turn, begins)
-                if place is None:
-                    continue
-            elif not turn.claim():
+            try:
+                place = self._take(turn, begins, report)
+            except AgentRefused as error:
+                self._refuse(turn, error, report)
                 continue
-            else:
-                if turn.is_void:
-                    self._seats[place].drops_next = True
-                self._num_steps += self._seats[place].trains and not turn.is_void
-                if self._seats[place].follow(turn.step):
-                    self._end(turn, place, report)
-                    continue
-            acting.append((turn, self._seats[place]))
+            if place is not None:
+                acting.append((turn, self._seats[place]))
         self._seating.receive()
-        if not acting:
-            return False
-        self._act(acting, step)
+        if acting:
+            self._act(acting, step)
         for turn, seats in acting:
             actions, drops = seats.actions(), False
             if turn.logged is not None:
@@ -376,7 +375,39 @@ class ExternalWorker(MultiAgentWorker):
             seats.acted(actions, drops)
             turn.answer(actions)
             self._go_on(turn)
-        return True
+        self._later += behind  # the rest of a part comes before the turn that gives its episode up
+        return bool(acting)
+
+    def _take(self, turn: Turn, begins: bool, report: SampleReport) -> int | None:
+        """Takes a turn in; returns the place of its episode where it acts next, and None elsewhere.
+
+        Raises:
+            AgentRefused: if an agent has no policy.
+        """
+        place = self._place_of.get(turn.episode_id)
+        if place is None:
+            return self._begin(turn, begins)
+        if not turn.claim():
+            return None
+        seats = self._seats[place]
+        if turn.is_void:
+            seats.drops_next = True
+        is_over = seats.follow(turn.step)
+        self._num_steps += seats.trains and not turn.is_void
+        if is_over:
+            self._end(turn, place, report)
+            return None
+        return place
+
+    def _refuse(self, turn: Turn, error: AgentRefused, report: SampleReport) -> None:
+        """Ends the episode of a turn that cannot be taken in, and lets all others go on."""
+        logger.warning("episode %s is void", turn.episode_id, exc_info=error)
+        place = self._place_of.pop(turn.episode_id)
+        self._seats[place].void()
+        self._free.append(place)
+        report.num_faulty_episodes += 1
+        turn.fail(error)
+        self._go_on(turn)
 
     def _go_on(self, turn: Turn) -> None:
         """Takes the turn that follows, where it is there already, in the next pass."""

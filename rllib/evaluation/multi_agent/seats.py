@@ -295,9 +295,7 @@ class EnvironmentSeats:
             self._free[seat.policy_id].sort(reverse=True)
         if not observations.keys() <= self.episode.seats.keys():
             self._take_seats(observations)
-        everybody = len(observations) == len(self.living) and not ended
-        acting = self.living if everybody else [seat for seat in self.living if seat.agent in observations]
-        self._let_act(acting, observations)
+        self._let_act([seat for seat in self.living if seat.agent in observations], observations)
 
     def _end(self) -> Episode:
         episode = self.episode

@@ -361,7 +361,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         """Recorded steps as it learns from them; None if its replay holds them."""
         return None
 
-    def refill_recorded(self) -> None:
+    def _refill_recorded(self) -> None:
         """Makes the recorded rows anew, after the policies' filters have changed."""
         if isinstance(self.workers, RecordedSource):
             self.workers.rows = self.recorded_rows()

@@ -62,7 +62,7 @@ class Saving:
         """Current keyword arguments of the action distribution's `noise`."""
 
     @abstractmethod
-    def refill_recorded(self) -> None:
+    def _refill_recorded(self) -> None:
         """Makes the recorded rows anew, after the policies' filters have changed."""
 
     @abstractmethod
@@ -243,7 +243,7 @@ class Saving:
             for before, now in zip(of_data, self._filter_states())
             for name, numbers in before.items()
         ):
-            self.refill_recorded()
+            self._refill_recorded()
         for policy_id, scale in self._return_scales.items():
             if (returns := state.get(f"policies/{policy_id}/returns.safetensors")) is not None:
                 scale.set_state(returns)

@@ -383,8 +383,8 @@ class OffPolicy(SamplingAhead):
             return parts[0][0]
         return MixedReplay(parts, takes_new_rows=self.recorded.sampled > 0)
 
-    def refill_recorded(self) -> None:
-        super().refill_recorded()
+    def _refill_recorded(self) -> None:
+        super()._refill_recorded()
         for policy_id in tuple(self.replays):
             del self.replays[policy_id]  # two of them may not fit into the memory
             self.replays[policy_id] = self.make_replay(policy_id)

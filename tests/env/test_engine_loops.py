@@ -96,7 +96,8 @@ def test_a_game_that_goes_on(algorithm):
     begin, end = controller._ready, controller._exit_tree
     result = play(algorithm, [world], lambda: controller._physics_process(1 / 60), begin, end)
     assert result["timesteps_total"] >= 64 and world.episodes >= 1
-    assert all(0 <= each.episode_return <= 200 for each in algorithm.metrics.episodes)
+    # No upper bound: the game goes on while the algorithm learns, as long as that takes.
+    assert all(each.episode_return >= 0 for each in algorithm.metrics.episodes)
 
 
 def test_a_scene_that_waits(algorithm):

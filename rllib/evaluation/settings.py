@@ -20,7 +20,6 @@ from rllib.sample_batch import DEFAULT_POLICY, Column
 if TYPE_CHECKING:
     from rllib.env.multi_agent.stream import MultiAgentStream
     from rllib.evaluation.multi_agent.settings import AgentSettings
-    from rllib.evaluation.rollout_worker import RolloutWorker
 
 
 class Postprocess(Protocol):
@@ -218,7 +217,8 @@ class RolloutSettings(EnvironmentSettings):
             values can be computed by the learner (Fragment.to_sequences).
         acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
         spans_directory: where workers record what they do when (spans.py); None: they do not.
-        make_recorder: makes what writes a worker's steps to files; None: they are not written.
+        make_recorder: makes what writes the steps of a RolloutWorker, its argument, to files; None: they are not
+            written.
     """
 
     policies: Mapping[str, PolicySettings]
@@ -238,7 +238,7 @@ class RolloutSettings(EnvironmentSettings):
     sequences: bool = False
     acting_device: str | None = None
     spans_directory: str | None = None
-    make_recorder: "Callable[[RolloutWorker], Recorder] | None" = None
+    make_recorder: "Callable[[Any], Recorder] | None" = None
 
     @property
     def only_policy(self) -> PolicySettings:

@@ -124,7 +124,7 @@ class OfflineDataConfig(ConfigObject):
     def iteration_minima(self) -> tuple[float, int, int]:
         """Seconds, steps sampled and steps trained on, after which an iteration of `train` may end.
 
-        From recorded data alone it is so many updates, if none of the three was set: the data has no pace of its own.
+        From recorded data alone an iteration is UPDATES_PER_ITERATION updates, if none of the three was set.
         """
         names = "min_time_s_per_iteration", "min_sample_timesteps_per_iteration", "min_train_timesteps_per_iteration"
         if self.is_offline and not any(name in self.changes() for name in names):

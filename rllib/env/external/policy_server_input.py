@@ -71,11 +71,15 @@ class PolicyServerInput:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
+def _made(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> Any:
+    """Result of a function of RLlib's `input_` for the first worker."""
+    num_workers = config["num_rollout_workers"]
+    return function(InputContext(min(num_workers, 1), num_workers, config))
+
+
 def makes_server(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> bool:
     """Whether a function that is given as `input_` returns a PolicyServerInput; arguments as for `address_of_input`."""
-    num_workers = config["num_rollout_workers"]
-    made = function(InputContext(min(num_workers, 1), num_workers, config))
-    return isinstance(made, PolicyServerInput)
+    return isinstance(_made(function, config), PolicyServerInput)
 
 
 def address_of_input(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> str:
@@ -88,8 +92,7 @@ def address_of_input(function: Callable[[InputContext], Any], config: Mapping[st
     Raises:
         TypeError: if it returns no PolicyServerInput.
     """
-    num_workers = config["num_rollout_workers"]
-    made = function(InputContext(min(num_workers, 1), num_workers, config))
+    made = _made(function, config)
     if not isinstance(made, PolicyServerInput):
         raise TypeError(
             f"listen is a function that returns {made!r:.80}. It must return a PolicyServerInput, or be an address, "

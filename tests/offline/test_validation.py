@@ -38,9 +38,9 @@ def test_spaces_may_have_other_bounds(tmp_path):
     [
         ("s3://bucket/a.json", "not on this machine"),
         ("d4rl.hopper", "package, which is not used"),
-        ("minari:NO/such-v0", "minari"),
+        ("minari:NO/such-v0", "minari"), # not installed, or without this dataset
     ],
 )
 def test_paths_that_cannot_be_read_are_faults(path, message):
     (fault,) = faults([path], ReadOptions())
-    assert message in fault and "there is no" not in fault[:12]
+    assert message in fault

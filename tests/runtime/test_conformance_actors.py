@@ -4,6 +4,7 @@ import copy
 import functools
 import os
 import pickle
+import time
 
 import cloudpickle
 import numpy as np
@@ -686,7 +687,11 @@ def test_an_actor_hands_itself_to_others(engine):
     first = Node.remote()
     second = Node.remote(first)
     assert runtime.get(second.followers.remote()) == []
-    assert runtime.get(first.followers.remote()) == [second]
+    # Calls of two callers come in any order: the second actor's call to the first may be later than this process's.
+    deadline = time.monotonic() + 60
+    while not (followers := runtime.get(first.followers.remote())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert followers == [second]
     runtime.get(first.forget.remote())
     with pytest.raises(RuntimeError, match="this is not an actor"):
         runtime.get_runtime_context().current_actor  # noqa: B018

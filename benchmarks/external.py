@@ -29,14 +29,17 @@ FRAGMENT = 2000
 MOST_PROCESSES = 16
 
 CLIENT = """
-import sys, threading, numpy as np
+import os, sys, threading, numpy as np
 from rllib.client import PolicyClient, RunEnded
 seen, bare = np.zeros(4, np.float32), sys.argv[2] == "bare"
 def play():
+    ready = False
     with PolicyClient(sys.argv[1]) as client:
         try:
             while True:
                 episode = client.start_episode()
+                if not ready:
+                    ready = os.write(1, b"ready\\n")  # in one piece, whatever the other threads write
                 while bare:
                     client._request("GET", "/health", None)
                 for _ in range(200):
@@ -120,17 +123,20 @@ def in_the_worker(rounds: int) -> list[Row]:
 
 @contextlib.contextmanager
 def clients(server, count: int, kind: str):
-    """Runs clients, from when all of them have asked."""
+    """Runs clients, from when all of them have an episode."""
     processes = min(count, MOST_PROCESSES)
     command = [sys.executable, "-c", CLIENT, server.url, kind, str(count // processes)]
-    before = server.num_clients
-    started = [subprocess.Popen(command, cwd=ROOT) for _ in range(processes)]
-    while server.num_clients < before + count:
-        time.sleep(0.05)
-    yield
-    for process in started:
-        process.kill()
-        process.wait()
+    started = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    try:
+        for process in started:
+            for _ in range(count // processes):
+                if process.stdout.readline() != "ready\n":
+                    raise RuntimeError("a client ended before its first episode")
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
 
 
 def bare_rate(server, count: int, seconds: float = 2.0) -> float:

@@ -50,6 +50,7 @@ from rllib.policy import Policy as Policy
 from rllib.client import PolicyClient as PolicyClient
 from rllib.env.external.policy_server_input import PolicyServerInput as PolicyServerInput
 from rllib.policies import PolicySpec as PolicySpec
+from rllib.sample_batch import Postprocessing as Postprocessing
 from rllib.algorithms.qmix import QMix as QMix
 from rllib.algorithms.qmix import QMixConfig as QMixConfig
 from rllib.algorithms.r2d2 import R2D2 as R2D2
@@ -71,6 +72,7 @@ from rllib.algorithms.sac import TQCConfig as TQCConfig
 from rllib.algorithms.qmix import VDN as VDN
 from rllib.algorithms.qmix import VDNConfig as VDNConfig
 from rllib.env.checkup.check_env import check_env as check_env
+from rllib.evaluation.postprocess.of_episodes import compute_advantages as compute_advantages
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner

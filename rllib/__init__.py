@@ -30,9 +30,11 @@ _LAZY = {
     "Policy": "rllib.policy",
     "PolicyClient": "rllib.client",
     "PolicySpec": "rllib.policies",
+    "Postprocessing": "rllib.sample_batch",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
     "check_env": "rllib.env.checkup.check_env",
+    "compute_advantages": "rllib.evaluation.postprocess.of_episodes",
     "concat_samples": "rllib.sample_batch",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
@@ -71,9 +73,11 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str):
-    if name not in _LAZY:
+    # The names of algorithms before Ray 2.0: PPOTrainer.
+    known = name.removesuffix("Trainer") if name.removesuffix("Trainer") in ALGORITHMS else name
+    if known not in _LAZY:
         raise missing(__name__, name, __all__, _absent(name))
-    value = getattr(importlib.import_module(_LAZY[name]), name)
+    value = getattr(importlib.import_module(_LAZY[known]), known)
     globals()[name] = value
     return value
 
@@ -81,10 +85,7 @@ def __getattr__(name: str):
 def _absent(name: str) -> str | None:
     """Advice for a name of Ray or Stable-Baselines3 that is not here; None for other names."""
     for ending in ("Config", "Trainer"):
-        algorithm = name.removesuffix(ending)
-        if ending == "Trainer" and name != algorithm and algorithm in ALGORITHMS:
-            return f"it is called {algorithm} here, and its settings {algorithm}Config"
-        if instead := absent(algorithm):
+        if instead := absent(name.removesuffix(ending)):
             return instead
     return _ELSEWHERE.get(name)
 

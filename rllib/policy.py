@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rllib.config import absent
+from rllib.did_you_mean import explains
 from rllib.losses.returns import gae
 from rllib.models.acting_buffers import ActingBuffers
 from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import use_one_blas_thread
 from rllib.models.observations.masks import no_choice, without_choice
-from rllib.models.policy_spec import PolicySpec, described_spec
+from rllib.models.policy_spec import PolicySpec, described_spec, description_of
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -33,12 +35,27 @@ from rllib.sample_batch import (
     Column,
     SampleBatch,
 )
-from rllib.storage.checkpoint import MANIFEST, CheckpointError, naming_damage, read_checkpoint, read_manifest
+from rllib.storage.checkpoint import (
+    MANIFEST,
+    CheckpointError,
+    naming_damage,
+    read_checkpoint,
+    read_manifest,
+    write_checkpoint,
+)
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
 # Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.
 CHUNK = 512
+
+# Arguments of RLlib's compute_actions that have no effect.
+_OF_RLLIB = frozenset(
+    {
+        *("prev_action_batch", "prev_reward_batch", "info_batch", "episodes", "timestep"),
+        *("prev_action", "prev_reward", "info", "episode", "input_dict"),
+    }
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +84,7 @@ class Snapshot:
 Snapshots = Mapping[str, Snapshot]
 
 
+@explains(absent.POLICY)
 class Policy:
     """Chooses actions and estimates the values of observations.
 
@@ -322,6 +340,35 @@ class Policy:
         """Whether the policy has a memory."""
         return self.state_size > 0
 
+    def num_state_tensors(self) -> int:
+        """Number of arrays in a state of the memory; 0 without one."""
+        return len(self.spec.state_shapes)
+
+    @property
+    def dist_class(self) -> type:
+        """Class of the distribution of actions."""
+        return type(self.distribution)
+
+    def apply(self, function: Callable, *args, **kwargs) -> Any:
+        """function(policy, *args, **kwargs)."""
+        return function(self, *args, **kwargs)
+
+    def export_checkpoint(self, export_dir: str | os.PathLike) -> Path:
+        """Writes this policy as `from_checkpoint` reads it; returns the directory.
+
+        `Algorithm.export_policy_model` writes also how an environment's observations and actions are converted, which
+        `load_policy` needs.
+        """
+        description = {
+            **description_of(self.spec),
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+        }
+        return write_checkpoint(export_dir, {"policy.json": description, "weights.safetensors": self.get_state()})
+
+    # RLlib's name.
+    export_model = export_checkpoint
+
     # ------------------------------------------------------------------ noise in the weights
 
     def resample(self, rng: np.random.Generator) -> None:
@@ -421,12 +468,14 @@ class Policy:
 
     def compute_actions(
         self,
-        observations: Sequence | np.ndarray,
+        observations: Sequence | np.ndarray | None = None,
         state_batches: Sequence[np.ndarray] | None = None,
         *,
         explore: bool | None = None,
         rng: np.random.Generator | None = None,
         filtered: bool = False,
+        obs_batch: Sequence | np.ndarray | None = None,
+        **of_rllib,
     ) -> tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
         """Computes actions outside of training, in the form of RLlib: (actions, state_outs, fetches).
 
@@ -437,6 +486,8 @@ class Policy:
             explore: sample; False takes the most probable actions. By default the config's `explore`, or True.
             rng: draws the samples; by default a fresh one.
             filtered: whether the observations have passed the filter already.
+            obs_batch: RLlib's name of observations.
+            of_rllib: RLlib's further arguments (info_batch, episodes, timestep, ...), which have no effect.
 
         Returns:
             actions [N, *action_shape]; arrays [N, *shape] of the memory's next state, [] without a memory; a dict with
@@ -445,6 +496,11 @@ class Policy:
         Raises:
             ValueError: as for `choose`, and for a state of another form.
         """
+        if unknown := of_rllib.keys() - _OF_RLLIB:
+            raise TypeError(f"compute_actions() got an unexpected keyword argument {min(unknown)!r}")
+        observations = obs_batch if observations is None else observations
+        if observations is None:
+            raise TypeError("compute_actions() needs observations")
         if explore is None:
             explore = True if self.config is None else self.config["explore"]
         state = None if state_batches is None or not len(state_batches) else self._joined_state(state_batches)
@@ -453,12 +509,35 @@ class Policy:
         return actions, self.state_parts(state), fetches
 
     def compute_single_action(
-        self, observation, state: Sequence[np.ndarray] | None = None, **how
+        self, observation=None, state: Sequence[np.ndarray] | None = None, *, obs=None, **how
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         """`compute_actions` of one observation and its state: (action, state_out, fetches), without the dimension N."""
+        observation = obs if observation is None else observation
+        if observation is None:
+            raise TypeError("compute_single_action() needs an observation")
         states = [np.asarray(part)[None] for part in state or ()]
         actions, states, fetches = self.compute_actions(np.asarray(observation)[None], states, **how)
         return actions[0], [part[0] for part in states], {name: rows[0] for name, rows in fetches.items()}
+
+    def compute_actions_from_input_dict(
+        self, input_dict: Mapping[str, Any], explore: bool | None = None, **how
+    ) -> tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
+        """`compute_actions` of a batch: its column obs, and state_in_0, state_in_1, ... for the states of a memory."""
+        states = [input_dict[f"state_in_{index}"] for index in range(self.num_state_tensors())]
+        known = {name: how[name] for name in ("rng", "filtered") if name in how}
+        return self.compute_actions(input_dict[OBS], states, explore=explore, **known)
+
+    def compute_log_likelihoods(self, actions: Sequence | np.ndarray, obs_batch: Sequence | np.ndarray) -> np.ndarray:
+        """Log-probabilities [N] of actions [N, *action_shape] for observations [N, *shape] as batches store them.
+
+        Raises:
+            ValueError: for a policy with a memory, whose states they depend on, or one without probabilities.
+        """
+        if self.state_size or not self.distribution.has_log_prob:
+            why = "has a memory, on whose states they depend" if self.state_size else "chooses by values"
+            raise ValueError(f"log-probabilities cannot be computed from observations alone: this policy {why}")
+        observations, actions = np.asarray(obs_batch), np.asarray(actions, self.action_dtype)
+        return self.log_prob(self.dist_inputs(observations), actions)
 
     def choose(
         self,

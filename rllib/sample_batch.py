@@ -36,9 +36,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
+
+from rllib.did_you_mean import explains
 
 DEFAULT_POLICY = "default_policy"  # id of the policy whose rows these are, where there is one
 
@@ -108,6 +110,40 @@ def table_of(*columns: Column) -> tuple[Column, ...]:
     return columns
 
 
+# Columns of RLlib that batches do not have: advice.
+_INSTEAD = {
+    "infos": "name the keys that are needed in .environment(info_columns={...}) (docs/add_column.md)",
+    "dones": "an episode ends where terminateds or truncateds is True",
+    **dict.fromkeys(
+        ("prev_actions", "prev_rewards"),
+        "they are parts of the observation with model={'lstm_use_prev_action': True} or lstm_use_prev_reward",
+    ),
+    "t": "rows of an episode are in the order of its steps",
+    "env_id": "eps_id tells episodes apart (docs/custom_loops.md)",
+    "agent_index": "a MultiAgentBatch has rows by policy",
+    "unroll_id": "eps_id tells episodes apart (docs/custom_loops.md)",
+    "values_bootstrapped": "value_targets has what values are fitted to",
+    "action_dist": "its parameters are in action_dist_inputs",
+}
+
+
+# Methods of RLlib's batches that ours do not have: advice.
+_WITHOUT = {
+    **dict.fromkeys(
+        ("enable_slicing_by_batch_id", "disable_slicing_by_batch_id"), "use split_by_episode(), or slices of rows"
+    ),
+    **dict.fromkeys(
+        ("zero_pad", "right_zero_pad"), "sequences stand one after the other, with lengths in seq_lens (docs/memory.md)"
+    ),
+    **dict.fromkeys(("is_training", "set_training"), "networks are told by the learner, as torch modules are"),
+    **dict.fromkeys(
+        ("set_get_interceptor", "to_device", "wrap_as_needed"), "use torch.as_tensor(batch[name], device=...)"
+    ),
+    "get_single_step_input_dict": "use the columns themselves, such as batch['obs'][-1:]",
+}
+
+
+@explains(_WITHOUT)
 class SampleBatch(dict[str, np.ndarray]):
     """A dict of column name -> array whose first dimensions are equal; its length is the number of rows.
 
@@ -128,8 +164,13 @@ class SampleBatch(dict[str, np.ndarray]):
 
     OBS, CUR_OBS, NEXT_OBS, ACTIONS, REWARDS = OBS, OBS, NEXT_OBS, ACTIONS, REWARDS
     TERMINATEDS, TRUNCATEDS, EPS_ID, SEQ_LENS = TERMINATEDS, TRUNCATEDS, EPS_ID, SEQ_LENS
-    ACTION_LOGP, ACTION_DIST_INPUTS, VF_PREDS = ACTION_LOGP, ACTION_DIST_INPUTS, VF_PREDS
+    ACTION_LOGP, ACTION_PROB, ACTION_DIST_INPUTS, VF_PREDS = ACTION_LOGP, ACTION_PROB, ACTION_DIST_INPUTS, VF_PREDS
     ADVANTAGES, VALUE_TARGETS, LOSS_MASK, WEIGHTS = ADVANTAGES, VALUE_TARGETS, LOSS_MASK, WEIGHTS
+    # Columns of RLlib's batches that ours have only where somebody adds them.
+    PREV_ACTIONS, PREV_REWARDS, INFOS, DONES, T = "prev_actions", "prev_rewards", "infos", "dones", "t"
+    ENV_ID, AGENT_INDEX, UNROLL_ID, ACTION_DIST = "env_id", "agent_index", "unroll_id", "action_dist"
+    VALUES_BOOTSTRAPPED, OBS_EMBEDS = "values_bootstrapped", "obs_embeds"
+    RETURNS_TO_GO, ATTENTION_MASKS = "returns_to_go", "attention_masks"
 
     def __init__(self, columns=(), *, policy_version: int = 0, num_steps: int | None = None):
         super().__init__(columns)
@@ -155,6 +196,10 @@ class SampleBatch(dict[str, np.ndarray]):
     def __getitem__(self, key):
         """The column with this name; for a slice, these rows of all columns, as `rows`."""
         return self.rows(key) if key.__class__ is slice else dict.__getitem__(self, key)
+
+    def __missing__(self, key):
+        advice = f": {_INSTEAD[key]}" if key in _INSTEAD else ""
+        raise KeyError(f"this batch has no column {key!r}{advice}; it has {', '.join(map(str, self))}")
 
     def __len__(self):
         return self.count
@@ -216,14 +261,18 @@ class SampleBatch(dict[str, np.ndarray]):
             num_steps.append(lengths.pop() if len(lengths) == 1 else None)  # None: not all in lockstep, or not as long
         return _joined(rounds, num_steps, np.empty)
 
-    def rows(self, index) -> "SampleBatch":
+    def rows(self, index=None) -> Any:
         """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions.
+
+        Without an index it is an iterator over the rows, each a dict of column -> value, as in RLlib.
 
         Raises:
             ValueError: if the rows are grouped in sequences, which cannot be split.
         """
         if SEQ_LENS in self:
             raise ValueError("these rows stand in sequences, which cannot be taken apart (column seq_lens)")
+        if index is None:
+            return ({name: column[row] for name, column in self.items()} for row in range(self.count))
         columns = {name: column[index] for name, column in self.items()}
         return SampleBatch(columns, policy_version=self.policy_version)
 
@@ -248,8 +297,10 @@ class SampleBatch(dict[str, np.ndarray]):
 
     # ------------------------------------------------------------------ what loops of RLlib's users call
 
-    def copy(self) -> "SampleBatch":
-        """A batch of copies of the columns."""
+    def copy(self, shallow: bool = False) -> "SampleBatch":
+        """A batch of copies of the columns; with `shallow` of the columns themselves."""
+        if shallow:
+            return SampleBatch(self, policy_version=self.policy_version, num_steps=self.num_steps)
         columns = {name: column.clone() if hasattr(column, "clone") else column.copy() for name, column in self.items()}
         return SampleBatch(columns, policy_version=self.policy_version, num_steps=self.num_steps)
 
@@ -287,20 +338,47 @@ class SampleBatch(dict[str, np.ndarray]):
         ends = [self.count * (number + 1) // num_slices for number in range(num_slices)]
         return [self[start:end] for start, end in zip([0, *ends], ends)]
 
-    def split_by_episode(self) -> list["SampleBatch"]:
+    def split_by_episode(self, key: str = EPS_ID) -> list["SampleBatch"]:
         """The parts of episodes that the rows belong to: a batch for each eps_id, its rows in the order that they had.
+
+        Args:
+            key: another column that numbers episodes.
 
         Raises:
             ValueError: without that column, which batches of RolloutWorker.from_config have.
         """
-        if EPS_ID not in self:
+        if key not in self:
             raise ValueError(
-                f"only rows that know their episode can be split: the column {EPS_ID!r} is missing. Sample them with "
-                f"RolloutWorker.from_config(config), or add it: batch[{EPS_ID!r}] = one integer an episode"
+                f"only rows that know their episode can be split: the column {key!r} is missing. Sample them with "
+                f"RolloutWorker.from_config(config), or add it: batch[{key!r}] = one integer an episode"
             )
-        order = np.argsort(self[EPS_ID], kind="stable")
-        ends = np.flatnonzero(np.diff(self[EPS_ID][order])) + 1
+        order = np.argsort(self[key], kind="stable")
+        ends = np.flatnonzero(np.diff(self[key][order])) + 1
         return [self.rows(part) for part in np.split(order, ends) if len(part)]
+
+    def is_single_trajectory(self) -> bool:
+        """Whether no episode ends before the last row."""
+        return not self._ended()[:-1].any()
+
+    def is_terminated_or_truncated(self) -> bool:
+        """Whether an episode ends with the last row."""
+        return bool(self._ended()[-1])
+
+    def _ended(self) -> np.ndarray:
+        """Whether an episode ends with each row, bool [B]."""
+        return self[TERMINATEDS] | self[TRUNCATEDS] if TRUNCATEDS in self else self[TERMINATEDS]
+
+    def compress(self, *args, **kwargs) -> "SampleBatch":
+        """Has no effect, for programs of RLlib: columns travel through shared memory."""
+        return self
+
+    decompress_if_needed = compress
+
+
+class Postprocessing:
+    """Names of the columns that a postprocess adds, as RLlib's module of this name has them."""
+
+    ADVANTAGES, VALUE_TARGETS = ADVANTAGES, VALUE_TARGETS
 
 
 def concat_samples(samples: Sequence[SampleBatch]) -> SampleBatch:

@@ -75,7 +75,33 @@ __all__ = [
 __all__ += errors.__all__
 
 
+# Names of Ray that are not here: what to use instead.
+_INSTEAD = {
+    "LoggingConfig": "use init(logging_level=...)",
+    "ObjectID": "it is ObjectRef here",
+    **dict.fromkeys(("get_webui_url", "get_dashboard_url", "show_in_dashboard"), "there is no dashboard"),
+    **dict.fromkeys(("ActorID", "NodeID", "JobID", "TaskID", "WorkerID"), "ids are strings (get_runtime_context())"),
+    **dict.fromkeys(("FunctionID", "PlacementGroupID", "UniqueID"), "ids are strings (get_runtime_context())"),
+    **dict.fromkeys(("ActorClassID", "actor"), "use ActorHandle, get_actor and remote"),
+    **dict.fromkeys(("data", "workflow", "widgets", "internal"), "there are tasks, actors and objects alone"),
+    "autoscaler": "a session has the machine that it is started on",
+    **dict.fromkeys(
+        ("java_function", "java_actor_class", "cpp_function", "cross_language", "Language"), "there is Python alone"
+    ),
+    **dict.fromkeys(("profile", "profiling"), "set RUNTIME_TIMELINE=1, and use timeline()"),
+    "register_custom_serializer": "use util.register_serializer",
+    **dict.fromkeys(
+        ("state", "experimental"), "use nodes(), cluster_resources(), or the command runtime status"
+    ),
+    "job_submission": "start the program itself; cluster_resources() and available_resources() say what is free",
+    **dict.fromkeys(("LOCAL_MODE", "SCRIPT_MODE", "WORKER_MODE"), "use init(engine='local'), or no argument"),
+    **dict.fromkeys(("client", "ClientBuilder"), "use init(address=...)"),
+    "get_accelerator_ids": "use get_runtime_context().get_accelerator_ids()",
+}
+
+
 def __getattr__(name):
     if name == "util":  # imported with its first use, since most programs need none of it
         return importlib.import_module(".util", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    advice = f": {_INSTEAD[name]}." if name in _INSTEAD else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")

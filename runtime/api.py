@@ -84,7 +84,7 @@ def put(value: T) -> ObjectRef[T]:
 def get(refs: ObjectRef[T], timeout: float | None = None) -> T: ...
 @overload
 def get(refs: Sequence[ObjectRef[T]], timeout: float | None = None) -> list[T]: ...
-def get(refs, timeout: float | None = None):
+def get(refs=None, timeout: float | None = None, *, object_refs=None):
     """The value of a reference, or a list of values for a list of references; waits until they are there.
 
     Arrays are read-only and share the memory of the object store.
@@ -92,6 +92,7 @@ def get(refs, timeout: float | None = None):
     Args:
         refs: a reference, or a list of them (order is kept, repetitions are fine).
         timeout: seconds to wait at most; None: as long as it takes.
+        object_refs: Ray's name of refs.
 
     Raises:
         TaskError: user code raised; the exception is also an instance of its original class.
@@ -99,6 +100,8 @@ def get(refs, timeout: float | None = None):
         GetTimeoutError: not there in time.
         TypeError, ValueError: not a reference; a negative timeout.
     """
+    if refs is None:
+        refs = object_refs
     if timeout is not None:
         check_timeout(timeout)
     if isinstance(refs, ObjectRef):
@@ -110,7 +113,13 @@ def get(refs, timeout: float | None = None):
 
 
 def wait(
-    refs: Sequence[ObjectRef[T]], num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+    refs: Sequence[ObjectRef[T]] | None = None,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+    *,
+    ray_waitables: Sequence[ObjectRef[T]] | None = None,
+    object_refs: Sequence[ObjectRef[T]] | None = None,
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are done (with a value or an error), or the time is over.
 
@@ -119,6 +128,7 @@ def wait(
         num_returns: how many to wait for, 1 to len(refs).
         timeout: seconds to wait at most; None: as long as it takes.
         fetch_local: for programs written for Ray; without effect, since every value is on this machine.
+        ray_waitables, object_refs: names of refs in Ray.
 
     Returns:
         The done ones (at most `num_returns`) and all others, each in the order given; of no references, two empty
@@ -127,6 +137,8 @@ def wait(
     Raises:
         TypeError, ValueError: not a list of references, repetitions, num_returns or timeout out of range.
     """
+    if refs is None:
+        refs = object_refs if ray_waitables is None else ray_waitables
     if not isinstance(refs, list | tuple):
         raise TypeError(f"wait() takes a list of references, got {_what(refs)}")
     has_generators = _check_references(refs, "wait", (ObjectRef, ObjectRefGenerator))
@@ -195,7 +207,14 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     actor._lease.engine.kill(actor._lease.actor_id, no_restart)
 
 
-def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:
+def cancel(
+    ref: ObjectRef | ObjectRefGenerator | None = None,
+    *,
+    force: bool = False,
+    recursive: bool = True,
+    ray_waitable: ObjectRef | ObjectRefGenerator | None = None,
+    object_ref: ObjectRef | None = None,
+) -> None:
     """Cancels the task or the actor call whose result this is. Harmless when it is done, and when repeated.
 
     One that has not begun never runs. A task that runs gets KeyboardInterrupt in its own code, once; if it catches that
@@ -208,11 +227,14 @@ def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursiv
         force: end the process of a running task instead; `get` then raises TaskKilledError, which is also a
             WorkerCrashedError, as in Ray.
         recursive: cancel the tasks and calls that it has made as well.
+        ray_waitable, object_ref: names of ref in Ray.
 
     Raises:
         TypeError: not a reference.
         ValueError: force=True for the call of an actor.
     """
+    if ref is None:
+        ref = object_ref if ray_waitable is None else ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref.completed()
     if not isinstance(ref, ObjectRef):

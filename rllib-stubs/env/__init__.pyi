@@ -5,4 +5,5 @@ from rllib.env.external.external_env import ExternalMultiAgentEnv as ExternalMul
 from rllib.env.multi_agent.multi_agent_env import MultiAgentEnv as MultiAgentEnv
 from rllib.env.multi_agent.pettingzoo_envs import ParallelPettingZooEnv as ParallelPettingZooEnv
 from rllib.env.multi_agent.pettingzoo_envs import PettingZooEnv as PettingZooEnv
+from rllib.env.factories.settable_tasks import TaskSettableEnv as TaskSettableEnv
 from rllib.env.multi_agent.copies import make_multi_agent as make_multi_agent

@@ -97,6 +97,7 @@ class Acting:
         action_mask=None,
         policy_id: str | None = None,
         agent_id: Hashable = None,
+        **of_rllib,
     ) -> Any:
         """The action for one observation, in the environment's own units.
 
@@ -111,6 +112,8 @@ class Acting:
             action_mask: of the legal actions, where the environment gives masks in the info or by a method.
             policy_id: of the policy that acts; None: the only one, or that of the agent.
             agent_id: the agent, where several act: the mapping says by which policy.
+            of_rllib: info, timestep and episode, which have no effect; unsquash_action and clip_action, as the config
+                has them.
 
         Returns:
             the action; if a state is given or with `full_fetch`, (action, state, fetches): the state for the next
@@ -121,6 +124,8 @@ class Acting:
             ValueError: for an observation of another form than the space's (one beyond its bounds is a warning, once),
                 a state that does not fit the policy, or a mask that is missing or leaves no legal action.
         """
+        if of_rllib:
+            self._check_of_rllib(of_rllib)
         states = None if state is None else [state]
         policy_id = self._acting_policy(policy_id, agent_id)
         if self._hand_written(policy_id) is None:
@@ -138,6 +143,24 @@ class Acting:
 
     # The name of Ray 0.8.
     compute_action = compute_single_action
+
+    def _check_of_rllib(self, given: Mapping[str, Any]) -> None:
+        """Refuses arguments that ask for another action than `compute_single_action` gives.
+
+        Raises:
+            TypeError: naming the argument.
+        """
+        settings = next(iter(self._inferences.values())).settings
+        known = {"unsquash_action": settings.normalize_actions, "clip_action": settings.clip_actions}
+        for name, value in given.items():
+            if name in known:
+                if value not in (None, known[name]):
+                    raise TypeError(
+                        f"{name}={value!r}: actions are converted as the config says. Use get_policy()."
+                        "compute_single_action(observation) for actions in the policy's own units"
+                    )
+            elif name not in ("info", "timestep", "episode"):
+                raise TypeError(f"compute_single_action() got an unexpected keyword argument {name!r}")
 
     def predict(
         self,

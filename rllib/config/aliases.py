@@ -294,7 +294,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
-    "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable(
         (False,), "leave it out: PQN and what learns from a replay take it, IMPALA, APPO and A3C always do so"
     ),

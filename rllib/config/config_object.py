@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
-from rllib.config import aliases
+from rllib.config import absent, aliases
 from rllib.config.sections import Setting, Settings
 from rllib.config.setting_types import shortened
 from rllib.did_you_mean import nearest
@@ -159,8 +159,12 @@ class ConfigObject(Settings):
         setting = self._find(name)
         if setting is not None:
             return self._values[setting.name]
+        if name in aliases.READABLE_DICTS:
+            return self[name]
         if name in aliases.UNAVAILABLE_SECTIONS:
             raise AttributeError(f".{name}() cannot be used: {aliases.UNAVAILABLE_SECTIONS[name]}.")
+        if reason := _why_absent(name):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}: {reason}.")
         raise AttributeError(self._unknown(name, with_sections=True))
 
     def __setattr__(self, name: str, value) -> None:
@@ -349,6 +353,8 @@ class ConfigObject(Settings):
         if name in aliases.OF_MODEL and "model" in self.settings:
             places = [f".{self.settings['model'].section}(model={{{aliases.OF_MODEL[name]!r}: ...}})"]
         hint = f" Did you mean {' or '.join(places)}?" if places else ""
+        if not places and not type(self).__module__.startswith("rllib."):
+            hint = " A setting of your own is a parameter of a method that @section marks (docs/add_algorithm.md)."
         return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
 
     def _place(self, name: str) -> str:
@@ -361,6 +367,13 @@ class ConfigObject(Settings):
                 f"cannot set {name}: this {type(self).__name__} is frozen, since an algorithm has been built from it. "
                 "Use .copy(copy_frozen=False) and change the copy."
             )
+
+
+def _why_absent(name: str) -> str | None:
+    """Advice in place of an attribute that RLlib's configs have; None for any other name."""
+    if name in aliases.UNAVAILABLE:
+        return aliases.UNAVAILABLE[name].sentence
+    return absent.CONFIG.get(name) or aliases.IGNORED.get(name)
 
 
 def _relations(cls: type) -> list[Callable]:

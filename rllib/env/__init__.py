@@ -23,6 +23,7 @@ __all__ = [
     "MultiAgentEnv",
     "ParallelPettingZooEnv",
     "PettingZooEnv",
+    "TaskSettableEnv",
     "check_environment",
     "is_multi_agent",
     "make_multi_agent",
@@ -38,6 +39,7 @@ _LAZY = {
     "MultiAgentEnv": "rllib.env.multi_agent.multi_agent_env",
     "ParallelPettingZooEnv": "rllib.env.multi_agent.pettingzoo_envs",
     "PettingZooEnv": "rllib.env.multi_agent.pettingzoo_envs",
+    "TaskSettableEnv": "rllib.env.factories.settable_tasks",
     "make_multi_agent": "rllib.env.multi_agent.copies",
 }
 

@@ -95,16 +95,24 @@ class RolloutWorker(Worker):
         allocate: `allocate(shape, dtype)` returns memory for the columns.
 
     Raises:
+        TypeError: for RLlib's arguments (env_creator, config, ...).
         the user's own exception, with a note naming worker and environment, when an environment fails.
     """
 
     def __init__(
         self,
-        settings: RolloutSettings,
+        settings: RolloutSettings | None = None,
         worker_index: int = 0,
         incarnation: int = 0,
         allocate: Callable[..., np.ndarray] = np.empty,
+        **of_rllib,
     ):
+        if settings is None or of_rllib:
+            raise TypeError(
+                f"RolloutWorker takes RolloutSettings, not {', '.join(of_rllib) or 'nothing'} as in RLlib. Use "
+                "RolloutWorker.from_config(config, env=env_creator), whose sample() returns a batch and a report "
+                "(docs/custom_loops.md)"
+            )
         super().__init__(settings, worker_index)
         first = max(worker_index - 1, 0) * settings.num_envs
         total = settings.num_envs * max(settings.num_workers, 1)

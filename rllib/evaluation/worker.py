@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rllib.config import absent
+from rllib.did_you_mean import explains
+from rllib.env.factories.registry import EnvContext
 from rllib.env.streams.base import EnvironmentStream
 from rllib.policy import Policy, Snapshot, Snapshots
 from rllib.sample_batch import DEFAULT_POLICY
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from rllib.evaluation.settings import PolicySettings
 
 
+@explains(absent.WORKER)
 class Worker:
     """Environments and a policy, with the attributes that RLlib's RolloutWorker has.
 
@@ -123,6 +127,33 @@ class Worker:
     def foreach_env(self, function: Callable[[Any], Any]) -> list:
         """function(environment) for each environment."""
         return [function(env) for env in self.stream.environments]
+
+    def foreach_env_with_context(self, function: Callable[[Any, EnvContext], Any]) -> list:
+        """function(environment, its EnvContext) for each environment."""
+        num_envs = len(self.stream.environments)
+        return [
+            function(env, EnvContext(self.settings.env_config, self.worker_index, index, self.num_workers, num_envs))
+            for index, env in enumerate(self.stream.environments)
+        ]
+
+    def foreach_policy(self, function: Callable[..., Any], **kwargs) -> list:
+        """function(policy, policy id, **kwargs) for each policy."""
+        return [function(policy, policy_id, **kwargs) for policy_id, policy in self.policy_map.items()]
+
+    # Workers do not know which policies learn: all of them.
+    foreach_policy_to_train = foreach_policy
+
+    def for_policy(self, function: Callable[..., Any], policy_id: str = DEFAULT_POLICY, **kwargs) -> Any:
+        """function(policy, **kwargs) for the policy with this name."""
+        return function(self.get_policy(policy_id), **kwargs)
+
+    def apply(self, function: Callable[..., Any], *args, **kwargs) -> Any:
+        """function(worker, *args, **kwargs)."""
+        return function(self, *args, **kwargs)
+
+    def stop(self) -> None:
+        """`close`, by RLlib's name."""
+        self.close()
 
     def load_snapshots(self, snapshots: Snapshots) -> None:
         """Uses these policies from now on."""

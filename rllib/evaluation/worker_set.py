@@ -14,10 +14,12 @@ import runtime
 from rllib import spans
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
+from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker import Worker
 from rllib.policy import Snapshots
 from rllib.processes import ensure_runtime
 from rllib.sample_batch import SampleBatch
@@ -65,7 +67,7 @@ class RolloutActor:
             return function(self._worker, *args)
 
 
-class WorkerSet:
+class WorkerSet(AskedWorkers):
     """The workers of an algorithm: one local object (num_workers=0), or actors.
 
     Args:
@@ -78,6 +80,7 @@ class WorkerSet:
             for messages.
         shared: arrays that all workers read; there is one copy of each, however many workers there are. A worker in
             this process may be given anything.
+        present: gives the present policies, for `local_worker` beside remote workers.
 
     Attributes:
         fleet: the remote workers, with indices from 1 on; asynchronous algorithms ask it themselves.
@@ -97,12 +100,15 @@ class WorkerSet:
         fragment_lengths: Sequence[int] | None = None,
         worker_class: type = RolloutWorker,
         shared: Sequence = (),
+        present: Callable[[], Snapshots] | None = None,
     ):
         self.settings = settings
         self.num_workers = num_workers
         self.restores = 0
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
-        self._local = None if num_workers else worker_class(settings, 0, 0, np.empty, *shared)
+        self._present, self._make_local = present, lambda own: worker_class(own, 0, 0, np.empty, *shared)
+        self._local = None if num_workers else self._make_local(settings)
+        self._beside: Worker | None = None  # a local worker in addition to remote ones
         if num_workers:
             ensure_runtime()
             self._worker_class, self._shared = worker_class, [runtime.put(array) for array in shared]
@@ -231,15 +237,29 @@ class WorkerSet:
         """Lets the workers go on with other settings: those that are there, and those that will replace them."""
         self.settings = settings
         self.foreach_worker(_change_worker, settings)
+        if self._beside is not None:
+            self._beside.close()
+            self._beside = None
 
     # ------------------------------------------------------------------ who is there
 
-    def sync_weights(self, policies: Sequence[str] | None = None, **kwargs) -> None:
-        """Has no effect, for programs of RLlib: every request brings the workers the policies' present weights."""
+    def local_worker(self) -> Worker:
+        """The worker in this process.
 
-    def local_worker(self) -> RolloutWorker | None:
-        """The worker in this process; None when there are remote ones."""
-        return self._local
+        Beside remote ones it takes no part in sampling. It is made by the first call, with environments of its own, and
+        every call gives it the present policies. What it does to their weights does not reach the learners: use
+        `Algorithm.set_weights`.
+        """
+        if self._local is not None:
+            return self._local
+        if self._beside is None:
+            self._beside = self._make_local(replace(self.settings, make_recorder=None))
+        if self._present is not None:
+            self._beside.load_snapshots(self._present())
+        return self._beside
+
+    # The name of Ray 2.10 and later.
+    local_env_runner = property(local_worker)
 
     def remote_workers(self) -> list:
         """The actors' handles, in order."""
@@ -289,8 +309,9 @@ class WorkerSet:
                 failures = self._finish_recording()
         finally:
             self.fleet.stop()
-            if self._local is not None:
-                self._local.close()
+            for worker in (self._local, self._beside):
+                if worker is not None:
+                    worker.close()
         if failures:
             raise failures[0]
 

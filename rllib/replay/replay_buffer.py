@@ -78,6 +78,17 @@ class ReplayBuffer:
         self._oldest = 0  # number of the oldest row that can be sampled
         self._out: dict[str, np.ndarray] = {}
 
+    @classmethod
+    def like(cls, batch: Mapping[str, np.ndarray], capacity: int, **more) -> "ReplayBuffer":
+        """A buffer for rows with the columns of a batch.
+
+        Args:
+            batch: columns with their rows first; the buffer does not get them.
+            capacity, more: as for the constructor.
+        """
+        columns = [Column(name, column.shape[1:], str(column.dtype)) for name, column in batch.items()]
+        return cls(columns, capacity, **more)
+
     @staticmethod
     def check_room(
         columns: Sequence[Column],

@@ -38,6 +38,7 @@ from rllib.storage.tensor_file import TensorFile, tensors_of
 __all__ = [
     "FORMAT_VERSION",
     "CheckpointError",
+    "CheckpointPath",
     "UserCode",
     "naming_damage",
     "newest_checkpoint",
@@ -60,6 +61,20 @@ Tree = Mapping[str, Mapping[str, Any]]
 Content = bytes | TensorFile
 # Size in bytes from which on a file of arrays is mapped instead of read.
 MAPPED = 2**26
+
+
+class CheckpointPath(type(Path())):
+    """The path of a checkpoint, in which programs of Ray 2.7 and later find `checkpoint.path` as well."""
+
+    @property
+    def checkpoint(self) -> "CheckpointPath":
+        """Itself: `save` gives the path of the checkpoint alone."""
+        return self
+
+    @property
+    def path(self) -> str:
+        """The path as a string."""
+        return str(self)
 
 
 # ---------------------------------------------------------------------- writing

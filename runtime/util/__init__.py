@@ -25,3 +25,23 @@ __all__ = [
     "register_serializer",
     "remove_placement_group",
 ]
+
+# Names of Ray that are not here: what to use instead.
+_INSTEAD = {
+    **dict.fromkeys(("log_once", "disable_log_once_globally", "enable_periodic_logging"), "use the module logging"),
+    "metrics": "keep counts in an actor; the command runtime status shows what runs",
+    "state": "use nodes(), cluster_resources(), or the command runtime status",
+    **dict.fromkeys(("connect", "disconnect", "client_connect"), "use init(address=...) and shutdown()"),
+    **dict.fromkeys(("iter", "from_items", "from_iterators", "from_range"), "use ActorPool, or generators as tasks"),
+    **dict.fromkeys(("accelerators", "tpu"), "name a resource of your own, init(resources={'name': 1})"),
+    **dict.fromkeys(("pdb", "rpdb", "ray_debugpy"), "use init(engine='local'), in which a debugger works as usual"),
+    "collective": "send arrays through the object store; they are never copied twice",
+    "as_completed": "use runtime.as_completed(refs), which yields references",
+    "get_node_instance_id": "use get_runtime_context().get_node_id()",
+    "map_unordered": "use ActorPool(actors).map_unordered(function, values)",
+}
+
+
+def __getattr__(name):
+    advice = f": {_INSTEAD[name]}." if name in _INSTEAD else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")

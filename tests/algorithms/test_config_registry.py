@@ -58,7 +58,6 @@ def test_a_known_algorithm_that_is_absent_is_told_with_what_to_use(name):
 @pytest.mark.parametrize(
     ("package", "name", "told"),
     [
-        ("rllib", "PPOTrainer", ": it is called PPO here, and its settings PPOConfig."),
         ("rllib", "evaluate_policy", ": use algo.evaluate(10)."),
         ("rllib", "PP0Config", ". Did you mean PPOConfig"),
         ("rllib.tune", "Tunerr", ". Did you mean Tuner"),
@@ -73,6 +72,14 @@ def test_a_name_that_is_not_there_is_told_with_what_is(package, name, told):
         getattr(module, name)
     assert f"module {package!r} has no attribute {name!r}{told}" in str(raised.value)
     assert not hasattr(module, name)
+
+
+def test_a_trainer_of_earlier_versions_is_the_algorithm():
+    import rllib
+
+    for name in algorithm_names():
+        assert getattr(rllib, f"{name}Trainer") is getattr(rllib, name)
+    assert not hasattr(rllib, "PPOOTrainer")
 
 
 def test_modules_are_imported_from_the_package():

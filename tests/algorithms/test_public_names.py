@@ -10,6 +10,8 @@ FOR_USERS = """
     train learn evaluate stop profile iteration training_iteration timesteps num_updates seed config callbacks metrics
     save save_to_path restore restore_from_path from_checkpoint export_policy_model get_state set_state directory logdir
     compute_single_action compute_action compute_actions predict make_player get_policy policy policies
+    step log_result cleanup save_checkpoint load_checkpoint export_policy_checkpoint trial_id trial_name
+    env_runner env_runner_group evaluation_workers eval_env_runner_group
     get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
     get_default_config default_resource_request
     recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train

@@ -45,7 +45,7 @@ def stubs() -> dict[Path, str]:
     made = {STUBS / "py.typed": "partial\n"}
     for path in sorted(ROOT.glob("rllib/**/*.py")):
         source = path.read_text()
-        if "\n    @section\n" in source or "\ndef __getattr__(" in source:
+        if "\n    @section\n" in source or "\n_LAZY = " in source:
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             made[_stub_of(path)] = _stub(importlib.import_module(name), ast.parse(source))
     for earlier, now in MOVED.items():

@@ -8,8 +8,10 @@ evaluations.py evaluates, acting/inference.py acts in the user's own loops.
 import contextlib
 import dataclasses
 import functools
+import inspect
 import logging
 import math
+import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,8 +35,11 @@ from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.videos import EvaluationVideos
+from rllib.config import absent
+from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvFactory
+from rllib.env.factories.settable_tasks import set_next_task
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
@@ -42,6 +47,7 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
+from rllib.evaluation.worker_set import WorkerSet
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
@@ -68,6 +74,7 @@ logger = logging.getLogger(__name__)
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 
 
+@explains(absent.ALGORITHM)
 class Algorithm(SeveralAgents, Saving, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
@@ -111,6 +118,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
     learns_from_own_actions: ClassVar[bool] = False
     # Whether it trains the policies of environments with several agents.
     trains_several: ClassVar[bool] = False
+    # Of the trial of Tune that it runs in.
+    trial_id: str = "default"
+    trial_name: str = "default"
     # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
     without_memory: ClassVar[str | None] = None
 
@@ -230,8 +240,13 @@ class Algorithm(SeveralAgents, Saving, ABC):
         return PolicySettings(self.policies[policy_id].spec, *parts, config.explore, learner, waits)
 
     def __init_subclass__(cls, **kwargs):
-        """Makes the config class that a subclass declares build the subclass."""
+        """Makes the config class that a subclass declares build the subclass.
+
+        Raises:
+            TypeError: for a method that RLlib calls, and this library does not.
+        """
         super().__init_subclass__(**kwargs)
+        _refuse_methods_of_rllib(cls)
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
             config_class.algo_class = cls
@@ -603,6 +618,24 @@ class Algorithm(SeveralAgents, Saving, ABC):
     training_iteration = iteration
 
     @property
+    def env_runner_group(self) -> Source:
+        """The attribute `workers`, by the name of Ray 2.10 and later."""
+        return self.workers
+
+    @property
+    def env_runner(self) -> Any:
+        """The worker in this process, by the name of Ray 2.10 and later; see WorkerSet.local_worker."""
+        return self.workers.local_worker()
+
+    @property
+    def evaluation_workers(self) -> WorkerSet | None:
+        """The remote workers of evaluation; None where this process evaluates."""
+        return self._evaluations.workers
+
+    # The name of Ray 2.10 and later.
+    eval_env_runner_group = evaluation_workers
+
+    @property
     def logdir(self) -> str:
         """The attribute `directory` as a string."""
         return str(self.directory)
@@ -664,8 +697,25 @@ class Algorithm(SeveralAgents, Saving, ABC):
             self._log_no_episode_yet(result)
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
+            if self.config.env_task_fn is not None:
+                self._set_tasks(result)
+            self.log_result(result)
             self._reporting.on_result(result)
             return result
+
+    def _set_tasks(self, result: Result) -> None:
+        """Lets env_task_fn choose the task of every environment that is sampled from."""
+        # The settings are most of a result, and the environments' processes have them.
+        known = Result({key: value for key, value in result.items() if key != "config"})
+        choose = functools.partial(set_next_task, self.config.env_task_fn, known)
+        self.workers.foreach_worker(operator.methodcaller("foreach_env_with_context", choose))
+
+    def step(self) -> Result:
+        """`train`, by the name that RLlib's algorithms have as trainables of Tune."""
+        return self.train()
+
+    def log_result(self, result: Result) -> None:
+        """Called with the result of every iteration; a subclass may override it to log them elsewhere."""
 
     def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
         """Trains until this number of further environment steps has been sampled, in whole iterations.
@@ -800,6 +850,10 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
     def stop(self) -> None:
         """Ends the workers and all other processes of this run. The policy still acts; a second call does nothing."""
+        self.cleanup()
+
+    def cleanup(self) -> None:
+        """Part of `stop` that a subclass may add to, as in RLlib."""
         self._stopped = True
         self._parts.close()
 
@@ -809,6 +863,29 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def __exit__(self, exc_type, *exc_info) -> None:
         self._reporting.failed = exc_type is not None
         self.stop()
+
+
+# Methods that RLlib's users override, and that nothing here would call: what to override instead.
+_OF_RLLIB = {
+    "execution_plan": "override training_step",
+    "step": "override training_step, or use the callback on_train_result",
+    "save_checkpoint": "override algorithm_state, whose values checkpoints hold",
+    "load_checkpoint": "override set_algorithm_state",
+    "validate_config": "mark methods of the config class with @relation",
+}
+
+
+def _refuse_methods_of_rllib(cls: type) -> None:
+    """Raises a TypeError where a class of algorithms defines what would be silently ignored."""
+    for name, instead in _OF_RLLIB.items():
+        if name in vars(cls):
+            raise TypeError(f"{cls.__name__}.{name} would never be called: {instead} (docs/add_algorithm.md)")
+    setup = vars(cls).get("setup")
+    if setup is not None and len(inspect.signature(setup).parameters) > 1:
+        raise TypeError(
+            f"{cls.__name__}.setup takes a config, as in RLlib. Write setup(self), and super().setup(): it is called "
+            "before any worker starts, and finds the settings in self.config (docs/add_algorithm.md)"
+        )
 
 
 def _set_log_level(name: str) -> None:

@@ -9,7 +9,7 @@ algorithm; what lies below the algorithm receives values. Hooks alone see the co
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Never, Self
@@ -144,6 +144,11 @@ class AlgorithmConfig(OfflineDataConfig):
         info_columns: Annotated[
             dict, "keys of the environment's info that batches get as columns: name -> {shape, dtype, before_action}"
         ] = _EMPTY,
+        env_task_fn: Annotated[
+            Callable | None,
+            "function of (result, environment, EnvContext) that returns the environment's next task, called for each "
+            "environment after every iteration (docs/environments.md)",
+        ] = None,
         disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
         render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
     ) -> Self:

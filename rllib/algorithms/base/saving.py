@@ -1,6 +1,7 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
 import contextlib
+import importlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,7 +24,7 @@ from rllib.metrics import Metrics
 from rllib.models.policy_spec import PolicySpec, description_of
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
-from rllib.storage.checkpoint import naming_damage, write_checkpoint
+from rllib.storage.checkpoint import CheckpointPath, naming_damage, write_checkpoint
 
 
 @under_plain_names
@@ -69,7 +70,7 @@ class Saving:
     def stop(self) -> None:
         """Ends the workers and all other processes of the run."""
 
-    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
+    def save(self, checkpoint_dir: str | Path | None = None) -> CheckpointPath:
         """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
 
         Args:
@@ -78,16 +79,19 @@ class Saving:
                 built.
 
         Returns:
-            its path.
+            its path, which programs of Ray 2.7 and later find as save().checkpoint.path.
         """
         if checkpoint_dir is None:
             checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
-        self._newest_checkpoint = write_checkpoint(checkpoint_dir, self.get_state())
+        self._newest_checkpoint = CheckpointPath(write_checkpoint(checkpoint_dir, self.get_state()))
         return self._newest_checkpoint
 
     def save_to_path(self, path: str | Path | None = None) -> str:
         """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does."""
         return str(self.save(path))
+
+    # The name that algorithms have as trainables of Tune.
+    save_checkpoint = save_to_path
 
     @contextlib.contextmanager
     def _naming_the_checkpoint(self) -> Iterator[None]:
@@ -99,14 +103,32 @@ class Saving:
                 error.add_note(f"The newest checkpoint of this run is {self._newest_checkpoint}.")
             raise
 
-    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
+    def export_policy_model(
+        self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY, onnx: int | None = None
+    ) -> Path:
         """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
         weights.safetensors is what Policy.set_state takes.
+
+        Args:
+            export_dir: the directory.
+            policy_id: of the policy.
+            onnx: any number, which is Ray's version of the operators: writes an ONNX graph, model.onnx, into the
+                directory instead (docs/export.md). The version of its operators is in the file.
 
         Returns:
             the directory.
         """
+        if onnx:
+            # Serving stands above the algorithms, so it is named, not imported; and it loads torch.
+            importlib.import_module("rllib.serving.export").export_policy(
+                self, Path(export_dir) / "model.onnx", "onnx", policy_id=policy_id
+            )
+            return Path(export_dir)
         return write_checkpoint(export_dir, self._policy_files(policy_id, self._network(policy_id)))
+
+    def export_policy_checkpoint(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
+        """`export_policy_model`, by RLlib's name for the form that Policy.from_checkpoint reads."""
+        return self.export_policy_model(export_dir, policy_id)
 
     def restore(self, checkpoint_path: str | Path) -> None:
         """Goes on from a checkpoint of the same algorithm, spaces and network.
@@ -124,8 +146,8 @@ class Saving:
         self.set_state(state)
         self._newest_checkpoint = Path(checkpoint_path)
 
-    # The name of Ray 2.10 and later.
-    restore_from_path = restore
+    # The names of Ray 2.10 and later, and of trainables of Tune.
+    restore_from_path = load_checkpoint = restore
 
     @classmethod
     def from_checkpoint(

@@ -4,7 +4,7 @@ A further kind (files, clients in other processes) is a class with the members o
 of `SOURCES`, and the setting by which `source_kind` chooses it, before the kinds of runs with an environment.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -15,6 +15,7 @@ from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.data import RecordedData
 from rllib.algorithms.base.recorded.output import output_of
+from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.offline.recorder import Output
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.offline.streamed import StreamedSource
@@ -23,7 +24,7 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.offline.dataset import Dataset
-from rllib.policy import Snapshots
+from rllib.policy import Snapshot, Snapshots
 from rllib.sample_batch import SampleBatch
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class AsynchronousSource(Source, Protocol):
         """Makes requests that call a method of each worker with these policies: "sample" or "compute_gradient"."""
 
 
-class NoWorkers:
+class NoWorkers(AskedWorkers):
     """The source where there is no environment: it has no worker, and everything that would sample raises."""
 
     num_healthy_workers = num_restarts = num_in_flight = 0
@@ -109,9 +110,6 @@ class NoWorkers:
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
         """Nothing, for no worker."""
         return []
-
-    def sync_weights(self, policies: Sequence[str] | None = None, **kwargs) -> None:
-        """Has no effect, as there is no worker."""
 
     def local_worker(self) -> None:
         """None, as there is no worker."""
@@ -167,6 +165,8 @@ class Sampler(Protocol):
     observation_space: Space | None
     action_space: Space | None
 
+    def snapshots(self) -> Mapping[str, Snapshot]: ...
+
     def recorded_rows(self) -> RecordedRows | None: ...
 
     def streamed_rows(self, dataset: Dataset) -> SampleBatch: ...
@@ -180,6 +180,7 @@ def _workers(algorithm: Sampler, settings: RolloutSettings, **more) -> WorkerSet
         wiring.actor_options(config),
         wiring.fault_tolerance(config),
         [config.get_rollout_fragment_length(i + 1) for i in range(config.num_rollout_workers)],
+        present=algorithm.snapshots,
         **more,
     )
 

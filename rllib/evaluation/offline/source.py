@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rllib.evaluation import seeding
+from rllib.evaluation.asked_workers import AskedWorkers
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshots
@@ -29,7 +30,7 @@ class RecordedRows(Protocol):
         """The rows of these units; what depends on weights is computed by the present ones."""
 
 
-class RecordedSource:
+class RecordedSource(AskedWorkers):
     """Hands over recorded rows; a Source (algorithms/base/sources.py).
 
     Args:
@@ -81,9 +82,6 @@ class RecordedSource:
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
         """Nothing, for no worker."""
         return []
-
-    def sync_weights(self, *args, **kwargs) -> None:
-        """Has no effect, as there is no worker."""
 
     def local_worker(self) -> None:
         """None, as there is no worker."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rllib.runs.entries import plain
 from rllib.runs.events import TensorBoardLogger
 from rllib.runs.files import CsvLogger, JsonLogger, write_params
 from rllib.runs.trackers import TRACKERS, check_package
@@ -245,3 +246,26 @@ def _made(cls, trial: Trial):
     except (TypeError, ValueError):  # takes no trial, or has no signature
         return cls(*arguments[:2])
     return cls(*arguments)
+
+
+def pretty_print(result: Mapping[str, Any], exclude: Sequence[str] | None = None) -> str:
+    """A result as YAML, as Ray's function of this name prints it; without its config and its histories of episodes.
+
+    Args:
+        result: of `train`, or of a trial.
+        exclude: further keys that are left out.
+    """
+    import yaml
+
+    left_out = {"config", "hist_stats", *(exclude or ())}
+    shown = {key: value for key, value in result.items() if key not in left_out and value is not None}
+    return yaml.safe_dump(_readable(shown), default_flow_style=False)
+
+
+def _readable(value: Any) -> Any:
+    """The value in types of YAML."""
+    if isinstance(value, Mapping):
+        return {str(key): _readable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_readable(item) for item in value]
+    return value if value is None or type(value) in (bool, int, float, str) else _readable(plain(value))

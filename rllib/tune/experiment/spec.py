@@ -7,8 +7,9 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import InitVar, dataclass, fields, replace
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -115,6 +116,7 @@ class RunConfig:
         verbose: 0 silent, 1 status, 2 and a line for each trial that ends.
         progress_reporter: shows the progress; by default a live table on terminals, else lines.
         log_to_file: True: trials print to the files stdout and stderr in their directories; or one name, or two.
+        sync_config: Ray's, accepted without effect.
     """
 
     name: str | None = None
@@ -127,6 +129,11 @@ class RunConfig:
     progress_reporter: Any = None
     log_to_file: Any = False
     local_dir: str | Path | None = None
+    sync_config: InitVar[Any] = None
+
+    def __post_init__(self, sync_config: Any):
+        if sync_config is not None:
+            logger.warning("sync_config has no effect here: %s", OF_OTHER_ERAS["sync_config"])
 
 
 @dataclass
@@ -235,6 +242,61 @@ class ExperimentSpec(RunConfig, TuneConfig):
         return [*(self.callbacks or []), *callbacks_of(self.loggers)]
 
 
+class SyncConfig:
+    """Settings of copies between machines, as Ray has them; without effect, since results stay on this machine.
+
+    Args:
+        settings: as in Ray.
+    """
+
+    def __init__(self, *_, **settings):
+        self.settings = settings
+
+
+@dataclass
+class ResumeConfig:
+    """Trials that go on when an experiment is resumed, in Ray's words: tune.run(resume=True, resume_config=...).
+
+    Attributes:
+        finished: "SKIP": they stay as they are.
+        unfinished: "RESUME", or "SKIP" together with errored="RESUME".
+        errored: "SKIP", "RESUME" from the last checkpoint, or "RESTART".
+
+    Raises:
+        ValueError: for another combination.
+    """
+
+    class ResumeType(StrEnum):
+        """Treatment of a trial."""
+
+        RESUME = "RESUME"
+        RESTART = "RESTART"
+        SKIP = "SKIP"
+
+    finished: str = "SKIP"
+    unfinished: str = "RESUME"
+    errored: str = "SKIP"
+
+    def __post_init__(self):
+        given = f"{self.finished}, {self.unfinished}, {self.errored}"
+        known = "errored SKIP, RESUME or RESTART; unfinished RESUME, or SKIP with errored RESUME; finished SKIP"
+        check("ResumeConfig", given, self.resume is not None, known)
+
+    @property
+    def resume(self) -> bool | str | None:
+        """The value of `resume` that says the same; None: there is none."""
+        return _RESUMES.get((self.finished, self.unfinished, self.errored))
+
+
+# What happens to finished, unfinished and failed trials -> resume
+_RESUMES = {
+    ("SKIP", "RESUME", "SKIP"): True,
+    ("SKIP", "RESUME", "RESUME"): "AUTO+ERRORED",
+    ("SKIP", "RESUME", "RESTART"): "RESTART_ERRORED",
+    ("SKIP", "SKIP", "RESUME"): "ERRORED_ONLY",
+}
+
+
 # Given anew when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
     "trainable", "config", "name", "storage_path", "local_dir", "resume", "load_user_code", "raise_on_failed_trial",
@@ -282,7 +344,10 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
     """
     known = [one.name for one in fields(ExperimentSpec)]
     settings = {}
+    resume_config = given.get("resume_config")
     for key, value in given.items():
+        if key == "resume_config":
+            continue
         if key in OF_OTHER_ERAS:
             if value not in (None, False):
                 level = logging.WARNING if key in _MISSED else logging.INFO
@@ -293,6 +358,8 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
             near = nearest(key, [*known, *OF_OTHER_ERAS])
             hint = f"Did you mean {near[0]}?" if near else f"It takes: {', '.join(known)}."
             raise TypeError(f"{where} has no argument {key!r}. {hint}")
+    if resume_config is not None and settings.get("resume"):
+        settings["resume"] = resume_config.resume
     return replace(spec or ExperimentSpec(), **settings)
 
 

@@ -165,6 +165,13 @@ class MaximumIterationStopper(Stopper):
         return counted(self._max, "iteration")
 
 
+class NoopStopper(Stopper):
+    """Ends no trial."""
+
+    def __call__(self, trial_id, result) -> bool:
+        return False
+
+
 class TimeoutStopper(Stopper):
     """Ends the experiment after a time, counted from the first call.
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllib.did_you_mean import did_you_mean
+from rllib.config import absent
+from rllib.did_you_mean import did_you_mean, explains
 from rllib.errors import NoBestTrialError
 from rllib.progress import counted
 from rllib.result import as_result
@@ -23,6 +24,7 @@ from rllib.tune.trainables.checkpoint import Checkpoint
 _SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
 
+@explains(absent.ANALYSIS)
 class ExperimentAnalysis:
     """The trials of an experiment, to be compared.
 
@@ -213,6 +215,11 @@ class ExperimentAnalysis:
         return _pandas().DataFrame([_row(trial, metric, mode) for trial in self.trials])
 
     @property
+    def results_df(self):
+        """`dataframe()` with the trial's id as index, as in Ray."""
+        return self.dataframe().set_index("trial_id")
+
+    @property
     def trial_dataframes(self) -> dict[str, Any]:
         """Directory -> pandas data frame of all results of the trial."""
         return {trial.logdir: _frame_of(trial.logdir) for trial in self.trials}
@@ -308,6 +315,11 @@ class TrialResult:
         return _frame_of(self.path)
 
 
+# Ray's name.
+Result = TrialResult
+
+
+@explains(absent.ANALYSIS)
 class ResultGrid:
     """The results of a Tuner, one for each trial.
 

@@ -163,7 +163,8 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
     """Runs an experiment: trials of a trainable, with configurations from a search space.
 
     Args:
-        run_or_experiment: name of an algorithm, Algorithm class or config, class Trainable, function, or Experiment.
+        run_or_experiment: name of an algorithm, Algorithm class or config, class Trainable, function, or Experiment; or
+            a list of Experiments, which run in sequence and whose trials the analysis has together.
         settings: by name, as listed under TuneConfig, RunConfig and ExperimentSpec. Arguments of other versions that
             have no effect here are accepted; unknown ones are a TypeError.
 
@@ -176,6 +177,11 @@ def run(run_or_experiment, **settings) -> ExperimentAnalysis:
         UnschedulableError: if a trial can never fit.
         KeyboardInterrupt: after Ctrl-C; the experiment can be resumed.
     """
+    if isinstance(run_or_experiment, list | tuple):
+        trials = run_experiments(run_or_experiment, **{**settings, "return_trials": True})
+        if settings.get("return_trials"):
+            return trials
+        return ExperimentAnalysis(None, trials, settings.get("metric"), settings.get("mode"))
     spec = make_spec({"trainable": run_or_experiment, **settings}, "tune.run")
     analysis = run_spec(run_or_experiment.spec if isinstance(run_or_experiment, Experiment) else spec)
     return analysis.trials if spec.return_trials else analysis

@@ -1,5 +1,6 @@
 """Schedulers, which stop, pause and change trials, by name."""
 
+from rllib.did_you_mean import missing
 from rllib.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
 from rllib.tune.schedulers.hyperband import HyperBandScheduler
@@ -26,6 +27,19 @@ _NOT_BUILT = {
     **dict.fromkeys(("pb2", "hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
     "resource_changing": "trials keep the resources that they start with",
 }
+
+
+# Schedulers of Ray that are not here: what to use instead.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("PB2", "HyperBandForBOHB"), "no maintained library offers it apart from Ray; use PopulationBasedTraining"
+    ),
+    "ResourceChangingScheduler": "trials keep the resources that they start with",
+}
+
+
+def __getattr__(name: str):
+    raise missing(__name__, name, __all__, _INSTEAD.get(name))
 
 
 def create_scheduler(scheduler, **kwargs) -> TrialScheduler:

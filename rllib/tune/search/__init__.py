@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from rllib.did_you_mean import missing
 from rllib.tune.search.base import Searcher, made_by_name
 from rllib.tune.search.basic_variant import BasicVariant
 from rllib.tune.search.optuna_search import BayesOptSearch, OptunaSearch
@@ -22,6 +23,24 @@ _SEARCHERS = {
     "cmaes": partial(OptunaSearch, sampler="cmaes"),
     "qmc": partial(OptunaSearch, sampler="qmc"),
 }
+
+
+# Searchers of Ray that are not here: what to use instead.
+_INSTEAD = {
+    **dict.fromkeys(
+        (
+            *("HyperOptSearch", "AxSearch", "HEBOSearch", "NevergradSearch", "ZOOptSearch", "SkOptSearch"),
+            "DragonflySearch",
+        ),
+        "use OptunaSearch, whose sampler may be 'tpe', 'gp', 'cmaes' or 'qmc'",
+    ),
+    **dict.fromkeys(("TuneBOHB", "BlendSearch", "CFO", "SigOptSearch"), "use OptunaSearch with the scheduler 'asha'"),
+    **dict.fromkeys(("SearchAlgorithm", "SearchGenerator"), "derive from Searcher"),
+}
+
+
+def __getattr__(name: str):
+    raise missing(__name__, name, __all__, _INSTEAD.get(name))
 
 
 def create_searcher(search_alg, **kwargs) -> Searcher:

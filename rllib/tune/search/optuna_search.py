@@ -33,10 +33,14 @@ class OptunaSearch(Searcher):
         sampler: "tpe", "gp", "cmaes", "qmc", "random", or a sampler of Optuna's, which has its own seed.
         seed: equal seeds make equal suggestions, given equal results in equal order.
         n_startup_trials: number of random trials at the start; None: the sampler's default.
+        evaluated_rewards: the metric of each of points_to_evaluate, where it is known already: these points are learned
+            from, and not run. Each has to name all that is drawn.
+        study_name, storage: of an Optuna study that outlives this process: a URL, or a storage of Optuna's. Trials that
+            it has are learned from. It maximises: with mode "min" it has the negative metric.
 
     Raises:
         ImportError: if Optuna, or a package that the sampler needs, is not installed.
-        ValueError: if the sampler is unknown.
+        ValueError: if the sampler is unknown, or evaluated_rewards do not belong to the points.
     """
 
     def __init__(
@@ -48,9 +52,19 @@ class OptunaSearch(Searcher):
         sampler="tpe",
         seed: int | None = None,
         n_startup_trials: int | None = None,
+        evaluated_rewards: Sequence[float] | None = None,
+        study_name: str | None = None,
+        storage: Any = None,
     ):
         super().__init__(metric, mode)
         self._optuna = _import_optuna(sampler)
+        self._rewards = list(evaluated_rewards or ())
+        if self._rewards and len(self._rewards) != len(points_to_evaluate or ()):
+            raise ValueError(
+                "evaluated_rewards needs one number for each of points_to_evaluate, but "
+                f"{len(self._rewards)} were given for {len(points_to_evaluate or ())} points"
+            )
+        self._kept = {"study_name": study_name, "storage": storage}
         self._sampler, self._startup = sampler, n_startup_trials
         self._seed = random.getrandbits(31) if seed is None else seed
         self._points = list(points_to_evaluate or ())
@@ -69,10 +83,11 @@ class OptunaSearch(Searcher):
     def suggest(self, trial_id):
         if self._study is None:
             raise ValueError("OptunaSearch has no search space yet: call set_search_properties first")
+        self._learn_evaluated()
         number = len(self._numbers)
-        self._numbers[trial_id] = number
         self._study.sampler = self._make_sampler(number)
         trial = self._study.ask()
+        self._numbers[trial_id] = trial.number
         space = with_point(self._space, self._fixed[number]) if number < len(self._fixed) else self._space
         return resolve(_asked(trial, space, ()), random.Random(f"{self._seed}/{number}"))
 
@@ -103,10 +118,16 @@ class OptunaSearch(Searcher):
     def set_state(self, state) -> None:
         self._seed, self._numbers = state["seed"], {}
         self._begin(self._space)
+        if self._kept["storage"] is None:  # else the study has all that it has learned
+            self._learn_evaluated()
+        self._evaluated = []
         for trial_id, number in sorted(state["numbers"].items(), key=lambda item: item[1]):
-            self._take_back(trial_id, state["trials"][number])
+            self._take_back(trial_id, number, state["trials"][number])
 
-    def _take_back(self, trial_id: str, saved: Mapping) -> None:
+    def _take_back(self, trial_id: str, number: int, saved: Mapping) -> None:
+        if self._kept["storage"] is not None:  # which has the trial
+            self._numbers[trial_id] = number
+            return
         states = self._optuna.trial.TrialState
         if self._sampler == "qmc" or len(self._numbers) < len(self._fixed):
             # Only the study knows its place in the sequence, and in the queue of points.
@@ -117,7 +138,6 @@ class OptunaSearch(Searcher):
                 self._study.tell(self._numbers[trial_id], state=states.FAIL)
             return
         from_json = self._optuna.distributions.json_to_distribution
-        self._numbers[trial_id] = len(self._numbers)
         self._study.add_trial(
             self._optuna.trial.create_trial(
                 state=states[saved["state"]],
@@ -127,19 +147,39 @@ class OptunaSearch(Searcher):
                 system_attrs=saved["system_attrs"],
             )
         )
+        self._numbers[trial_id] = len(self._study.get_trials(deepcopy=False)) - 1
 
     def _begin(self, space: Mapping) -> None:
         _, domains = split(space)
         if not domains:
             raise ValueError("OptunaSearch has nothing to search: the config has no domain such as tune.uniform(0, 1)")
         self._space = space
-        self._study = self._optuna.create_study(direction="maximize", sampler=self._make_sampler(0))
-        self._fixed = []
+        sampler, loads = self._make_sampler(0), self._kept["storage"] is not None
+        self._study = self._optuna.create_study(
+            direction="maximize", sampler=sampler, load_if_exists=loads, **self._kept
+        )
+        self._fixed, self._evaluated = [], []
         for point in self._points:
             with_point(space, point)  # checks it
             queued, fixed = _encoded_point(space, point)
+            if self._rewards:
+                drawn = [name(path) for path, one in domains.items() if not isinstance(one, Function)]
+                missing = [each for each in drawn if each not in queued]
+                if missing:
+                    raise ValueError(f"a point of evaluated_rewards must name all that is drawn, but lacks {missing}")
+                self._evaluated.append((queued, fixed))
+            else:
+                self._study.enqueue_trial(queued)
+                self._fixed.append(fixed)
+
+    def _learn_evaluated(self) -> None:
+        """Tells a study that has just begun the points whose rewards are known."""
+        for (queued, fixed), reward in zip(self._evaluated, self._rewards):
             self._study.enqueue_trial(queued)
-            self._fixed.append(fixed)
+            trial = self._study.ask()
+            _asked(trial, with_point(self._space, fixed), ())
+            self._study.tell(trial, -reward if self.mode == "min" else reward)
+        self._evaluated = []
 
     def _make_sampler(self, number: int):
         if not isinstance(self._sampler, str):
@@ -167,8 +207,10 @@ class OptunaSearch(Searcher):
 class BayesOptSearch(OptunaSearch):
     """Bayesian optimisation with a Gaussian process: OptunaSearch(sampler="gp")."""
 
-    def __init__(self, space=None, metric=None, mode=None, points_to_evaluate=None, seed=None, n_startup_trials=None):
-        super().__init__(space, metric, mode, points_to_evaluate, "gp", seed, n_startup_trials)
+    def __init__(
+        self, space=None, metric=None, mode=None, points_to_evaluate=None, seed=None, n_startup_trials=None, **more
+    ):
+        super().__init__(space, metric, mode, points_to_evaluate, "gp", seed, n_startup_trials, **more)
 
 
 def _import_optuna(sampler):

@@ -79,6 +79,10 @@ class TrialContext:
     get_local_rank = get_node_rank = get_world_rank
 
 
+# Ray's name.
+TuneContext = TrialContext
+
+
 class FunctionSession:
     """Runs a function step by step: each step lasts until its next report.
 

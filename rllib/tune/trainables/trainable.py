@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rllib.config import absent
+from rllib.did_you_mean import explains
 from rllib.storage.foreign_files import inside
 from rllib.tune.trainables import checkpoint as checkpoints
 from rllib.tune.trainables import session
@@ -22,6 +24,7 @@ _STOP_FUNCTION_S = 1.0
 _COUNTERS = ("timesteps_total", "episodes_total")
 
 
+@explains(absent.TRAINABLE)
 class Trainable:
     """Base of classes that are trained step by step, and can be saved and restored.
 
@@ -361,6 +364,7 @@ class AlgorithmTrainable(Trainable):
         self.check_settings(config)
         self.algorithm = self.algorithm_class(dict(config))
         self.algorithm.directory = Path(self.logdir)
+        self.algorithm.trial_id, self.algorithm.trial_name = self.trial_id, self.trial_name
 
     @property
     def seed(self) -> int:

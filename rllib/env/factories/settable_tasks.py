@@ -1,0 +1,51 @@
+"""Environments whose task can be set between episodes, and the curriculum that sets it, as RLlib has both."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rllib.env.factories.registry import EnvContext
+
+
+class TaskSettableEnv(gymnasium.Env):
+    """Base of environments with tasks, such as levels or goals; `.environment(env_task_fn=...)` sets them.
+
+    Any environment that has these methods will do.
+    """
+
+    def sample_tasks(self, n_tasks: int) -> list:
+        """Draws tasks."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method sample_tasks(n_tasks) that returns tasks")
+
+    def get_task(self) -> Any:
+        """The present task."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method get_task() that returns the present task")
+
+    def set_task(self, task: Any) -> None:
+        """Sets the task of the episodes that begin from now on."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method set_task(task)")
+
+
+def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: gymnasium.Env, context: EnvContext) -> None:
+    """Sets the task that env_task_fn chooses for one environment, unless it has that task.
+
+    Args:
+        task_fn: task_fn(result, environment, context) -> task.
+        result: of the iteration that has ended.
+        env: the environment, in its wrappers.
+        context: of the environment.
+
+    Raises:
+        TypeError: if the environment has no tasks.
+    """
+    own = getattr(env, "unwrapped", env)
+    if not (callable(getattr(own, "get_task", None)) and callable(getattr(own, "set_task", None))):
+        raise TypeError(
+            "env_task_fn needs environments with the methods get_task and set_task, but "
+            f"{type(own).__name__} has none. Derive it from rllib.env.TaskSettableEnv."
+        )
+    task = task_fn(result, own, context)
+    if not np.array_equal(task, own.get_task()):
+        own.set_task(task)

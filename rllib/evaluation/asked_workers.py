@@ -1,0 +1,62 @@
+"""Questions to all workers of a source of samples, by the names that RLlib's sets of workers have."""
+
+import functools
+import operator
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rllib.config import absent
+from rllib.did_you_mean import explains
+
+
+@explains(absent.WORKER_SET)
+class AskedWorkers:
+    """Base of the sources of samples: all questions to workers are made of `foreach_worker`."""
+
+    @abstractmethod
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """function(worker, *args) on every worker, in order."""
+
+    @property
+    @abstractmethod
+    def num_healthy_workers(self) -> int:
+        """Number of remote workers that are there."""
+
+    def foreach_env(self, function: Callable[[Any], Any]) -> list[list]:
+        """[function(environment) for each environment] of every worker, in order."""
+        return self.foreach_worker(operator.methodcaller("foreach_env", function))
+
+    def foreach_env_with_context(self, function: Callable[[Any, Any], Any]) -> list[list]:
+        """[function(environment, its EnvContext) for each environment] of every worker, in order."""
+        return self.foreach_worker(operator.methodcaller("foreach_env_with_context", function))
+
+    def foreach_policy(self, function: Callable[[Any, str], Any]) -> list:
+        """function(policy, policy id) for each policy of every worker, one after the other."""
+        answers = self.foreach_worker(operator.methodcaller("foreach_policy", function))
+        return [answer for of_worker in answers for answer in of_worker]
+
+    # Workers do not know which policies learn.
+    foreach_policy_to_train = foreach_trainable_policy = foreach_policy
+
+    def foreach_worker_with_id(self, function: Callable[[int, Any], Any], *, local_worker: bool = True) -> list:
+        """function(index, worker) on every worker, in order; the local worker has the index 0."""
+        return self.foreach_worker(functools.partial(_with_index, function), local_worker=local_worker)
+
+    def foreach_env_runner(self, func: Callable, *, local_env_runner: bool = True) -> list:
+        """`foreach_worker`, by the name of Ray 2.10 and later."""
+        return self.foreach_worker(func, local_worker=local_env_runner)
+
+    def num_remote_workers(self) -> int:
+        """Number of remote workers that are there."""
+        return self.num_healthy_workers
+
+    # RLlib's names.
+    num_healthy_remote_workers = num_remote_env_runners = num_healthy_remote_env_runners = num_remote_workers
+
+    def sync_weights(self, policies: Sequence[str] | None = None, **kwargs) -> None:
+        """Has no effect, for programs of RLlib: every request brings the workers the policies' present weights."""
+
+
+def _with_index(function: Callable[[int, Any], Any], worker) -> Any:
+    return function(worker.worker_index, worker)

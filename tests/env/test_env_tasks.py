@@ -1,0 +1,72 @@
+"""Tasks of environments, set by env_task_fn after every iteration."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rllib import PPOConfig
+from rllib.env import TaskSettableEnv
+
+
+class Levels(TaskSettableEnv):
+    """Ends after as many steps as its level says."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.level, self.at = 1, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.at = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.at += 1
+        return np.full(1, self.at, np.float32), 1.0, self.at >= self.level, False, {}
+
+    def get_task(self):
+        return self.level
+
+    def set_task(self, task):
+        self.level = task
+
+
+def config_of(env, task_fn, num_workers=0):
+    config = PPOConfig().environment(env, env_task_fn=task_fn)
+    config.rollouts(num_rollout_workers=num_workers, num_envs_per_worker=2, rollout_fragment_length=20)
+    return config.training(train_batch_size=40, sgd_minibatch_size=40, num_sgd_iter=1)
+
+
+def next_level(result, env, context):
+    assert context.vector_index in (0, 1)
+    return env.get_task() + (result["episode_len_mean"] >= env.get_task())
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_environments_get_the_task_that_the_function_chooses(num_workers):
+    with config_of(Levels, next_level, num_workers).build() as algo:
+        algo.train()
+        assert algo.workers.foreach_env(lambda env: env.unwrapped.get_task()) == [[2, 2]]
+        algo.train()
+        assert algo.train()["episode_len_mean"] > 1
+
+
+def test_wrapped_environments_have_tasks_too():
+    config = config_of(Levels, next_level).environment(env_wrappers=[{"TimeLimit": {"max_episode_steps": 50}}])
+    with config.build() as algo:
+        algo.train()
+        assert algo.workers.foreach_env(lambda env: env.unwrapped.level) == [[2, 2]]
+
+
+def test_an_environment_without_tasks_is_refused():
+    with config_of("CartPole-v1", next_level).build() as algo, pytest.raises(
+        TypeError, match=r"methods get_task and set_task, but CartPoleEnv has none\. Derive it from rllib\.env\.Task"
+    ):
+        algo.train()
+
+
+def test_the_base_says_what_is_to_be_written():
+    for name, given in (("sample_tasks", (2,)), ("get_task", ()), ("set_task", (1,))):
+        with pytest.raises(NotImplementedError, match=f"TaskSettableEnv needs a method {name}"):
+            getattr(TaskSettableEnv(), name)(*given)

@@ -139,6 +139,12 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     # Ray 2.6's dict of the section multi_agent.
     "multiagent": frozenset({"replay_mode"}),
 }
+# Keys of a dict setting that are settings of their own, as they were in Ray 1.13 and 2.0: setting -> key -> setting.
+MOVED_OUT: Mapping[str, Mapping[str, str]] = {
+    "replay_buffer_config": dict.fromkeys(
+        ("min_size_for_sampling", "learning_starts"), "num_steps_sampled_before_learning_starts"
+    ),
+}
 # Such a dict -> the settings that it has when it is read.
 READABLE_DICTS: Mapping[str, tuple[str, ...]] = {
     "multiagent": ("policies", "policy_mapping_fn", "policies_to_train", "count_steps_by"),
@@ -448,7 +454,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         (False,), "a replay stores every observation once; use replay_buffer_config={'frame_stack_axis': -1} for stacks"
     ),
     "zero_policy": Unavailable((True,), "directions start from the policy's initial weights"),
-    "alive_bonus_offset": Unavailable((0,), "use .environment(env_wrappers=[{'TransformReward': {'func': function}}])"),
+    "alive_bonus_offset": Unavailable((0,), "ARS has .training(offset=...), which is subtracted from rewards"),
 }
 
 # What other libraries (and, where they say so, other algorithms of Ray) call it: a hint in the error message, since the
@@ -601,7 +607,7 @@ def _estimator_today(given):
 
 
 # torch's modules of these functions, by their names.
-_OF_TORCH = {
+ACTIVATIONS_OF_TORCH = {
     "Tanh": "tanh", "ReLU": "relu", "SiLU": "swish", "Sigmoid": "sigmoid", "ELU": "elu",
     "LeakyReLU": "leaky_relu", "GELU": "gelu", "Identity": "linear",
 }
@@ -610,4 +616,4 @@ _OF_TORCH = {
 def activation_today(value):
     """Name of an activation that is given as a class of torch, such as torch.nn.Tanh; other values unchanged."""
     is_of_torch = isinstance(value, type) and value.__module__.startswith("torch.nn.")
-    return _OF_TORCH.get(value.__name__, value) if is_of_torch else value
+    return ACTIVATIONS_OF_TORCH.get(value.__name__, value) if is_of_torch else value

@@ -418,6 +418,9 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "_fake_sampler": Unavailable((False,), "samples come from the environment"),
     "grads_per_step": Unavailable((100,), "use min_sample_timesteps_per_iteration"),
     "eager": Unavailable((False,), "there is no TensorFlow"),
+    "replay_ratio": Unavailable(
+        (0.0,), "use replay_proportion=ratio / (1 - ratio), the number of replayed batches for each new one"
+    ),
     "input_evaluation": Unavailable(
         (None, [], ["is", "wis"], ["simulation"]),
         "use .evaluation(off_policy_estimation_methods={'is': {'type': 'is'}, 'wis': {'type': 'wis'}})",

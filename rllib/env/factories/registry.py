@@ -10,6 +10,7 @@ environment classes are taken from modules.
 """
 
 import contextlib
+import copy
 import functools
 import importlib
 import inspect
@@ -27,6 +28,7 @@ from gymnasium.vector import VectorEnv
 
 from rllib.did_you_mean import nearest
 from rllib.env.factories.earlier_ids import id_today
+from rllib.env.factories.rays_examples import advice, name_here, unwrapped_config
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
 
@@ -276,6 +278,17 @@ class WrappingFactory(EnvFactory):
         return self.factory.clips_rewards
 
 
+@dataclass(frozen=True)
+class RaysExampleFactory(WrappingFactory):
+    """A factory for what stands for one of RLlib's examples; its config may lie one level deeper, as in Ray's files."""
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        changed = copy.copy(context)
+        changed.clear()
+        changed.update(unwrapped_config(dict(context)))
+        return self.factory.make(changed)
+
+
 def environment_class(factory: EnvFactory) -> type | None:
     """The class of a factory's environments; None where it is not known before one is made."""
     while isinstance(factory, WrappingFactory):
@@ -361,6 +374,9 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
 def _resolve_name(name: str) -> EnvFactory:
     if name in ENVIRONMENTS:
         return CreatorFactory(ENVIRONMENTS.get(name), name)
+    if here := name_here(name):
+        logger.info("the environment %s is %s here", name, here)
+        return RaysExampleFactory(_resolve_name(here))
     module_name, env_id = _module_and_id(name)
     if module_name == "envpool":
         return EnvPoolFactory(env_id)
@@ -472,7 +488,7 @@ def _import_module(module_name: str, name: str):
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = f"Use pip install 'rllib[{extra}]'." if extra else (
+        remedy = advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
             "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
             "only for names that you type, and with --load-user-code."
         )

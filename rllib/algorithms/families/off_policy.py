@@ -11,6 +11,7 @@ the updates of the target network.
 
 import functools
 import logging
+import math
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Self
 
@@ -171,9 +172,10 @@ class OffPolicyConfig(SamplingAheadConfig):
             return None
         rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
         most = capacity * self.steps_per_row // self.rows_per_step
+        enough = math.ceil(start * self.rows_per_step / self.steps_per_row)
         return (
             f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
-            f"{rows}: what is sampled first is lost. Use {{'capacity': {start * self.rows_per_step}}} or more, or "
+            f"{rows}: what is sampled first is lost. Use {{'capacity': {enough}}} or more, or "
             f"num_steps_sampled_before_learning_starts={most} or less."
         )
 

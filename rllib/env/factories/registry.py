@@ -26,6 +26,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import VectorEnv
 
+from rllib.config.aliases import tell_once
 from rllib.did_you_mean import nearest
 from rllib.env.factories.earlier_ids import id_today
 from rllib.env.factories.rays_examples import advice, name_here, unwrapped_config
@@ -375,7 +376,7 @@ def _resolve_name(name: str) -> EnvFactory:
     if name in ENVIRONMENTS:
         return CreatorFactory(ENVIRONMENTS.get(name), name)
     if here := name_here(name):
-        logger.info("the environment %s is %s here", name, here)
+        tell_once(name, f"the environment {name} is {here} here")
         return RaysExampleFactory(_resolve_name(here))
     module_name, env_id = _module_and_id(name)
     if module_name == "envpool":
@@ -431,7 +432,7 @@ def is_environment_class(found) -> bool:
 
 def module_of(name: str) -> str:
     """The module that the name of an environment begins with; "" if it has none."""
-    return _module_and_id(name)[0]
+    return _module_and_id(name_here(name) or name)[0]
 
 
 def is_registered(name: str) -> bool:

@@ -298,7 +298,9 @@ class Unavailable(NamedTuple):
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
-    "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
+    "no_done_at_end": Unavailable(
+        (False,), "episodes end where the environment says so, and one that a time limit cuts is bootstrapped"
+    ),
     "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable(

@@ -29,7 +29,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
-@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Play this number of steps, not episodes.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Play episodes until there are N steps.")
 @click.option("--out", metavar="PATH", help="Write the steps that are played, as rllib record --to does.")
 @click.option("--env", metavar="ENV", help="Play there [default: in the environment of the training run].")
 @click.option("--algo", "--run", "algorithm_name", metavar="ALGO", help="In Ray's spelling; it has to be CHECKPOINT's.")
@@ -125,7 +125,7 @@ def _overrides(config: str | None, env: str | None, seed: int | None, steps: int
     if seed is not None:
         settings["seed"] = seed
     if steps is not None:
-        settings |= {"evaluation_duration": steps, "evaluation_duration_unit": "timesteps"}
+        settings |= {"evaluation_duration": steps, "evaluation_duration_unit": "timesteps", "num_envs_per_worker": 1}
     return settings
 
 

@@ -192,6 +192,12 @@ class Metrics:
         total = self.policies[policy_id][name]
         return total, total - self._policies_before.get(policy_id, {}).get(name, 0)
 
+    def settled_return(self) -> float:
+        """Mean return of the newest episodes; NaN until there are as many as results are means over."""
+        if len(self.episodes) < self.episodes.maxlen:
+            return math.nan
+        return sum(episode.episode_return for episode in self.episodes) / len(self.episodes)
+
     def elapsed_s(self) -> float:
         """Seconds since the iteration began."""
         return time.perf_counter() - self._started

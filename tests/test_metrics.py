@@ -178,3 +178,11 @@ def test_steps_of_endless_agents_are_counted_together():
     metrics.add_sample(sampled({"one": 103}, {f"agent{index}": 1 for index in range(103)}))
     found = metrics.result({})["env_runners/num_agent_steps_sampled"]
     assert len(found) == 101 and found["..."] == 3
+
+
+def test_a_return_settles_when_as_many_episodes_have_ended_as_it_is_a_mean_over():
+    metrics = Metrics(smoothing_episodes=3)
+    metrics.add_sample(finished(500.0, 500.0))
+    assert math.isnan(metrics.settled_return())
+    metrics.add_sample(finished(2.0, 4.0, 6.0))
+    assert metrics.settled_return() == 4.0

@@ -129,7 +129,15 @@ def test_programs_of_other_libraries_are_marked(page):
 
 # ---- shell
 
-PLACEHOLDERS = {"N": "1", "FILE": "ppo/cartpole", "FILE.yaml": "ppo/cartpole", "ALGO": "PPO", "{...}": "{}"}
+PLACEHOLDERS = {
+    "N": "1", "FILE": "ppo/cartpole", "FILE.yaml": "ppo/cartpole", "FILE.py": "tuned.py", "ALGO": "PPO", "{...}": "{}"
+}  # fmt: skip
+# Files that commands name.
+FILES = {
+    "ppo.yml": "CartPole-v1: {n_timesteps: 100, policy: MlpPolicy}",
+    "hyperparams/sac.yml": "BipedalWalker-v3: {n_timesteps: 100, policy: MlpPolicy}",
+    "tuned.py": "from rllib import PPOConfig\nconfig = PPOConfig().environment('CartPole-v1')\n",
+}
 # Of the shell; what stands behind one is no argument.
 OPERATORS = ("&&", "|", ">")
 
@@ -183,9 +191,12 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
     options = {option for parameter in found.params for option in parameter.opts}
     assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
     if re.match(r"(train|tune|config) (\w|(-f|--file|--run) \S)", " ".join(words)):
-        (tmp_path / "search.yaml").write_text(blocks("docs/tune.md", "yaml")[0])
+        for name, text in {**FILES, "search.yaml": blocks("docs/tune.md", "yaml")[0]}.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["rllib", *words])
+        monkeypatch.setattr(sys, "path", [*sys.path])
         monkeypatch.setattr(AlgorithmConfig, "build", begin)
         monkeypatch.setattr("rllib.cli.verbs.tune.prepare", begin)
         try:

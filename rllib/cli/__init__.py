@@ -19,6 +19,7 @@ _COMMANDS = {
     "serve": "Answer requests for actions over HTTP.",
     "client-example": "Show a client of rllib train --external.",
     "tune": "Search for the settings of an algorithm.",
+    "example": "List, show and run the tuned examples.",
     "dataset": "Look at recorded steps, check and convert them.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
@@ -26,7 +27,7 @@ _COMMANDS = {
     "check-env": "Check an environment.",
 }
 # Other names of commands.
-_ALIASES = {"enjoy": "play"}
+_ALIASES = {"enjoy": "play", "rollout": "evaluate"}
 
 
 class LazyGroup(click.Group):
@@ -36,13 +37,13 @@ class LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = _ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in _COMMANDS:
             return None
         return importlib.import_module(f"rllib.cli.verbs.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
-        args = [_ALIASES.get(args[0], args[0]), *args[1:]]
-        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+        if args[0] not in (*_COMMANDS, *_ALIASES) and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0].lower(), _COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"there is no command {args[0]!r}.{hint} Commands: {', '.join(_COMMANDS)}.")

@@ -18,7 +18,7 @@ from rllib.errors import DamagedFileError
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, write_whole
-from rllib.storage.checkpoint import OF_ITERATION, newest_checkpoint
+from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, newest_checkpoint
 from rllib.storage.foreign_files import json_object, read_inside, refuse_links
 
 SPEC = "run.json"
@@ -134,7 +134,7 @@ class RunDirectory:
 
     def write_spec(self, spec: RunSpec) -> None:
         """Stores the specification of the run."""
-        write_whole(self.path / SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
+        write_whole(self.path / SPEC, msgspec.json.format(msgspec.json.encode(spec, enc_hook=repr), indent=2) + b"\n")
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -168,6 +168,13 @@ class RunDirectory:
         write_whole(self.path / BEST, msgspec.json.encode(_Best(self.best.name, score)) + b"\n")
         if earlier is not None and earlier != self.best and not (every and _iteration(earlier) % every == 0):
             shutil.rmtree(earlier, ignore_errors=True)
+
+    def keep_newest(self, number: int) -> None:
+        """Removes all checkpoints but the newest `number`, and the best one."""
+        kept = sorted(checkpoints_in(self.path).items())
+        for _, path in kept[:-number]:
+            if path not in (self.best, self.checkpoint):
+                shutil.rmtree(path, ignore_errors=True)
 
     def save(self, algorithm, iteration: int) -> None:
         """Writes the checkpoint of an iteration, unless it exists."""

@@ -9,6 +9,8 @@ import msgspec
 
 import rllib
 from rllib.algorithms.base.registry import get_algorithm_config
+from rllib.cli.files.python_file import python_keys
+from rllib.cli.files.zoo import is_zoo, zoo_keys
 from rllib.cli.values import merged, merged_stops, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
 from rllib.tune.experiment.stoppers import ThresholdStopper
@@ -43,6 +45,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         name: name of the run's directory; None: it consists of algorithm, environment and date.
         experiment: name in a file of Ray's form, which replaces algorithm and environment in the directory's name.
         checkpoint_freq: iterations between checkpoints; 0 saves the last state only.
+        keep_checkpoints_num: number of newest checkpoints that are kept; None: all.
         measured: return, steps and minutes that the authors of the file measured. Not used by the program.
     """
 
@@ -55,6 +58,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str | None = None
     experiment: str | None = None
     checkpoint_freq: Annotated[int, msgspec.Meta(ge=0)] = 0
+    keep_checkpoints_num: Annotated[int, msgspec.Meta(ge=1)] | None = None
     measured: dict[str, Any] = {}
 
     @property
@@ -63,17 +67,26 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return self.env or "external"
 
 
-def load_specs(path: Path) -> list[dict[str, Any]]:
-    """Reads the keys of each experiment in a YAML file: one run, one search (`is_search`), or several in Ray's form.
+def load_specs(path: Path, chosen: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Reads the keys of each experiment in a file: one run, one search (`is_search`), or several in Ray's form.
 
-    Ray's form has the experiment's name around the keys, `run`, `num_samples`, and `env` in `config`.
+    Ray's form has the experiment's name around the keys, `run`, `num_samples`, and `env` in `config`. Files of RL
+    Baselines3 Zoo have settings by environment (files/zoo.py). A Python file runs (files/python_file.py).
+
+    Args:
+        path: of the file, which the user has typed.
+        chosen: keys of the command line, which choose from a file of the Zoo.
 
     Raises:
         ValueError: if it is not a mapping of known keys.
     """
+    if path.suffix == ".py":
+        return [python_keys(path)]
     content = read_file(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold keys like algorithm, env, config and stop, but it is {content!r:.60}")
+    if is_zoo(content):
+        return [zoo_keys(content, path, chosen or {})]
     experiments = [name for name, inner in content.items() if isinstance(inner, dict) and "run" in inner]
     if not experiments or len(experiments) < len(content):
         return [_translated(content, str(path))]
@@ -92,9 +105,22 @@ def _translated(keys: dict[str, Any], where: str) -> dict[str, Any]:
     """Renames Ray's keys to ours, and drops keys without a meaning here."""
     refuse_unknown(keys, dict.fromkeys([*RunSpec.__struct_fields__, *SEARCH_KEYS, *_IGNORED]), where)
     ours = {_RAYS.get(key, key): value for key, value in keys.items() if key not in _IGNORED}
+    if isinstance(ours.get("config"), dict):
+        ours["config"] = _with_table(ours["config"])
     if isinstance(ours.get("external"), str):
         ours["external"] = {"listen": ours["external"]}
     return {key: value for key, value in ours.items() if value is not None}
+
+
+def _with_table(config: dict[str, Any]) -> dict[str, Any]:
+    """Settings with a table in the place of the only mapping of agents that Ray's files name: agent 0 acts by "p0"."""
+    section = config.get("multiagent", config)
+    given = section.get("policy_mapping_fn") if isinstance(section, dict) else None
+    if not (isinstance(given, dict) and str(given.get("type")).endswith(".PolicyMappingFn")):
+        return config
+    policies = [str(policy_id) for policy_id in section.get("policies") or ()]
+    changed = {**section, "policy_mapping_fn": {policy_id.removeprefix("p"): policy_id for policy_id in policies}}
+    return {**config, "multiagent": changed} if "multiagent" in config else changed
 
 
 def is_search(keys: Mapping[str, Any]) -> bool:

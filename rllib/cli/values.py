@@ -165,6 +165,16 @@ def _stored(key: str) -> list[str]:
     return ["timesteps_total" if name in _ALL_STEPS else name for name in stored_names(full) or [full]]
 
 
+def iteration_goal(thresholds: Mapping[str, float]) -> dict[str, float]:
+    """The thresholds at which an iteration ends before its minima are reached: `Algorithm.goal`."""
+    goal: dict[str, float] = {}
+    for key, threshold in thresholds.items():
+        for name, stored in (("timesteps", "timesteps_total"), ("episode_reward_mean", "episode_reward_mean")):
+            if stored in _stored(key):
+                goal[name] = min(threshold, goal.get(name, threshold))
+    return goal
+
+
 def parse_mapping(text: str, option: str) -> dict[str, Any]:
     """Parses a mapping in JSON or YAML: '{"lr": 0.001}'.
 

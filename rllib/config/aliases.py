@@ -139,6 +139,12 @@ DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     # Ray 2.6's dict of the section multi_agent.
     "multiagent": frozenset({"replay_mode"}),
 }
+# Keys of a dict setting that are settings of their own, as they were in Ray 1.13 and 2.0: setting -> key -> setting.
+MOVED_OUT: Mapping[str, Mapping[str, str]] = {
+    "replay_buffer_config": dict.fromkeys(
+        ("min_size_for_sampling", "learning_starts"), "num_steps_sampled_before_learning_starts"
+    ),
+}
 # Such a dict -> the settings that it has when it is read.
 READABLE_DICTS: Mapping[str, tuple[str, ...]] = {
     "multiagent": ("policies", "policy_mapping_fn", "policies_to_train", "count_steps_by"),
@@ -292,7 +298,9 @@ class Unavailable(NamedTuple):
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
-    "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
+    "no_done_at_end": Unavailable(
+        (False,), "episodes end where the environment says so, and one that a time limit cuts is bootstrapped"
+    ),
     "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
     "sample_async": Unavailable(
         (False,), "leave it out: PQN and what learns from a replay take it, IMPALA, APPO and A3C always do so"
@@ -411,6 +419,9 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "_fake_sampler": Unavailable((False,), "samples come from the environment"),
     "grads_per_step": Unavailable((100,), "use min_sample_timesteps_per_iteration"),
     "eager": Unavailable((False,), "there is no TensorFlow"),
+    "replay_ratio": Unavailable(
+        (0.0,), "use replay_proportion=ratio / (1 - ratio), the number of replayed batches for each new one"
+    ),
     "input_evaluation": Unavailable(
         (None, [], ["is", "wis"], ["simulation"]),
         "use .evaluation(off_policy_estimation_methods={'is': {'type': 'is'}, 'wis': {'type': 'wis'}})",
@@ -447,7 +458,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         (False,), "a replay stores every observation once; use replay_buffer_config={'frame_stack_axis': -1} for stacks"
     ),
     "zero_policy": Unavailable((True,), "directions start from the policy's initial weights"),
-    "alive_bonus_offset": Unavailable((0,), "use .environment(env_wrappers=[{'TransformReward': {'func': function}}])"),
+    "alive_bonus_offset": Unavailable((0,), "ARS has .training(offset=...), which is subtracted from rewards"),
 }
 
 # What other libraries (and, where they say so, other algorithms of Ray) call it: a hint in the error message, since the
@@ -600,7 +611,7 @@ def _estimator_today(given):
 
 
 # torch's modules of these functions, by their names.
-_OF_TORCH = {
+ACTIVATIONS_OF_TORCH = {
     "Tanh": "tanh", "ReLU": "relu", "SiLU": "swish", "Sigmoid": "sigmoid", "ELU": "elu",
     "LeakyReLU": "leaky_relu", "GELU": "gelu", "Identity": "linear",
 }
@@ -609,4 +620,4 @@ _OF_TORCH = {
 def activation_today(value):
     """Name of an activation that is given as a class of torch, such as torch.nn.Tanh; other values unchanged."""
     is_of_torch = isinstance(value, type) and value.__module__.startswith("torch.nn.")
-    return _OF_TORCH.get(value.__name__, value) if is_of_torch else value
+    return ACTIVATIONS_OF_TORCH.get(value.__name__, value) if is_of_torch else value

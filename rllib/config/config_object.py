@@ -310,6 +310,10 @@ class ConfigObject(Settings):
             elif name in aliases.DICTS_OF_SETTINGS and isinstance(value, Mapping):
                 passed_over = aliases.DICTS_OF_SETTINGS[name]
                 yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
+            elif name in aliases.MOVED_OUT and isinstance(value, Mapping):
+                moved = aliases.MOVED_OUT[name]
+                yield from ((None, moved[key], item) for key, item in value.items() if key in moved)
+                yield section_name, name, {key: item for key, item in value.items() if key not in moved}
             else:
                 yield section_name, name, value
 

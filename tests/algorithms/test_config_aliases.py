@@ -260,7 +260,7 @@ FOREIGN_WORDS = [
     (ARSConfig, "n_top", 8, "Did you mean .training(rollouts_used=...)?"),
     (ARSConfig, "delta_std", 0.1, "Did you mean .training(noise_stdev=...)?"),
     (ARSConfig, "zero_policy", False, "directions start from the policy's initial weights"),
-    (ARSConfig, "alive_bonus_offset", -1, "TransformReward"),
+    (ARSConfig, "alive_bonus_offset", -1, "offset="),
     (PPOConfig, "env_to_module_connector", int, "there are no connectors"),
     (PPOConfig, "learner_class", int, "custom_loss and auxiliary_losses"),
     (PPOConfig, "on_episode_end", int, "derived from DefaultCallbacks"),

@@ -366,10 +366,6 @@ def test_rays_default_replay_settings_are_accepted(algorithm):
     ("training", "message"),
     [
         ({"num_atoms": 51, "v_min": 1.0, "v_max": 1.0}, "v_min=1.0 must be below v_max=1.0"),
-        (
-            {"replay_buffer_config": {"capacity": 50}},
-            "capacity=50 is below num_steps_sampled_before_learning_starts=100",
-        ),
         ({"replay_buffer_config": {"type": "Reservoir"}}, "there is no type 'Reservoir'"),
         ({"replay_buffer_config": {"size": 5}}, "not size"),
         ({"replay_buffer_config": {"prioritized_replay_alpha": -1}}, "must be a number >= 0"),

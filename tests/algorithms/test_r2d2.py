@@ -319,7 +319,6 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
         ({"replay": {"storage_unit": "timesteps"}}, "storage_unit='timesteps' must be 'sequences'"),
         ({"replay": {"zero_init_states": False}}, "replay_buffer_config takes .*, not zero_init_states"),
         ({"replay": {"frame_stack_axis": -1}}, "frame_stack_axis=-1 is for single rows"),
-        ({"replay": {"capacity": 39}}, r"capacity=39 is below num_steps_\w+=200.*learning_starts=195 or less"),
         ({"replay": {"worker_side_prioritization": True}}, "must be False"),
         ({"h_function_epsilon": 0}, "h_function_epsilon"),
         ({"model": {**LSTM, "max_seq_len": 0}}, "max_seq_len"),
@@ -333,3 +332,10 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
 def test_bad_settings(settings, match):
     with pytest.raises(ValueError, match=match):
         config(**settings).build()
+
+
+def test_a_replay_too_small_for_what_is_sampled_before_learning_is_told_in_sequences():
+    config = R2D2Config().training(model={**LSTM, "max_seq_len": 5}, num_steps_sampled_before_learning_starts=200)
+    assert config.training(replay_buffer_config={"capacity": 40}).lost_before_learning() is None
+    message = config.training(replay_buffer_config={"capacity": 39}).lost_before_learning()
+    assert "Use {'capacity': 40} or more, or num_steps_sampled_before_learning_starts=195 or less" in message

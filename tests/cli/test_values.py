@@ -2,7 +2,15 @@ import math
 
 import pytest
 
-from rllib.cli.values import is_assignment, merged, parse_assignments, parse_value, read_file, refuse_unknown
+from rllib.cli.values import (
+    is_assignment,
+    iteration_goal,
+    merged,
+    parse_assignments,
+    parse_value,
+    read_file,
+    refuse_unknown,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +92,15 @@ def test_unknown_keys_are_told_with_the_nearest():
         refuse_unknown(["algoritm"], ["algorithm", "env"], "x.yaml")
     with pytest.raises(ValueError, match=r"unknown key 'zzz'. Known are: algorithm, env."):
         refuse_unknown(["zzz"], ["algorithm", "env"], "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "goal"),
+    [
+        ({"timesteps_total": 9, "num_env_steps_sampled_lifetime": 5}, {"timesteps": 5}),
+        ({"env_runners/episode_return_mean": 150}, {"episode_reward_mean": 150}),
+        ({"training_iteration": 3, "evaluation/episode_reward_mean": 4, "info/learner/x": 1}, {}),
+    ],
+)
+def test_goals_that_end_an_iteration(thresholds, goal):
+    assert iteration_goal(thresholds) == goal

@@ -19,6 +19,7 @@ class DistributedReplayConfig(OffPolicyConfig):
     without_data: ClassVar[str]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
+    starts_by_rows: ClassVar[bool]
     num_replay_buffer_shards: int
     max_weight_sync_delay: int
     max_requests_in_flight_per_sampler_worker: int

@@ -93,6 +93,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
     Attributes:
         directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
+        goal: `timesteps` and `episode_reward_mean` that end an iteration before its minima, so that a run stops there.
         recorded: data that it learns from; None where all samples are the environment's.
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
 
@@ -210,6 +211,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
         self._reporting = self._owns(Reporting(self))
         self._told_no_episode = False
+        self.goal: Mapping[str, float] = {}
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
                 "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
@@ -746,11 +748,18 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
     def _iteration_is_full(self) -> bool:
         metrics, (seconds, sampled, trained) = self.metrics, self.config.iteration_minima()
-        return (
+        is_full = (
             metrics.elapsed_s() >= seconds
             and metrics.sampled_this_iteration() >= sampled
             and metrics.trained_this_iteration() >= trained
         )
+        return is_full or (bool(self.goal) and self._has_reached_goal())
+
+    def _has_reached_goal(self) -> bool:
+        wanted = self.goal.get("episode_reward_mean")
+        if wanted is not None and self.metrics.settled_return() >= wanted:
+            return True
+        return self.timesteps >= self.goal.get("timesteps", math.inf)
 
     def _add_surroundings(self, result: Result) -> None:
         health = {

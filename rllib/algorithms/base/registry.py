@@ -59,7 +59,7 @@ ABSENT = {
     "C51": "use DQN with .training(num_atoms=51, v_min=..., v_max=...)",
     "IQN": "use DQN with .training(num_atoms=51), which learns the distribution of returns, or Rainbow",
     "HER": "it is a replay: .training(replay_buffer_config={'type': 'HerReplayBuffer'}) of DQN, SAC, TD3 or DDPG",
-    "RecurrentPPO": "use PPO with .training(model={'use_lstm': True}) (docs/memory.md)",
+    **dict.fromkeys(("RecurrentPPO", "ppo_lstm"), "use PPO with .training(model={'use_lstm': True}) (docs/memory.md)"),
     "RNNSAC": "use R2D2, or PPO with .training(model={'use_lstm': True}) (docs/memory.md)",
     "MaskablePPO": "use PPO, which reads masks from the observation (docs/masks.md)",
     "RandomAgent": "use rllib check-env ENV, or .exploration(exploration_config={'type': 'Random'}) of DQN",

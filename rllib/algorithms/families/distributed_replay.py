@@ -56,6 +56,7 @@ class DistributedReplayConfig(OffPolicyConfig):
     without_data: ClassVar[str] = "keeps its replay in processes that sampling workers fill"
     replay_defaults: ClassVar[dict] = SHARDED_REPLAY
     not_on_gpu: ClassVar[str] = "replays in other processes"
+    starts_by_rows: ClassVar[bool] = True
 
     @section
     def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self: ...

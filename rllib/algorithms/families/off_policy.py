@@ -11,6 +11,7 @@ the updates of the target network.
 
 import functools
 import logging
+import math
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Self
 
@@ -86,6 +87,8 @@ class OffPolicyConfig(SamplingAheadConfig):
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     # Rows that cannot lie on the learner's GPU, for the message; empty: they can.
     not_on_gpu: ClassVar[str] = ""
+    # Whether learning starts by the number of rows in the replay, which one that is too small never reaches.
+    starts_by_rows: ClassVar[bool] = False
 
     @property
     def overestimates_alone(self) -> bool:
@@ -141,7 +144,7 @@ class OffPolicyConfig(SamplingAheadConfig):
     @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
     def _check_replay(self):
         settings, defaults = self.replay_settings(), self.replay_defaults
-        capacity, start = settings["capacity"], self.num_steps_sampled_before_learning_starts
+        capacity = settings["capacity"]
         if settings["type"] not in REPLAY_TYPES:
             return f"replay_buffer_config: there is no type {settings['type']!r}. There are {', '.join(REPLAY_TYPES)}."
         unknown = settings.keys() - defaults.keys() - {"has_priorities"}
@@ -151,15 +154,8 @@ class OffPolicyConfig(SamplingAheadConfig):
             return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
         if problem := self._goals_problem():
             return f"replay_buffer_config: {problem}"
-        if capacity * self.steps_per_row < start * self.rows_per_step:
-            rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
-            most = capacity * self.steps_per_row // self.rows_per_step
-            return (
-                f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
-                f"{rows}: what was sampled first would be lost. "
-                f"Use {{'capacity': {start * self.rows_per_step}}} or more, or "
-                f"num_steps_sampled_before_learning_starts={most} or less."
-            )
+        if self.starts_by_rows and (problem := self.lost_before_learning()):
+            return problem
         if settings["frame_stack_axis"] not in (None, 0, -1):
             return (
                 f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} must be 0 or -1, the axis of "
@@ -168,6 +164,20 @@ class OffPolicyConfig(SamplingAheadConfig):
         if problem := storage_problem(settings["storage"]):
             return f"replay_buffer_config: {problem}"
         return _priorities_problem(settings, defaults)
+
+    def lost_before_learning(self) -> str | None:
+        """Message about rows that the replay drops before learning starts; None if it has room for them."""
+        capacity, start = self.replay_settings()["capacity"], self.num_steps_sampled_before_learning_starts
+        if capacity * self.steps_per_row >= start * self.rows_per_step:
+            return None
+        rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
+        most = capacity * self.steps_per_row // self.rows_per_step
+        enough = math.ceil(start * self.rows_per_step / self.steps_per_row)
+        return (
+            f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
+            f"{rows}: what is sampled first is lost. Use {{'capacity': {enough}}} or more, or "
+            f"num_steps_sampled_before_learning_starts={most} or less."
+        )
 
     def _goals_problem(self) -> str | None:
         settings, defaults = self.replay_settings(), self.replay_defaults
@@ -277,6 +287,8 @@ class OffPolicy(SamplingAhead):
                 "made for it, and for Discrete actions DQN with conservative_weight=1.0.",
                 type(self).__name__,
             )
+        if lost := self.config.lost_before_learning():
+            logger.warning("%s", lost)
         for policy_id in self.learners:
             self.prepare_policy(policy_id)
 

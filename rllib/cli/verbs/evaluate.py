@@ -4,16 +4,22 @@ import json
 import math
 import statistics
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.estimates import estimated, table_of
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.policy_table import policy_table
-from rllib.cli.user_code import load_user_code_option
+from rllib.cli.rays_flags import rays_options
+from rllib.cli.user_code import load_user_code_option, typed
+from rllib.cli.values import parse_mapping
+from rllib.cli.verbs.record import write_steps
 from rllib.progress import counted
+from rllib.storage.checkpoint import read_checkpoint
 
 # Keys of the result that are printed as JSON.
 _IN_JSON = ("episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "hist_stats")
@@ -23,6 +29,11 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Play episodes until there are N steps.")
+@click.option("--out", metavar="PATH", help="Write the steps that are played, as rllib record --to does.")
+@click.option("--env", metavar="ENV", help="Play there [default: in the environment of the training run].")
+@click.option("--algo", "--run", "algorithm_name", metavar="ALGO", help="In Ray's spelling; it has to be CHECKPOINT's.")
+@click.option("--config", metavar="MAPPING", help="Settings to change, as JSON or YAML.")
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
 @click.option(
@@ -31,17 +42,24 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--estimators", default="is,wis,dm,dr", show_default=True, help="With --data: how to estimate.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
 @load_user_code_option("CHECKPOINT")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
+@click.option("-v", "--verbose", count=True, help="Show tracebacks of errors.")
+@click.option("--no-render", is_flag=True, expose_value=False, hidden=True, help="Option of Ray; nothing is drawn.")
+@rays_options
 def command(
     checkpoint: Path,
     episodes: int,
+    steps: int | None,
+    out: str | None,
+    env: str | None,
+    algorithm_name: str | None,
+    config: str | None,
     seed: int | None,
     explore: bool,
     data: Path | None,
     estimators: str,
     as_json: bool,
     load_user_code: bool,
-    verbose: bool,
+    verbose: int,
 ) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
     checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act,
@@ -53,18 +71,25 @@ def command(
     with reported(verbose):
         if data is None and _is_given("estimators"):
             raise Mistake("--estimators estimates from recorded steps: name them by --data PATH.")
-        overrides = {} if seed is None else {"seed": seed}
+        if steps is not None and _is_given("episodes"):
+            raise Mistake("--steps and --episodes are two lengths of one evaluation; leave one of them out")
         checkpoint = latest(checkpoint)
         with user_input():
+            _refuse_other_algorithm(checkpoint, algorithm_name)
+            overrides = _overrides(config, env, seed, steps)
+            if out is not None:
+                length = {"steps": steps} if steps else {"episodes": episodes}
+                write_steps(checkpoint, out, load_user_code, overrides, **length, explore=explore, seed=seed or 0)
+                return
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
             if data is not None:
                 with user_input():
-                    _refuse_with_data("episodes", "seed", "explore")
+                    _refuse_with_data("episodes", "steps", "seed", "explore")
                     found = estimated(algorithm, data, estimators)
                 click.echo(json.dumps(found) if as_json else "\n".join(table_of(found)))
                 return
-            result = algorithm.evaluate(episodes, explore=explore or None)
+            result = algorithm.evaluate(None if steps else episodes, explore=explore or None)
             table = policy_table(algorithm._evaluation_episodes)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
     count = len(returns)
@@ -80,6 +105,28 @@ def command(
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
     for line in table:
         click.echo(line)
+
+
+def _refuse_other_algorithm(checkpoint: Path, name: str | None) -> None:
+    """Raises a Mistake if the algorithm that was named is not the checkpoint's."""
+    if name is None:
+        return
+    of_checkpoint = read_checkpoint(checkpoint, only="algorithm.json").get("algorithm.json", {}).get("algorithm")
+    if get_algorithm_class(name).__name__ != of_checkpoint:
+        raise Mistake(f"{checkpoint} is of {of_checkpoint}, not of {name}; leave out --run")
+
+
+def _overrides(config: str | None, env: str | None, seed: int | None, steps: int | None) -> dict[str, Any]:
+    """Settings that differ from those of the training run."""
+    settings = parse_mapping(config or "{}", "--config")
+    if env is not None:
+        typed({"env": env})
+        settings["env"] = env
+    if seed is not None:
+        settings["seed"] = seed
+    if steps is not None:
+        settings |= {"evaluation_duration": steps, "evaluation_duration_unit": "timesteps", "num_envs_per_worker": 1}
+    return settings
 
 
 def _refuse_with_data(*options: str) -> None:

@@ -1,6 +1,8 @@
 """`rllib record`: episodes of a trained policy as a video, or its steps as data to learn from."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -56,7 +58,10 @@ def command(checkpoint, output, to, episodes, policies, against, verbose, load_u
         _refuse({**how, "output": output}, _OF_VIDEOS, "is for videos: leave out --to")
         if policies or against:
             raise Mistake("--policy and --against are for videos of several agents; data is recorded of one")
-        _write(checkpoint, to, load_user_code, episodes, how)
+        if episodes is None:
+            how["steps"] = how["steps"] or 10_000
+        del how["fps"]
+        write_steps(checkpoint, to, load_user_code, {}, episodes=episodes, **how)
 
 
 def _refuse(given: dict, names: tuple[str, ...], why: str) -> None:
@@ -66,26 +71,51 @@ def _refuse(given: dict, names: tuple[str, ...], why: str) -> None:
             raise Mistake(f"--{flags.get(name, name)} {why}")
 
 
-def _write(checkpoint: Path, to: str, load_user_code: bool, episodes: int | None, how: dict) -> None:
-    """Records steps into files, and prints what there is."""
+def write_steps(
+    checkpoint: Path,
+    to: str,
+    load_user_code: bool,
+    overrides: Mapping[str, Any],
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    explore: bool = False,
+    random_share: float | None = None,
+    noise: float | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    format_: str | None = None,
+) -> None:
+    """Records steps of a checkpoint into files, and prints what there is.
+
+    Args:
+        checkpoint: its directory.
+        to: file, directory or dataset of Minari.
+        load_user_code: as for Algorithm.from_checkpoint.
+        overrides: settings that differ from those of the training run.
+        episodes, steps: length; one of them is given.
+        explore, random_share, noise, workers, seed: as for ActingPlan.
+        format_: of the data; None: as the name of the file ends.
+
+    Raises:
+        Mistake: for a target or a length that cannot be.
+    """
     with user_input():
-        target = _target(to, how["format_"])
-        if episodes is None:
-            how["steps"] = how["steps"] or 10_000
+        target = _target(to, format_)
         plan = ActingPlan(
             num_episodes=episodes,
-            num_steps=how["steps"],
-            explore=how["explore"],
-            random_share=how["random_share"] or 0.0,
-            noise=how["noise"] or 0.0,
-            num_workers=how["workers"] or 0,
-            seed=how["seed"],
+            num_steps=steps,
+            explore=explore,
+            random_share=random_share or 0.0,
+            noise=noise or 0.0,
+            num_workers=workers or 0,
+            seed=seed,
         )
-        algorithm = acting_algorithm(checkpoint, load_user_code)
+        algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
     with algorithm, user_input():
         dataset = recorded_steps(algorithm, plan)
     with user_input(), writing(Path(target)):
-        dataset.save(target, how["format_"])
+        dataset.save(target, format_)
     click.echo(f"{target}{_size(target)}")
     click.echo(f"rows    {len(dataset):,} in {counted(dataset.num_episodes, 'episode')}")
     mean, returns = dataset.metadata["behaviour"]["mean_return"], dataset.returns

@@ -18,10 +18,11 @@ from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
+from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
-from rllib.cli.values import is_assignment, parse_assignments, parse_mapping, parse_stop
+from rllib.cli.values import is_assignment, iteration_goal, parse_assignments, parse_mapping, parse_stop
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.result import Result
@@ -59,7 +60,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command("train", short_help="Train an algorithm on an environment.")
 @click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=_complete)
-@click.option("-f", "--file", metavar="FILE", help="YAML file, or name of a tuned example, like ppo/cartpole.")
+@click.option("-f", "--file", metavar="FILE", help="YAML file (RL Zoo's, too), Python file with config and "
+              "stop, or name of a tuned example, like ppo/cartpole.")  # fmt: skip
 @click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling.")
 @click.option("--env", metavar="ENV", help="As ENV, in Ray's spelling.")
 @click.option("--external", metavar="HOST:PORT", help="Answer clients there, which step environments of their own, in "
@@ -73,18 +75,23 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "like p0,p1.")  # fmt: skip
 @click.option("--map", "mapping", multiple=True, metavar="AGENTS=ID", help="Policy of the agents whose names fit, as "
               "in 'agent_*=p0'; repeatable, the first that fits counts.")  # fmt: skip
+@click.option("--framework", metavar="NAME", help="As framework=NAME, in Ray's spelling: torch.")
+@click.option("--torch", is_flag=True, hidden=True, help="As --framework torch.")
 @click.option("--config", metavar="MAPPING", help="Settings as JSON or YAML; KEY=VALUE takes precedence.")
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=int, help="Seed of everything random; equal seeds give equal runs.")
 @click.option("--resume", metavar="RUN", type=click.Path(path_type=Path), help="Continue the run in this "
-              "directory from its newest checkpoint; KEY=VALUE, --stop and --checkpoint-freq may change.")  # fmt: skip
+              "directory from its newest checkpoint; KEY=VALUE, --stop, --checkpoint-freq and "
+              "--keep-checkpoints-num may change.")  # fmt: skip
 @click.option("--name", "--experiment-name", help="Name of the run's directory [default: ALGO_ENV_DATE].")
 @click.option("--results-dir", "--local-dir", type=click.Path(path_type=Path, file_okay=False), default="results",
               show_default=True, help="Directory in which runs get their own.")  # fmt: skip
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "
               "after the first, then ever more rarely, every five minutes at last, and only the newest is kept]; the "
               "last state is always saved.")  # fmt: skip
+@click.option("--keep-checkpoints-num", type=click.IntRange(min=1), metavar="N",
+              help="With --checkpoint-freq: keep the newest N checkpoints [default: all].")  # fmt: skip
 @click.option("--keep-best", is_flag=True, help="Save whenever the return (of the evaluation, where there is one) is "
               "the best so far, and keep that checkpoint beside the newest.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Option of Ray; the last state is always saved.")
@@ -93,7 +100,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "say what limits the run.")  # fmt: skip
 @load_user_code_option("RUN or FILE")
 @click.option("-q", "--quiet", is_flag=True, help="Show only where the results are.")
-@click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
+@click.option("-v", "--verbose", count=True, help="Show debug messages, and tracebacks of errors.")
+@rays_options
 def command(
     words, file, resume, results_dir, quiet, verbose, profile, keep_best, load_user_code, checkpoint_at_end, **options
 ) -> None:
@@ -153,6 +161,7 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         assigned |= _agent_settings(options.pop("policies"), options.pop("mapping"), assigned)
         external = _external_section(options)
         assigned |= _input_setting(options.pop("input_"), assigned)
+        assigned |= _framework(options.pop("framework"), options.pop("torch"), assigned)
         given = {key: value for key, value in options.items() if value is not None}
         given["stop"] = parse_stop(options["stop"])
         if external:
@@ -163,7 +172,8 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
             given.update(zip(["algorithm"], names))
         elif names or not (file or {*flags, *settings, *assigned} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
-        in_file = load_specs(find_file(file)) if file else [{}]
+        typed(given)
+        in_file = load_specs(find_file(file), given) if file else [{}]
         refuse_one_name(in_file, given)
         trusted = [keys for below in in_file for keys in (below, below.get("config"))] if load_user_code else ()
         typed(given, settings, assigned, *trusted)
@@ -209,6 +219,14 @@ def _input_setting(paths: Sequence[str], assigned: Mapping[str, Any]) -> dict[st
     return {"input_": paths[0] if len(paths) == 1 else list(paths)} if paths else {}
 
 
+def _framework(name: str | None, is_torch: bool, assigned: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting that --framework and --torch stand for."""
+    chosen = name or ("torch" if is_torch else None)
+    if chosen and assigned.get("framework", chosen) != chosen:
+        raise Mistake("framework is given both as a setting and as a flag; leave one of them out")
+    return {"framework": chosen} if chosen else {}
+
+
 def _earlier_run(
     path: Path, words: tuple[str, ...], options: dict, load_user_code: bool
 ) -> tuple[RunDirectory, RunSpec, dict]:
@@ -219,15 +237,17 @@ def _earlier_run(
     """
     if names := [word for word in words if not is_assignment(word)]:
         raise Mistake(f"--resume continues with the same algorithm and environment; leave out {' '.join(names)}")
-    fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq", "algorithm")]
+    may_change = ("stop", "checkpoint_freq", "keep_checkpoints_num", "algorithm")
+    fixed = [name for name, value in options.items() if value and name not in may_change]
     if fixed:
         flags = ", ".join(f"--{_FLAG_NAMES.get(name, name)}" for name in fixed)
         raise Mistake(f"--resume continues with what the run was started with; leave out {flags}")
     given = {"config": parse_assignments(words, "num_rollout_workers=4")}
     if stop := parse_stop(options["stop"]):
         given["stop"] = stop
-    if options["checkpoint_freq"] is not None:
-        given["checkpoint_freq"] = options["checkpoint_freq"]
+    for name in ("checkpoint_freq", "keep_checkpoints_num"):
+        if options[name] is not None:
+            given[name] = options[name]
     run = RunDirectory.taken_up(path)
     before = msgspec.to_builtins(run.read_spec())
     if algorithm := options["algorithm"]:
@@ -351,6 +371,7 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
     outcome, stop = _Outcome(run, flag_for(spec.env, spec.algorithm), spec.env is not None), ThresholdStopper(spec.stop)
     title, iteration, is_first = f"{spec.algorithm} on {spec.world}", run.iteration, True
     algorithm.directory = run.path
+    algorithm.goal = iteration_goal(spec.stop)
     interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT))
     for result in read_results(run.path)[-1:]:
         with user_input():
@@ -370,6 +391,8 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
                         stop.check_keys(result)
                 outcome.reached = stop.reached("", result)
                 run.save_if_due(algorithm, iteration, spec.checkpoint_freq)
+                if spec.checkpoint_freq and spec.keep_checkpoints_num:
+                    run.keep_newest(spec.keep_checkpoints_num)
                 if flags.keep_best or run.best is not None:
                     run.save_if_best(algorithm, iteration, result, spec.checkpoint_freq)
             run.log.finish()

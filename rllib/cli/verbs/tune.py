@@ -74,7 +74,7 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, load_us
         with user_input():
             experiments = [
                 _settings(words, below, is_search, options, load_user_code)
-                for below in (load_specs(find_file(file)) if file else [None])
+                for below in (load_specs(find_file(file), _chosen(words)) if file else [None])
             ]
             refuse_one_name(experiments, options)
         for settings in experiments:
@@ -143,6 +143,11 @@ def _settings(
     below = below or {}
     typed(given, given["config"], *((below, below.get("config")) if load_user_code else ()))
     return merged_keys(below, given)
+
+
+def _chosen(words: tuple[str, ...]) -> dict[str, str]:
+    """Algorithm and environment, if they were typed."""
+    return dict(zip(("algorithm", "env"), [word for word in words if not is_assignment(word)]))
 
 
 def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:

@@ -10,6 +10,7 @@ environment classes are taken from modules.
 """
 
 import contextlib
+import copy
 import functools
 import importlib
 import inspect
@@ -25,8 +26,10 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import VectorEnv
 
+from rllib.config.aliases import tell_once
 from rllib.did_you_mean import nearest
 from rllib.env.factories.earlier_ids import id_today
+from rllib.env.factories.rays_examples import advice, name_here, unwrapped_config
 from rllib.errors import EnvironmentPackageError
 from rllib.registered import ENVIRONMENTS
 
@@ -276,6 +279,17 @@ class WrappingFactory(EnvFactory):
         return self.factory.clips_rewards
 
 
+@dataclass(frozen=True)
+class RaysExampleFactory(WrappingFactory):
+    """A factory for what stands for one of RLlib's examples; its config may lie one level deeper, as in Ray's files."""
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        changed = copy.copy(context)
+        changed.clear()
+        changed.update(unwrapped_config(dict(context)))
+        return self.factory.make(changed)
+
+
 def environment_class(factory: EnvFactory) -> type | None:
     """The class of a factory's environments; None where it is not known before one is made."""
     while isinstance(factory, WrappingFactory):
@@ -361,6 +375,9 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
 def _resolve_name(name: str) -> EnvFactory:
     if name in ENVIRONMENTS:
         return CreatorFactory(ENVIRONMENTS.get(name), name)
+    if here := name_here(name):
+        tell_once(name, f"the environment {name} is {here} here")
+        return RaysExampleFactory(_resolve_name(here))
     module_name, env_id = _module_and_id(name)
     if module_name == "envpool":
         return EnvPoolFactory(env_id)
@@ -415,7 +432,7 @@ def is_environment_class(found) -> bool:
 
 def module_of(name: str) -> str:
     """The module that the name of an environment begins with; "" if it has none."""
-    return _module_and_id(name)[0]
+    return _module_and_id(name_here(name) or name)[0]
 
 
 def is_registered(name: str) -> bool:
@@ -472,7 +489,7 @@ def _import_module(module_name: str, name: str):
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
         extra = _EXTRAS.get(module_name.partition(".")[0])
-        remedy = f"Use pip install 'rllib[{extra}]'." if extra else (
+        remedy = advice(name) or (f"Use pip install 'rllib[{extra}]'." if extra else None) or (
             "Install it, or start Python where it lies; the command `rllib` imports modules of the current directory "
             "only for names that you type, and with --load-user-code."
         )

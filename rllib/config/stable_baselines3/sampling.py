@@ -1,0 +1,177 @@
+"""Batches, updates, replay and exploration in Stable-Baselines3's words."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rllib.config.stable_baselines3.words import Words, name_of
+from rllib.did_you_mean import did_you_mean
+
+_NORMALIZE = {"norm_obs": True, "norm_reward": True, "clip_obs": 10.0, "clip_reward": 10.0}
+# Keywords of VecNormalize that ask for nothing else than ours does, with the values that they may have.
+_OF_NORMALIZE = {"gamma": None, "training": (True,), "epsilon": (1e-8,), "norm_obs_keys": (None,)}
+
+
+def device(words: Words) -> dict[str, Any]:
+    if not words.ask("device"):
+        return {}
+    return {"num_gpus": 1} if str(words["device"]).startswith("cuda") else {}
+
+
+def normalization(words: Words) -> dict[str, Any]:
+    """Settings of VecNormalize."""
+    given = words["normalize"]
+    if not words.ask("normalize") or not given:
+        return {}
+    if given is not True and not isinstance(given, Mapping):
+        raise ValueError(f"normalize={given!r:.60} must be True or a dict, as in {{'norm_reward': False}}.")
+    keywords = {} if given is True else dict(given)
+    for key, value in keywords.items():
+        if key not in _NORMALIZE and key not in _OF_NORMALIZE:
+            raise ValueError(f"normalize has no {key!r}.{did_you_mean(str(key), [*_NORMALIZE, *_OF_NORMALIZE])}")
+        allowed = _OF_NORMALIZE.get(key)
+        if allowed is not None and value not in allowed:
+            raise ValueError(f"normalize: {key}={value!r} cannot be used; leave it out.")
+    chosen = {**_NORMALIZE, **keywords}
+    settings: dict[str, Any] = {}
+    if chosen["norm_obs"]:
+        settings |= {"observation_filter": "MeanStdFilter", "observation_clip": chosen["clip_obs"]}
+    if chosen["norm_reward"]:
+        settings |= {"normalize_returns": True, "normalized_reward_clip": chosen["clip_reward"]}
+    return settings
+
+
+def rounds(words: Words) -> dict[str, Any]:
+    """Batches of PPO and A2C: n_steps of each environment."""
+    if not words.ask("n_steps", "n_envs", "batch_size"):
+        return {}
+    rows = int(words["n_steps"]) * int(words["n_envs"])
+    settings = {"train_batch_size": rows} if words.ask("n_steps", "n_envs") else {}
+    if words.ask("batch_size"):  # a batch that is smaller than a minibatch is one
+        settings["sgd_minibatch_size"] = min(int(words["batch_size"]), rows)
+    return settings
+
+
+def updates(words: Words) -> dict[str, Any]:
+    """Fragments and number of updates: `gradient_steps` after each `train_freq` steps of all environments."""
+    if not words.ask("train_freq", "gradient_steps", "n_envs", "batch_size"):
+        return {}
+    length, unit = _frequency(words["train_freq"])
+    updates, rows = int(words["gradient_steps"]), int(words["batch_size"])
+    if updates == 0 or updates < -1:
+        raise ValueError(f"gradient_steps={updates} must be a positive number, or -1 for one update a step.")
+    if unit == "episode":
+        if updates != -1:
+            raise ValueError(
+                f"train_freq={words['train_freq']!r} with gradient_steps={updates} makes a number of updates for each "
+                "episode, whatever its length. Give gradient_steps=-1, one update for each step."
+            )
+        return {"training_intensity": rows}
+    settings: dict[str, Any] = {"rollout_fragment_length": length}
+    if updates == -1:
+        settings["training_intensity"] = rows
+    elif updates > 1:  # one update after each round is what no training_intensity means
+        settings["training_intensity"] = rows * updates / (length * int(words["n_envs"]))
+    return settings
+
+
+def _frequency(given) -> tuple[int, str]:
+    length, unit = (given, "step") if isinstance(given, int | float) else given
+    unit = getattr(unit, "value", unit)
+    if unit not in ("step", "episode"):
+        raise ValueError(f"train_freq={given!r} must be a number of steps, or a pair like (1, 'episode').")
+    return int(length), unit
+
+
+def replay(words: Words) -> dict[str, Any]:
+    if not words.ask("buffer_size", "replay_buffer_class", "replay_buffer_kwargs"):
+        return {}
+    kind = name_of(words["replay_buffer_class"] or "ReplayBuffer")
+    if kind not in ("ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer", "HerReplayBuffer"):
+        raise ValueError(
+            f"replay_buffer_class={kind!r} is not available: give ReplayBuffer or HerReplayBuffer, or see "
+            "docs/replay.md for what else a replay can be."
+        )
+    settings: dict[str, Any] = {}
+    config = {"type": "HerReplayBuffer" if kind == "HerReplayBuffer" else "ReplayBuffer"}
+    for key, value in dict(words["replay_buffer_kwargs"] or {}).items():
+        if key == "handle_timeout_termination":
+            settings |= {} if value else {"time_limit_ends_episode": True}
+        elif key == "goal_selection_strategy":
+            config[key] = str(getattr(value, "name", value)).rpartition(".")[2].lower()
+        elif key == "n_sampled_goal":
+            config[key] = int(value)
+        elif key not in ("copy_info_dict", "optimize_memory_usage", "online_sampling", "max_episode_length"):
+            raise ValueError(f"replay_buffer_kwargs has no {key!r} here. See docs/replay.md.")
+    rows_per_step = 1 + config.get("n_sampled_goal", 4) if kind == "HerReplayBuffer" else 1
+    if words.ask("buffer_size"):
+        config["capacity"] = int(words["buffer_size"]) * rows_per_step
+    return {**settings, "replay_buffer_config": config}
+
+
+# ---------------------------------------------------------------------- exploration
+
+
+def epsilon(words: Words) -> dict[str, Any]:
+    names = "exploration_fraction", "exploration_initial_eps", "exploration_final_eps"
+    if not words.ask(*names):
+        return {}
+    fraction, initial, final = (words[name] for name in names)
+    config = {"type": "EpsilonGreedy", "initial_epsilon": initial, "final_epsilon": final}
+    if words["n_timesteps"] is not None:
+        config["epsilon_timesteps"] = int(fraction * words["n_timesteps"])
+    return {"exploration_config": config}
+
+
+def warmup(words: Words) -> dict[str, Any]:
+    """Random actions until learning starts, for SAC and its relatives."""
+    if not words.ask("learning_starts", "use_sde_at_warmup"):
+        return {}
+    by_noise = words["use_sde"] and words["use_sde_at_warmup"]
+    steps = 0 if by_noise else int(words["learning_starts"])
+    return {"exploration_config": {"type": "StochasticSampling", "random_timesteps": steps}}
+
+
+def action_noise(words: Words) -> dict[str, Any]:
+    """Noise on the actions of TD3 and DDPG, which acts on [-1, 1] in both libraries."""
+    if not words.ask("action_noise", "noise_type", "noise_std", "learning_starts"):
+        return {}
+    noise = words["action_noise"]
+    if noise is None and words["noise_type"]:
+        config = _noise(str(words["noise_type"]).strip(), float(words["noise_std"]))
+    elif noise is None:
+        config = _noise("normal", 0.0)
+    else:
+        kind = {"NormalActionNoise": "normal", "OrnsteinUhlenbeckActionNoise": "ornstein-uhlenbeck"}
+        names = _attributes(noise, ("_mu", "_sigma"))
+        if names["_mu"] != 0:
+            raise ValueError(f"action_noise={noise!r:.80} must have the mean 0.")
+        further = _attributes(noise, ("_theta", "_dt")) if hasattr(noise, "_theta") else {}
+        config = _noise(kind.get(name_of(noise), name_of(noise)), names["_sigma"], **further)
+    return {"exploration_config": {**config, "random_timesteps": int(words["learning_starts"])}}
+
+
+def _noise(kind: str, stddev: float, _theta: float = 0.15, _dt: float = 1e-2) -> dict[str, Any]:
+    constant = {"initial_scale": 1.0, "final_scale": 1.0}
+    if kind == "normal":
+        return {"type": "GaussianNoise", "stddev": stddev, **constant}
+    if kind == "ornstein-uhlenbeck":  # dx = theta (mu - x) dt + sigma sqrt(dt) N(0, 1)
+        process = {"ou_base_scale": 1.0, "ou_theta": _theta * _dt, "ou_sigma": stddev * math.sqrt(_dt)}
+        return {"type": "OrnsteinUhlenbeckNoise", **process, **constant}
+    raise ValueError(f"noise of the type {kind!r} is not available: give normal or ornstein-uhlenbeck.")
+
+
+def _attributes(noise, names: Sequence[str]) -> dict[str, float]:
+    """Numbers of a noise object, which has them for each part of an action.
+
+    Raises:
+        ValueError: if the parts differ.
+    """
+    found = {}
+    for name in names:
+        given = getattr(noise, name, 0.0)
+        numbers = {float(each) for each in (given.tolist() if hasattr(given, "tolist") else [given])}
+        if len(numbers) != 1:
+            raise ValueError(f"action_noise={noise!r:.80} must be equal for all parts of an action.")
+        found[name] = numbers.pop()
+    return found

@@ -3,7 +3,10 @@
 import difflib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+C = TypeVar("C", bound=type)
 
 # Names that differ from what was written by more than this many times what the nearest differs by are not meant.
 _FURTHER = 2
@@ -40,3 +43,29 @@ def missing(package: str, name: str, known: Iterable[str], why: str | None = Non
     if importing and hint and importlib.util.find_spec(f"{package}.{name}") is None:
         return ImportError(f"cannot import name {name!r} from {package!r}{hint}", name=name)
     return AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+
+
+def explains(instead: Mapping[str, str]) -> Callable[[C], C]:
+    """Class decorator that makes the AttributeError for one of these names say what to write.
+
+    Attributes that exist cost nothing more: Python asks only for those that it has not found.
+
+    Args:
+        instead: name of an attribute that other libraries' classes have, and this one has not -> advice, as the end of
+            a sentence without its dot.
+    """
+
+    def decorate(cls: C) -> C:
+        def __getattr__(self, name: str):
+            member = next((vars(base)[name] for base in type(self).__mro__ if name in vars(base)), None)
+            if member is not None:
+                return member.__get__(self, type(self))  # again, for the AttributeError of its own that has led here
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in instead:
+                raise AttributeError(f"{message}: {instead[name]}.")
+            raise AttributeError(message, name=name, obj=self)  # Python shows a similar name beside the traceback
+
+        cls.__getattr__ = __getattr__
+        return cls
+
+    return decorate

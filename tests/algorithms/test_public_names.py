@@ -10,6 +10,7 @@ FOR_USERS = """
     train learn evaluate stop profile iteration training_iteration timesteps num_updates seed config callbacks metrics
     save save_to_path restore restore_from_path from_checkpoint export_policy_model get_state set_state directory logdir
     compute_single_action compute_action compute_actions predict make_player get_policy policy policies
+    load num_timesteps n_envs verbose device logger get_env get_vec_normalize_env get_parameters set_parameters
     get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
     get_default_config default_resource_request
     recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train

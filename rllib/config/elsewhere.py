@@ -118,6 +118,30 @@ OF_STABLE_BASELINES: Mapping[str, str] = {
         ),
         _SCHEDULE,
     ),
+    **dict.fromkeys(
+        (
+            *("is_vectorized_observation", "is_vectorized_box_observation", "is_vectorized_dict_observation"),
+            *("is_vectorized_discrete_observation", "is_vectorized_multibinary_observation"),
+            "is_vectorized_multidiscrete_observation",
+        ),
+        "predict knows a batch of observations by its shape",
+    ),
+    **dict.fromkeys(
+        (
+            *("preprocess_obs", "get_obs_shape", "get_flattened_obs_dim", "get_action_dim", "check_for_nested_spaces"),
+            *("check_for_correct_spaces", "check_shape_equal", "maybe_make_env"),
+        ),
+        "policies take observations as the environment gives them, and give actions as it takes them",
+    ),
+    **dict.fromkeys(("maybe_transpose", "is_image_space_channels_first"), _PICTURES),
+    "get_actor_critic_arch": "use policy_kwargs={'net_arch': [64, 64]} of the constructor",
+    "get_latest_run_id": "use algo.directory, or log_dir",
+    "get_parameters_by_name": "use algo.get_parameters(), whose values have names",
+    "obs_as_tensor": "use algo.get_policy().encode(observations), and torch.as_tensor",
+    "polyak_update": "target networks move by the settings tau and target_network_update_freq",
+    "safe_mean": "use numpy.mean; results have NaN where there is no episode yet",
+    "should_collect_more_steps": "use rollout_fragment_length and training_intensity",
+    "zip_strict": "use zip(strict=True)",
     "set_random_seed": _SEEDS,
     "get_device": "use num_gpus=1 of .resources(), or device='cuda' of the constructor",
     "get_system_info": "use python -m pip freeze; checkpoints name the versions that wrote them",
@@ -155,6 +179,10 @@ OF_ITS_MODELS: Mapping[str, str] = {
     "exploration_rate": "results have it as cur_epsilon",
     "exploration_schedule": "use algo.config.exploration_config",
     "start_time": "results have time_total_s",
+    "policy_aliases": "policies are chosen by name, PPO('MlpPolicy', env)",
+    **dict.fromkeys(("rollout_buffer_class", "rollout_buffer_kwargs"), "a train batch is a SampleBatch"),
+    "optimize_memory_usage": "use algo.config.replay_buffer_config['frame_stack_axis']",
+    "use_sde_at_warmup": "use algo.config.exploration_config['random_timesteps']",
     "tensorboard_log": "use algo.directory",
     **{
         word: f"use algo.config.{settings}"

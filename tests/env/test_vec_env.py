@@ -122,6 +122,8 @@ def test_what_gymnasium_makes_is_named_by_its_id():
     given = settings_of(gymnasium.make("Pendulum-v1", g=9.0, max_episode_steps=50))
     assert given == {"env": "Pendulum-v1", "env_config": {"g": 9.0, "max_episode_steps": 50}}
     assert made_by(given).unwrapped.g == 9.0
+    counted = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make("CartPole-v1"))
+    assert settings_of(counted) == {"env": "CartPole-v1", "env_config": {}}
     expected = {"env": "CartPole-v1", "env_config": {}, "num_envs_per_worker": 3}
     assert settings_of(make_vec_env("CartPole-v1", n_envs=3)) == expected
     assert settings_of(DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 3)) == expected

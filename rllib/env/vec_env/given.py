@@ -12,6 +12,9 @@ from rllib.config.elsewhere import OF_STABLE_BASELINES
 from rllib.env.factories.registry import MAKE_ARGUMENTS, EnvContext, resolve
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
 
+# Wrappers that change nothing: returns are counted here in any case.
+_ONLY_COUNT = frozenset({"Monitor", "RecordEpisodeStatistics"})
+
 
 class CopiesOf:
     """Makes a run's environments as copies of one that is made already.
@@ -121,7 +124,9 @@ def _by_id(env: gymnasium.Env) -> dict[str, Any] | None:
     """The id and the arguments by which gymnasium makes such an environment; None if more is needed."""
     spec = env.spec
     known = registry.get(spec.id) if spec is not None else None
-    if known is None or spec.additional_wrappers or spec.entry_point != known.entry_point:
+    if known is None or spec.entry_point != known.entry_point:
+        return None
+    if any(wrapper.name not in _ONLY_COUNT for wrapper in spec.additional_wrappers):
         return None
     given = {name: value for name, value in spec.kwargs.items() if known.kwargs.get(name) != value}
     limits = {name: getattr(spec, name) for name in MAKE_ARGUMENTS if getattr(spec, name) != getattr(known, name)}

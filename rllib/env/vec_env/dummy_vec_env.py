@@ -84,7 +84,7 @@ class DummyVecEnv:
 
     @property
     def render_mode(self) -> str | None:
-        """How the environments draw themselves."""
+        """Mode in which the environments draw themselves."""
         return self.envs[0].render_mode
 
     @property

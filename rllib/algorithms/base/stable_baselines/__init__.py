@@ -1,1 +1,1 @@
-"""What programs for Stable-Baselines3 ask of an algorithm: its constructor's words, attributes and methods."""
+"""Words, attributes and methods by which programs for Stable-Baselines3 use an algorithm."""

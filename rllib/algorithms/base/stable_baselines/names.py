@@ -77,10 +77,13 @@ class StableBaselinesNames:
             self._logger = Logger(self.directory)
         return self._logger
 
-    def get_env(self) -> DummyVecEnv | None:
-        """Environments like those that are trained in, as many, for a loop of one's own; None without an environment.
+    def get_env(self) -> Any:
+        """Makes environments like those that are trained in, as many, for a loop of one's own.
 
         Workers have environments of their own, so stepping these changes nothing of the training.
+
+        Returns:
+            a DummyVecEnv, the same one each time; None without an environment.
 
         Raises:
             ValueError: if they are vectors themselves, or several agents act in them.

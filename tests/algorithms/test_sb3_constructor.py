@@ -310,3 +310,10 @@ def test_a_loaded_policy_reads_what_the_constructor_made(tmp_path):
         batch = np.zeros((2, 1), np.float32)
         expected = algo.predict(batch, deterministic=True)[0]
         np.testing.assert_array_equal(policy.predict(batch, deterministic=True)[0], expected)
+
+
+def test_workers_make_copies_of_a_pattern():
+    with PPO("MlpPolicy", CountingEnv({"lengths": [5]}), n_steps=20, batch_size=20, n_epochs=1, n_envs=2,
+             num_rollout_workers=1) as algo:  # fmt: skip
+        algo.learn(40)
+        assert algo.n_envs == 2 and algo.train()["episode_len_mean"] == 5

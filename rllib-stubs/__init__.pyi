@@ -74,10 +74,12 @@ from rllib.algorithms.qmix import VDNConfig as VDNConfig
 from rllib.env.checkup.check_env import check_env as check_env
 from rllib.evaluation.postprocess.of_episodes import compute_advantages as compute_advantages
 from rllib.sample_batch import concat_samples as concat_samples
+from rllib.acting.evaluate_policy import evaluate_policy as evaluate_policy
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner
 from rllib.env.multi_agent.copies import make_multi_agent as make_multi_agent
 from rllib.evaluation.callbacks import make_multi_callbacks as make_multi_callbacks
+from rllib.env.vec_env.make import make_vec_env as make_vec_env
 from rllib.models.distributions.names import register_action_dist as register_action_dist
 from rllib.env.factories.registry import register_env as register_env
 from rllib.models.distributions.names import register_model as register_model

@@ -5,6 +5,7 @@ import os
 
 from rllib import moved
 from rllib.algorithms.base.registry import ALGORITHMS, absent
+from rllib.config.elsewhere import OF_STABLE_BASELINES
 from rllib.did_you_mean import missing
 
 moved.install()
@@ -36,10 +37,12 @@ _LAZY = {
     "check_env": "rllib.env.checkup.check_env",
     "compute_advantages": "rllib.evaluation.postprocess.of_episodes",
     "concat_samples": "rllib.sample_batch",
+    "evaluate_policy": "rllib.acting.evaluate_policy",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
     "make_multi_agent": "rllib.env.multi_agent.copies",
     "make_multi_callbacks": "rllib.evaluation.callbacks",
+    "make_vec_env": "rllib.env.vec_env.make",
     "register_action_dist": "rllib.models.distributions.names",
     "register_env": "rllib.env.factories.registry",
     "register_model": "rllib.models.distributions.names",
@@ -62,12 +65,8 @@ _ELSEWHERE = {
         ("Learner", "LearnerGroup"), "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"
     ),
     "ConnectorV2": "observations are changed by env_wrappers and observation_filter",
-    **dict.fromkeys(
-        ("BaseCallback", "EvalCallback", "CheckpointCallback", "CallbackList", "RLlibCallback"),
-        "callbacks derive from rllib.DefaultCallbacks (docs/callbacks.md)",
-    ),
-    "evaluate_policy": "use algo.evaluate(10)",
-    **dict.fromkeys(("make_vec_env", "DummyVecEnv", "SubprocVecEnv"), "use .rollouts(num_envs_per_worker=8)"),
+    "RLlibCallback": "callbacks derive from rllib.DefaultCallbacks (docs/callbacks.md)",
+    **OF_STABLE_BASELINES,
     "Trainer": "the base of all algorithms is called Algorithm here",
 }
 

@@ -31,6 +31,7 @@ FLOORS = [
     ["rllib.hand_written", "rllib.policies", "rllib.policy", "rllib.replay", "rllib.env", "rllib.offline"],
     [
         "rllib.acting",
+        "rllib.callbacks",
         "rllib.evaluation",
         "rllib.exploration",
         "rllib.learners",

@@ -33,7 +33,8 @@ NAVIGATION = {
     "Extend": ("add_algorithm", "add_network", "add_column", "contributing", "releasing"),
     "Reference": (
         *("reference/settings", "reference/model_settings", "reference/algorithms"),
-        *("reference/rllib_names", "reference/commands", "reference/api", "reference/tune", "reference/runtime"),
+        *("reference/rllib_names", "reference/commands", "reference/api", "reference/callbacks"),
+        *("reference/tune", "reference/runtime"),
         "changelog",
     ),
 }

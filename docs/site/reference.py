@@ -10,6 +10,7 @@ import click
 from docstrings import as_markdown, prose, signature
 
 import rllib
+import rllib.callbacks
 from rllib import cli, tune
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.exploration_config import KINDS
@@ -38,6 +39,7 @@ def pages() -> dict[str, str]:
         "reference/commands": _commands(),
         "reference/api": _api(),
         "reference/tune": _package("`rllib.tune`", tune, tune.__all__),
+        "reference/callbacks": _package("`rllib.callbacks`", rllib.callbacks, rllib.callbacks.__all__),
         "reference/runtime": _package("`runtime`", importlib.import_module("runtime"), _RUNTIME),
     }
 

@@ -15,12 +15,14 @@ from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.factories.adapters import ADAPTERS
 from rllib.env.factories.masks import ActionMask
 from rllib.env.spaces.actions import action_mapper, of_each
+from rllib.env.spaces.batches import rows_of
 from rllib.env.spaces.observations import ArrayColumn, observation_column
 from rllib.env.spaces.supported import all_fit, mismatch
 from rllib.errors import UnknownPolicyError
 from rllib.hand_written import choose
 from rllib.models.distributions.standard import Distribution
 from rllib.policy import Policy
+from rllib.progress import counted
 from rllib.sample_batch import DEFAULT_POLICY
 
 logger = logging.getLogger(__name__)
@@ -165,29 +167,54 @@ class Acting:
     def predict(
         self,
         observation,
-        state: Sequence[np.ndarray] | None = None,
-        *,
+        state: Sequence | None = None,
+        episode_start: bool | Sequence[bool] | np.ndarray | None = None,
         deterministic: bool = False,
         action_masks: Sequence | None = None,
     ) -> tuple[Any, Any]:
-        """The action for one observation and the state after it, in the form of Stable-Baselines3.
+        """The action for one observation, or the actions for several, and the state after it, as in Stable-Baselines3.
 
         Args:
-            observation: as the environment gives it.
-            state: of a policy with a memory; None with the first observation of an episode.
-            deterministic: take the most likely action instead of a sampled one.
-            action_masks: the mask of the legal actions, where the environment gives masks in the info or by a method.
+            observation: as the environment gives it; or N of them as a vector environment gives them, an array
+                [N, ...], or for Dict and Tuple spaces a dict or tuple of such arrays.
+            state: of a policy with a memory, what the previous call returned; None with the first observation of an
+                episode.
+            episode_start: bool, or bool [N]: whether an episode begins here, and its state anew.
+            deterministic: take the most likely actions instead of sampled ones.
+            action_masks: the mask of the legal actions, or N of them, where the environment gives masks in the info or
+                by a method.
 
         Returns:
-            the action, and the state for the next observation; None for a policy without a memory.
+            the action, or N of them (an array; a list for Tuple and Dict spaces), and the state for the next call: None
+            for a policy without a memory.
 
         Raises:
-            ValueError: as for `compute_single_action`.
+            ValueError: as for `compute_single_action`, or for another number of states or starts than observations.
         """
-        state = self.get_policy().get_initial_state() if state is None else state
+        rows = inference_of(self).rows_of(observation)
+        if rows is not None:
+            return self._predicted_rows(rows, state, episode_start, explore=not deterministic, masks=action_masks)
+        if state is None or (episode_start is not None and np.all(episode_start)):
+            state = self.get_policy().get_initial_state()
         how = {"explore": not deterministic, "full_fetch": True, "action_mask": action_masks}
         action, state, _ = self.compute_single_action(observation, state, **how)
         return action, state or None
+
+    def _predicted_rows(
+        self, rows: Sequence, states: Sequence | None, starts, *, explore: bool, masks: Sequence | None
+    ) -> tuple[Sequence, list | None]:
+        """`predict` of several observations."""
+        count, first = len(rows), self.get_policy().get_initial_state()
+        states = [first] * count if states is None else list(states)
+        starts = np.zeros(count, bool) if starts is None else np.reshape(starts, -1)
+        if not len(states) == len(starts) == count:
+            raise ValueError(
+                f"{counted(count, 'observation')} cannot have {len(states)} states and {len(starts)} values of "
+                "episode_start. Give the states that the previous call returned, and a bool for each observation."
+            )
+        states = [first if begins else state for state, begins in zip(states, starts, strict=True)]
+        actions, states, _ = self.compute_actions(rows, states, explore=explore, full_fetch=True, action_masks=masks)
+        return actions, states if first else None
 
     def compute_actions(
         self,
@@ -313,6 +340,12 @@ class Acting:
         return self.policies[policy_id]
 
 
+def inference_of(acting: Acting, policy_id: str | None = None) -> "Inference":
+    """The conversions with which a policy acts; None: the only one."""
+    own = acting._inferences
+    return own.get(policy_id or DEFAULT_POLICY) or next(iter(own.values()))
+
+
 class Inference:
     """From observations to actions, both in the environment's own units.
 
@@ -385,6 +418,12 @@ class Inference:
         drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
         actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
+
+    def rows_of(self, observation) -> Sequence | None:
+        """The single observations of a batch, as a vector environment gives it; None for anything else."""
+        if type(observation) is np.ndarray and observation.shape == self._space.shape and not self._adapters:
+            return None  # the usual observation, and quick
+        return rows_of(self.given_space, observation)
 
     @property
     def given_space(self):

@@ -58,7 +58,7 @@ def test_a_known_algorithm_that_is_absent_is_told_with_what_to_use(name):
 @pytest.mark.parametrize(
     ("package", "name", "told"),
     [
-        ("rllib", "evaluate_policy", ": use algo.evaluate(10)."),
+        ("rllib", "EvalCallback", ": use from rllib.callbacks import EvalCallback."),
         ("rllib", "PP0Config", ". Did you mean PPOConfig"),
         ("rllib.tune", "Tunerr", ". Did you mean Tuner"),
     ],

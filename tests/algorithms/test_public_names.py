@@ -12,6 +12,7 @@ FOR_USERS = """
     compute_single_action compute_action compute_actions predict make_player get_policy policy policies
     step log_result cleanup save_checkpoint load_checkpoint export_policy_checkpoint trial_id trial_name
     env_runner env_runner_group evaluation_workers eval_env_runner_group
+    load num_timesteps n_envs verbose device logger get_env get_vec_normalize_env get_parameters set_parameters
     get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
     get_default_config default_resource_request
     recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train

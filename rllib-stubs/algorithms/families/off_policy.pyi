@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
 from rllib.sample_batch import Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
-import functools, numpy as np
+import functools, numpy as np, os
 C = TypeVar("C")
 REPLAY_DEFAULTS: dict
 REPLAY_TYPES: dict
@@ -135,3 +136,5 @@ class OffPolicy(SamplingAhead):
     def set_algorithm_state(self, state: dict[str, Any]) -> None: ...
     def get_state(self) -> dict[str, Any]: ...
     def set_state(self, state: dict[str, Any]) -> None: ...
+    def save_replay_buffer(self, path: str | os.PathLike) -> Path: ...
+    def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool=True) -> None: ...

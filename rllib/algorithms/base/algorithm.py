@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.vector import VectorEnv
 
 from rllib import spans
 from rllib.acting.inference import Inference
@@ -34,11 +35,17 @@ from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
+from rllib.algorithms.base.stable_baselines.construction import config_from_words
+from rllib.algorithms.base.stable_baselines.names import StableBaselinesNames
 from rllib.algorithms.base.videos import EvaluationVideos
+from rllib.callbacks.base import callbacks_of
+from rllib.callbacks.learning import Learning
+from rllib.callbacks.shown import ProgressBarCallback, TableCallback
 from rllib.config import absent
+from rllib.config.elsewhere import OF_ITS_MODELS
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
-from rllib.env.factories.registry import EnvFactory
+from rllib.env.factories.registry import EnvContext, EnvFactory
 from rllib.env.factories.settable_tasks import set_next_task
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
@@ -63,7 +70,7 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.offline.dataset import Dataset
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
-from rllib.progress import counted, steps_progress
+from rllib.progress import counted
 from rllib.result import Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
@@ -74,8 +81,8 @@ logger = logging.getLogger(__name__)
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 
 
-@explains(absent.ALGORITHM)
-class Algorithm(SeveralAgents, Saving, ABC):
+@explains({**OF_ITS_MODELS, **absent.ALGORITHM})
+class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
@@ -88,8 +95,11 @@ class Algorithm(SeveralAgents, Saving, ABC):
     learns from batches that it is given, and is saved and restored, but does not train by itself.
 
     Args:
-        config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet.
+        config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet. The
+            name of a policy, as in PPO("MlpPolicy", env, n_steps=2048): all settings and their defaults are those of
+            Stable-Baselines3 (docs/from_sb3.md).
         env: environment, where the config names none.
+        words: settings in Stable-Baselines3's words, with the name of a policy alone.
 
     Attributes:
         directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
@@ -98,6 +108,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
 
     Raises:
+        TypeError: for words that are no settings, or that are given beside a config.
         ValueError: with every mistake in the settings.
         the environment's own exception, if it cannot be made or stepped.
     """
@@ -125,7 +136,10 @@ class Algorithm(SeveralAgents, Saving, ABC):
     # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
     without_memory: ClassVar[str | None] = None
 
-    def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
+    def __init__(self, config: AlgorithmConfig | dict | str | None = None, env: Any = None, **words: Any):
+        if isinstance(config, str) or words:
+            self.verbose = int(words.get("verbose", 0))
+            config, env = config_from_words(self.get_default_config(), config, env, words), None
         if config is None or isinstance(config, dict):
             config = self.get_default_config().update_from_dict(config or {})
         self.config = frozen(self.config_class, config, env)
@@ -701,6 +715,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
             self.callbacks.on_train_result(algorithm=self, result=result)
             if self.config.env_task_fn is not None:
                 self._set_tasks(result)
+            if self._learning is not None:
+                self._learning.on_result(result)
             self.log_result(result)
             self._reporting.on_result(result)
             return result
@@ -719,11 +735,25 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def log_result(self, result: Result) -> None:
         """Called with the result of every iteration; a subclass may override it to log them elsewhere."""
 
-    def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
+    def learn(
+        self,
+        total_timesteps: float,
+        callback: Any = None,
+        log_interval: int = 1,
+        tb_log_name: str = "run",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
         """Trains until this number of further environment steps has been sampled, in whole iterations.
 
         Args:
             total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
+            callback: a function of (locals, globals) that returns False to end the training, an object derived from
+                rllib.callbacks.BaseCallback, or a list of these. Steps are told after their iteration
+                (docs/from_sb3.md).
+            log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor.
+            tb_log_name: for callbacks alone; the files of the run are in log_dir.
+            reset_num_timesteps: let `num_timesteps` begin at 0. The clock of schedules, `timesteps`, goes on anyway.
             progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
 
         Returns:
@@ -731,20 +761,33 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
         Raises:
             ValueError: if the number is not positive and finite.
+            TypeError: if a callback is none.
         """
         if isinstance(total_timesteps, bool) or not 0 < total_timesteps < math.inf:
             raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
+        callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
+        if self.verbose:
+            callbacks.append(TableCallback(log_interval))
         first = self.timesteps
-
-        def done() -> int:
-            return self.timesteps - first
-
-        with steps_progress(total_timesteps, done) if progress_bar else contextlib.nullcontext() as bar:
-            while done() < total_timesteps:
-                result = self.train()
-                if bar is not None:
-                    bar.update(result)
+        if reset_num_timesteps:
+            self._first_timestep = first
+        variables = {
+            "total_timesteps": self.num_timesteps + total_timesteps,
+            "log_interval": log_interval,
+            "tb_log_name": tb_log_name,
+        }
+        self._learning = Learning(self, callbacks, self._steps_since_reset, variables)
+        try:
+            self._learning.run(lambda: self.timesteps - first >= total_timesteps)
+        finally:
+            self._learning = None
         return self
+
+    def _new_environment(self) -> Any:
+        env = wiring.playable_environment(self.config).make(EnvContext(self.config.env_config))
+        if isinstance(env, VectorEnv):
+            raise ValueError(f"{env} is a vector of environments itself: make one, and step that")
+        return env
 
     def _iteration_is_full(self) -> bool:
         metrics, (seconds, sampled, trained) = self.metrics, self.config.iteration_minima()

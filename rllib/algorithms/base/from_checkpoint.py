@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -283,6 +284,40 @@ def _known_wrappers(value):
     if isinstance(value, list | tuple):
         return type(value)(map(_known_wrappers, value))
     return value
+
+
+def checkpoint_named(path: str | os.PathLike) -> Path:
+    """The checkpoint that a program for Stable-Baselines3 means, whose names may have the ending .zip, or not.
+
+    Raises:
+        CheckpointError: if a file of that library is there.
+    """
+    given = Path(path)
+    places = [given, given.with_suffix("") if given.suffix == ".zip" else given.with_name(f"{given.name}.zip")]
+    if found := next(filter(Path.is_dir, places), None):
+        return found
+    if file := next(filter(Path.is_file, places), None):
+        raise CheckpointError(
+            f"{file} is a file, as Stable-Baselines3 writes it; a checkpoint of this library is a directory. Use "
+            f"rllib import-sb3 {file} --env ID -o DIRECTORY, and load that directory."
+        )
+    return given
+
+
+def without_environment(path: str | os.PathLike) -> dict[str, Any]:
+    """Settings to build a checkpoint's algorithm without its environment; {} where the checkpoint names that.
+
+    Raises:
+        CheckpointError: if there is no checkpoint, or it is damaged.
+    """
+    files = read_checkpoint(path, only=("config.json", f"policies/{DEFAULT_POLICY}/policy.json"))
+    env = files.get("config.json", {}).get("env")
+    if len(files) < 2 or not isinstance(env, UserCode) or not isinstance(environment_class(env), UserCode):
+        return {}
+    logger.info("the checkpoint %s does not name its environment: it is built without one, and acts", os.fspath(path))
+    description = files[f"policies/{DEFAULT_POLICY}/policy.json"]
+    spaces = {name: description[name] for name in ("observation_space", "action_space")}
+    return {"env": None, "env_config": {}, **spaces}
 
 
 def environment_class(code: UserCode) -> type | UserCode:

@@ -14,8 +14,17 @@ import numpy as np
 from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.from_checkpoint import keep_changes, loaded_changes, read_state, saved_class, saved_config
+from rllib.algorithms.base.from_checkpoint import (
+    checkpoint_named,
+    keep_changes,
+    loaded_changes,
+    read_state,
+    saved_class,
+    saved_config,
+    without_environment,
+)
 from rllib.algorithms.base.sources import Source
+from rllib.algorithms.base.stable_baselines.construction import changes_from_words
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation.postprocess.return_scale import ReturnScale
@@ -204,6 +213,41 @@ class Saving:
             raise
         algorithm._newest_checkpoint = Path(checkpoint_path)
         return algorithm
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike,
+        env: Any = None,
+        device: str = "auto",
+        custom_objects: Mapping[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **words: Any,
+    ) -> Self:
+        """`from_checkpoint`, by the name and the arguments of Stable-Baselines3.
+
+        Where no checkpoint can name the environment, as with a function or an environment that was given made already,
+        the algorithm is built without one: it acts, and trains when it is loaded with `env`.
+
+        Args:
+            path: what `save` was given, with the ending .zip or without.
+            env: an environment in any form that the constructor takes, in the place of the saved one.
+            device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
+            custom_objects: further settings, as in `words`.
+            print_system_info, force_reset: without effect; the manifest names the versions, and episodes begin anew.
+            words: settings to change, in Stable-Baselines3's words.
+
+        Raises:
+            CheckpointError: as `from_checkpoint`; for a file of Stable-Baselines3, with how to import it.
+            TypeError: for a word that is no setting.
+        """
+        path = checkpoint_named(path)
+        config = cls.get_default_config() if hasattr(cls, "config_class") else AlgorithmConfig()
+        changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words})
+        if env is None:
+            changes |= without_environment(path)
+        return cls.from_checkpoint(path, changes)
 
     def get_state(self) -> dict[str, Any]:
         """The files of a checkpoint: name -> dict of plain values, or of arrays."""

@@ -12,7 +12,9 @@ the updates of the target network.
 import functools
 import logging
 import math
+import os
 from abc import abstractmethod
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -37,6 +39,7 @@ from rllib.replay.mixed_replay import MixedReplay
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import DEFAULT_POLICY, Column, MultiAgentBatch, SampleBatch
 from rllib.schedules import Schedule, schedule_problem, values_of
+from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, write_checkpoint
 
 REPLAY_DEFAULTS = {
     "type": "MultiAgentPrioritizedReplayBuffer",
@@ -524,9 +527,43 @@ class OffPolicy(SamplingAhead):
         super().set_state(state)
         for policy_id, replay in self._own_replays().items():
             if (rows := state.get(file_of(policy_id, REPLAY_FILE))) is not None:
-                config = self.config_of(policy_id)
-                capacity = config.replay_settings()["capacity"]
-                replay.set_state(rows_of_steps(rows, config.gamma, config.n_step, capacity))
+                self._set_rows(policy_id, replay, rows)
             elif not len(replay):
                 # A few rows, learned from over and over, would undo what has been learned.
                 self._empty_at[policy_id] = self.timesteps
+
+    def _set_rows(self, policy_id: str, replay: ReplayBuffer, rows: dict[str, np.ndarray]) -> None:
+        """Gives a policy's replay the rows of a file."""
+        config = self.config_of(policy_id)
+        capacity = config.replay_settings()["capacity"]
+        replay.set_state(rows_of_steps(rows, config.gamma, config.n_step, capacity))
+
+    def save_replay_buffer(self, path: str | os.PathLike) -> Path:
+        """Writes the rows of the replay alone, by Stable-Baselines3's name, into a directory. Returns its path.
+
+        With `store_buffer_in_checkpoints=True` they are a part of each checkpoint.
+        """
+        replays = self._own_replays().items()
+        files = {file_of(policy_id, REPLAY_FILE): replay.get_state() for policy_id, replay in replays}
+        return write_checkpoint(Path(path), files)
+
+    def load_replay_buffer(self, path: str | os.PathLike, truncate_last_traj: bool = True) -> None:
+        """Takes the rows that `save_replay_buffer` wrote in the place of the replay's own; learning goes on at once.
+
+        Args:
+            path: of the directory.
+            truncate_last_traj: without effect: rows are whole transitions.
+
+        Raises:
+            CheckpointError: (a ValueError) if there are none, or not of all policies.
+        """
+        files = read_checkpoint(path)
+        replays = self._own_replays()
+        missing = [policy_id for policy_id in replays if file_of(policy_id, REPLAY_FILE) not in files]
+        if missing:
+            named = ", ".join(missing)
+            raise CheckpointError(f"{os.fspath(path)} has no rows of {named}. Use save_replay_buffer(path).")
+        with naming_damage(path):
+            for policy_id, replay in replays.items():
+                self._set_rows(policy_id, replay, files[file_of(policy_id, REPLAY_FILE)])
+                self._empty_at[policy_id] = 0

@@ -1,0 +1,121 @@
+"""A constructor in Stable-Baselines3's words: `PPO("MlpPolicy", env, n_steps=2048, verbose=1)`.
+
+Settings, and those that are not given, are Stable-Baselines3's (config/stable_baselines3). Settings of this library may
+stand beside them, as num_rollout_workers=4 does.
+"""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gymnasium import Space
+from gymnasium.vector import VectorEnv
+
+from rllib.algorithms.base.stable_baselines.recurrent import WITHOUT_MEMORY, with_memory, words_without_memory
+from rllib.config.config_object import ConfigObject
+from rllib.config.stable_baselines3 import settings_from_sb3
+from rllib.env.factories.registry import EnvContext, resolve
+from rllib.env.vec_env.given import settings_of
+
+
+def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, Any]) -> Any:
+    """The config of an algorithm that is constructed in Stable-Baselines3's form.
+
+    Args:
+        config: a new one of the algorithm; it is changed and returned.
+        policy: first argument of the constructor: "MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy", ...
+        env: an id, class or function, an environment that is made already, or a `DummyVecEnv`.
+        words: keywords of the constructor.
+
+    Raises:
+        TypeError: without the name of a policy, or for an environment that does not say what it is made of.
+        ValueError: for an unknown word, a value that cannot be said here, or a number of environments that workers
+            cannot share.
+    """
+    words = dict(words)
+    policy = words.pop("policy", None) if policy is None else policy
+    if not isinstance(policy, str):
+        raise TypeError(_no_policy(config, policy, words))
+    place = settings_of(env)
+    words.setdefault("n_envs", place.pop("num_envs_per_worker", 1))
+    own, theirs = _divided(config, {"policy": policy, **words})
+    if (space := _action_space(place)) is not None:
+        theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
+    settings = _with_defaults(_algorithm(config), theirs)
+    if settings.get("log_dir") is not None:
+        settings["log_dir"] = _next_directory(settings["log_dir"], _algorithm(config))
+    config.update_from_dict({**settings, **place}).update_from_dict(own)
+    return _shared_among_workers(config, words["n_envs"])
+
+
+def _with_defaults(algorithm: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings for words, with the other library's defaults."""
+    if words["policy"] not in WITHOUT_MEMORY:
+        return settings_from_sb3(algorithm, dict(words), defaults=True)
+    words, memory = words_without_memory(algorithm, words)
+    settings = settings_from_sb3(algorithm, words, defaults=True)
+    return {**settings, "model": with_memory(settings["model"], memory)}
+
+
+def changes_from_words(config: Any, env: Any, device: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings to change in a checkpoint's config, for `load`; arguments as for `config_from_words`.
+
+    Args:
+        device: "cuda", "cpu", or "auto", which changes nothing.
+    """
+    if device != "auto":
+        words = {"device": device, **words}
+    own, theirs = _divided(config, words)
+    if device == "cpu":
+        own["num_gpus"] = 0
+    translated = settings_from_sb3(_algorithm(config), theirs, defaults=False) if theirs else {}
+    return {**translated, **settings_of(env), **own}
+
+
+def _algorithm(config: Any) -> str:
+    """Name of the library's algorithm that a config's is, or derives from."""
+    kinds = (config.algo_class or type(config)).__mro__
+    return next((kind.__name__ for kind in kinds if kind.__module__.startswith("rllib.algorithms.")), kinds[0].__name__)
+
+
+def _divided(config: ConfigObject, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings by their names here, and words of Stable-Baselines3; what both libraries have means the same."""
+    own = {word: value for word, value in words.items() if word in config.settings}
+    return own, {word: value for word, value in words.items() if word not in own}
+
+
+def _action_space(place: Mapping[str, Any]) -> Space | None:
+    """Action space of an environment, which is made for it; None if it has none of its own."""
+    if "env" not in place:
+        return None
+    env = resolve(place["env"]).make(EnvContext(place.get("env_config")))
+    try:
+        space = env.single_action_space if isinstance(env, VectorEnv) else getattr(env, "action_space", None)
+    finally:
+        env.close()
+    return space if isinstance(space, Space) else None
+
+
+def _shared_among_workers(config: Any, count: int) -> Any:
+    """The config with `count` environments in all, divided among its rollout workers."""
+    workers = max(config.num_rollout_workers, 1)
+    if count % workers:
+        raise ValueError(f"n_envs={count} environments cannot be divided among num_rollout_workers={workers}")
+    return config.rollouts(num_envs_per_worker=count // workers)
+
+
+def _next_directory(given: Any, algorithm: str) -> str:
+    """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has a directory of its own."""
+    paths = (Path(given, f"{algorithm}_{number}") for number in itertools.count(1))
+    return str(next(path for path in paths if not path.exists()))
+
+
+def _no_policy(config: Any, policy: Any, words: Mapping[str, Any]) -> str:
+    name = _algorithm(config)
+    first = next(iter(words), "verbose")
+    what = "" if policy is None else f", not {policy!r:.60}"
+    return (
+        f"{name}({first}=...) is Stable-Baselines3's form, whose first argument is the name of a policy{what}. Use "
+        f'{name}("MlpPolicy", env, {first}=...), or {name}Config() and its sections (docs/from_sb3.md).'
+    )

@@ -1,0 +1,143 @@
+"""Attributes and methods of an algorithm by Stable-Baselines3's names."""
+
+import contextlib
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rllib.acting.inference import under_plain_names
+from rllib.callbacks.learning import Learning
+from rllib.callbacks.logger import Logger
+from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
+from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
+
+# The name of the only policy's parameters.
+_ONLY = "policy"
+
+
+@under_plain_names
+class StableBaselinesNames:
+    """The attributes and methods that programs for Stable-Baselines3 use, beside those that have the same names anyway.
+
+    Attributes:
+        verbose: 1: `learn` prints tables of results; set by the constructor of that name.
+    """
+
+    config: Any
+    directory: Any
+    policies: dict[str, Policy]
+    timesteps: int
+    _parts: contextlib.ExitStack
+    verbose: int = 0
+    # While `learn` runs.
+    _learning: Learning | None = None
+    # Environment steps before the newest `learn` that has reset their number.
+    _first_timestep: int = 0
+    _logger: Logger | None = None
+    _vec_env: DummyVecEnv | None = None
+
+    @abstractmethod
+    def _new_environment(self) -> Any:
+        """A new environment with its own observations; None if the algorithm has none."""
+
+    @abstractmethod
+    def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The present policy of this id, which has a network."""
+
+    @property
+    def num_timesteps(self) -> int:
+        """Number of environment steps since the beginning, or since the newest `learn` with reset_num_timesteps.
+
+        While a callback of `learn` is called, it is the number up to the step that the call is for.
+        """
+        telling = None if self._learning is None else self._learning.telling
+        return self._steps_since_reset() if telling is None else telling
+
+    def _steps_since_reset(self) -> int:
+        return self.timesteps - self._first_timestep
+
+    @property
+    def n_envs(self) -> int:
+        """Number of environments that are sampled from, of all workers together."""
+        return max(self.config.num_rollout_workers, 1) * self.config.num_envs_per_worker
+
+    @property
+    def device(self) -> str:
+        """Device of the learner: "cuda" or "cpu"."""
+        return "cuda" if self.config.num_gpus else "cpu"
+
+    @property
+    def logger(self) -> Logger:
+        """Takes values into the next result of `learn`: `algo.logger.record("mine/value", 1.0)`."""
+        if self._logger is None:
+            self._logger = Logger(self.directory)
+        return self._logger
+
+    def get_env(self) -> Any:
+        """Makes environments like those that are trained in, as many, for a loop of one's own.
+
+        Workers have environments of their own, so stepping these changes nothing of the training.
+
+        Returns:
+            a DummyVecEnv, the same one each time; None without an environment.
+
+        Raises:
+            ValueError: if they are vectors themselves, or several agents act in them.
+        """
+        if self._vec_env is None and self.config.env is not None:
+            if getattr(self, "agents", None) is not None:
+                raise ValueError("several agents act in this environment. Use algo.make_player().")
+            self._vec_env = DummyVecEnv([self._new_environment] * self.n_envs)
+            self._parts.callback(self._vec_env.close)
+        return self._vec_env
+
+    def get_vec_normalize_env(self) -> None:
+        """None: filters of observations and rewards belong to the algorithm, and are saved with it."""
+
+    def get_parameters(self) -> dict[str, dict[str, np.ndarray]]:
+        """Copies of the network's parameters by name, under "policy"; of several policies under their ids."""
+        return {
+            _ONLY if policy_id == DEFAULT_POLICY else policy_id: {
+                name: value.copy() for name, value in policy.parameters().items()
+            }
+            for policy_id, policy in self.policies.items()
+        }
+
+    def set_parameters(
+        self,
+        load_path_or_dict: str | os.PathLike | Mapping[str, Mapping[str, Any]],
+        exact_match: bool = True,
+        device: str = "auto",
+    ) -> None:
+        """Sets the parameters of networks; workers get them with their next request.
+
+        The state of the optimizer stays as it is. `restore` goes on from a checkpoint with all of its state.
+
+        Args:
+            load_path_or_dict: what `get_parameters` returned, or the path of a checkpoint.
+            exact_match: all parameters of each network that is named have to be given, and no others; otherwise those
+                that are known are set.
+            device: without effect.
+
+        Raises:
+            ValueError: if there is no policy of a name, before any is changed; for other parameters than its network's.
+        """
+        if isinstance(load_path_or_dict, str | os.PathLike):
+            found = Policy.from_checkpoint(load_path_or_dict)
+            found = found if isinstance(found, dict) else {DEFAULT_POLICY: found}
+            given: Mapping[str, Mapping[str, Any]] = {name: policy.parameters() for name, policy in found.items()}
+        else:
+            given = load_path_or_dict
+        ids = {name: DEFAULT_POLICY if name == _ONLY and _ONLY not in self.policies else name for name in given}
+        policies = {name: self._network(policy_id) for name, policy_id in ids.items()}
+        for name, policy in policies.items():
+            parameters = {key: np.asarray(value, np.float32) for key, value in given[name].items()}
+            if not exact_match:
+                own = policy.parameters()
+                parameters = {**own, **{key: value for key, value in parameters.items() if key in own}}
+            policy.set_weights(parameters)
+

@@ -1,0 +1,41 @@
+"""Callbacks of `learn`, by the names of Stable-Baselines3 (docs/from_sb3.md).
+
+    algo.learn(100_000, callback=[EvalCallback("CartPole-v1", eval_freq=5_000), CheckpointCallback(10_000, "saved")])
+
+Hooks within workers, for single episodes and updates, are those of rllib.DefaultCallbacks (docs/callbacks.md).
+"""
+
+import importlib
+
+from rllib.config.elsewhere import OF_STABLE_BASELINES
+from rllib.did_you_mean import missing
+
+# Loaded on first use: an algorithm needs the base classes alone.
+_LAZY = {
+    "BaseCallback": "rllib.callbacks.base",
+    "CallbackList": "rllib.callbacks.base",
+    "CheckpointCallback": "rllib.callbacks.steps",
+    "ConvertCallback": "rllib.callbacks.base",
+    "EvalCallback": "rllib.callbacks.evaluations",
+    "EventCallback": "rllib.callbacks.base",
+    "EveryNTimesteps": "rllib.callbacks.steps",
+    "LogEveryNTimesteps": "rllib.callbacks.shown",
+    "ProgressBarCallback": "rllib.callbacks.shown",
+    "StopTrainingOnMaxEpisodes": "rllib.callbacks.steps",
+    "StopTrainingOnNoModelImprovement": "rllib.callbacks.evaluations",
+    "StopTrainingOnRewardThreshold": "rllib.callbacks.evaluations",
+}
+
+__all__ = sorted(_LAZY)  # noqa: PLE0605
+
+
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise missing(__name__, name, __all__, OF_STABLE_BASELINES.get(name))
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

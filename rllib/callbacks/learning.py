@@ -1,0 +1,83 @@
+"""A call of `learn`: iterations, and what callbacks are told of them.
+
+Stable-Baselines3 calls `on_step` after each step of its environments. Here steps are sampled in fragments, by several
+processes, so the steps of an iteration are told after it, one after the other: `n_calls` and `num_timesteps` count as
+there, and the weights are those after the iteration's updates. Programs that count by either act at the same steps,
+rounded up to whole iterations.
+"""
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from rllib.callbacks.base import close, ends
+
+
+class _Locals(dict[str, Any]):
+    """Variables of an iteration; the error for those that Stable-Baselines3 has beside them says where to look."""
+
+    def __missing__(self, name):
+        raise KeyError(
+            f"there is no {name!r} here: steps are told after their iteration, without observations and rewards. "
+            f"There are {', '.join(self)}. Single steps are seen by on_episode_step of rllib.DefaultCallbacks "
+            "(docs/callbacks.md)."
+        )
+
+
+class Learning:
+    """Runs iterations until enough steps have been sampled, or a callback ends them.
+
+    Args:
+        model: the algorithm.
+        callbacks: objects with the methods of BaseCallback.
+        clock: returns the number of environment steps so far, as callbacks count them.
+        variables: `locals` of the callbacks.
+
+    Attributes:
+        telling: environment steps up to the one that callbacks are being told; None while they are told none.
+    """
+
+    def __init__(
+        self, model: Any, callbacks: Sequence[Any], clock: Callable[[], int], variables: Mapping[str, Any]
+    ):
+        self._model, self._callbacks, self._clock = model, callbacks, clock
+        self._locals = _Locals(self=model, **variables)
+        self.telling: int | None = None
+        self._told = clock()
+        self._goes_on = True
+
+    def run(self, is_done: Callable[[], bool]) -> None:
+        """Runs iterations until `is_done()`, or a callback ends them."""
+        try:
+            for each in self._callbacks:
+                each.init_callback(self._model)
+                each.on_training_start(self._locals, {})
+            while self._goes_on and not is_done():
+                for each in self._callbacks:
+                    each.on_rollout_start()
+                self._model.train()
+            for each in self._callbacks:
+                each.on_training_end()
+        finally:
+            for each in self._callbacks:
+                close(each)
+
+    def on_result(self, result: MutableMapping[str, Any]) -> None:
+        """Tells an iteration's steps; `train` calls it before the result is written.
+
+        Args:
+            result: of the iteration; gets what callbacks have recorded.
+        """
+        for each in self._callbacks:
+            each.update_locals({"result": result})
+        if self._callbacks:
+            self._tell_steps()
+        for each in self._callbacks:
+            each.on_rollout_end()
+        self._model.logger.move_into(result)
+
+    def _tell_steps(self) -> None:
+        now, at_once = self._clock(), self._model.n_envs
+        while self._goes_on and self._told + at_once <= now:
+            self._told = self.telling = self._told + at_once
+            self._goes_on = not any([ends(each.on_step()) for each in self._callbacks])
+        self.telling = None

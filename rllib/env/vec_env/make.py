@@ -1,0 +1,76 @@
+"""`make_vec_env`, as in Stable-Baselines3."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+
+from rllib.env.factories.registry import EnvContext, GymnasiumFactory, resolve
+from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
+
+logger = logging.getLogger(__name__)
+
+
+def make_vec_env(
+    env_id: str | Callable[..., gymnasium.Env],
+    n_envs: int = 1,
+    seed: int | None = None,
+    start_index: int = 0,
+    monitor_dir: str | None = None,
+    wrapper_class: Callable[..., gymnasium.Env] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    vec_env_cls: Any = None,
+    vec_env_kwargs: Mapping[str, Any] | None = None,
+    monitor_kwargs: Mapping[str, Any] | None = None,
+    wrapper_kwargs: Mapping[str, Any] | None = None,
+) -> DummyVecEnv:
+    """Several equal environments, for an algorithm or for a loop of one's own.
+
+    Args:
+        env_id: a registered id, or a class or function that makes an environment.
+        n_envs: how many.
+        seed: of the first reset: environment i gets seed + start_index + i.
+        start_index: see `seed`.
+        wrapper_class: a wrapper around each environment, with `wrapper_kwargs`.
+        env_kwargs: arguments of each environment.
+        wrapper_kwargs: arguments of the wrapper.
+        monitor_dir, monitor_kwargs, vec_env_cls, vec_env_kwargs: without effect, and a line of logging says why:
+            episodes are counted in any case, and processes are the algorithm's own (num_rollout_workers).
+
+    Raises:
+        ValueError: if `n_envs` is not positive.
+    """
+    if n_envs < 1:
+        raise ValueError(f"n_envs={n_envs} must be at least 1")
+    arguments, around = dict(env_kwargs or {}), dict(wrapper_kwargs or {})
+    _tell_ignored(monitor_dir or monitor_kwargs, vec_env_cls not in (None, DummyVecEnv) or vec_env_kwargs)
+
+    def make() -> gymnasium.Env:
+        env = _made(env_id, arguments)
+        return env if wrapper_class is None else wrapper_class(env, **around)
+
+    made = DummyVecEnv([make] * n_envs)
+    made.seed(None if seed is None else seed + start_index)
+    # A class that takes arguments may expect them in another form than here.
+    if wrapper_class is None and (isinstance(env_id, str) or (isinstance(env_id, type) and not arguments)):
+        made.env_id, made.env_config = env_id, arguments
+    return made
+
+
+def _made(env_id: str | Callable[..., gymnasium.Env], arguments: Mapping[str, Any]) -> gymnasium.Env:
+    if not isinstance(env_id, str):
+        return env_id(**arguments)
+    factory = resolve(env_id)
+    if isinstance(factory, GymnasiumFactory):
+        with contextlib.suppress(TypeError):  # that it can be drawn costs nothing until it is; some cannot
+            return factory.make(EnvContext({"render_mode": "rgb_array", **arguments}))
+    return factory.make(EnvContext(arguments))
+
+
+def _tell_ignored(monitors: Any, processes: Any) -> None:
+    if monitors:
+        logger.info("make_vec_env: monitor_dir has no effect; episodes are in the files of log_dir")
+    if processes:
+        logger.info("make_vec_env: vec_env_cls has no effect; num_rollout_workers=4 of an algorithm makes processes")

@@ -1,0 +1,152 @@
+"""Writes the table in docs/from_sb3.md that says which of Stable-Baselines3's public names work here.
+
+    python tests/docs/sb3_table.py
+
+Each name of sb3_names.json (benchmarks/peers/sb3_surface.py) is executed: a keyword is given to the constructor, an
+attribute is read from an algorithm, a name is taken from the package that stands for its module.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import rllib
+import rllib.callbacks
+import rllib.env.vec_env
+from rllib import DQN, PPO, SAC, evaluate_policy, make_vec_env
+from rllib.algorithms.base.stable_baselines.construction import config_from_words
+from rllib.callbacks import BaseCallback, ConvertCallback
+from rllib.env.vec_env import DummyVecEnv
+
+NAMES = json.loads(Path(__file__).with_name("sb3_names.json").read_text())
+PAGE = Path(__file__).parents[2] / "docs/from_sb3.md"
+BEGIN, END = "<!-- table of names: tests/docs/sb3_table.py -->\n", "<!-- end of the table -->\n"
+
+# Outcomes of a name.
+WORKS, ANSWERED, UNKNOWN = "works", "answered", "unknown"
+
+# A value of each keyword that asks for something else than the default.
+VALUES = {
+    "action_noise": None, "batch_size": 16, "buffer_size": 500, "clip_range": 0.3, "clip_range_vf": 0.1,
+    "device": "cpu", "ent_coef": 0.01, "exploration_final_eps": 0.1, "exploration_fraction": 0.2,
+    "exploration_initial_eps": 0.9, "gae_lambda": 0.9, "gamma": 0.9, "gradient_steps": 2, "learning_rate": 0.01,
+    "learning_starts": 50, "max_grad_norm": 1.0, "n_epochs": 2, "n_steps": 8, "normalize_advantage": False,
+    "optimize_memory_usage": True, "policy_delay": 3, "policy_kwargs": {"net_arch": [8]}, "replay_buffer_class": dict,
+    "replay_buffer_kwargs": {"n_sampled_goal": 2}, "rms_prop_eps": 1e-4, "rollout_buffer_class": dict,
+    "rollout_buffer_kwargs": {"x": 1}, "sde_sample_freq": 4, "seed": 1, "stats_window_size": 10,
+    "target_entropy": -1.0, "target_kl": 0.1, "target_noise_clip": 0.4, "target_policy_noise": 0.1,
+    "target_update_interval": 100, "tau": 0.5, "tensorboard_log": "unused", "train_freq": 8, "use_rms_prop": False,
+    "use_sde": True, "use_sde_at_warmup": True, "verbose": 1, "vf_coef": 0.4, "_init_setup_model": True,
+}  # fmt: skip
+ENVIRONMENTS = {
+    **dict.fromkeys(("PPO", "A2C", "DQN"), "CartPole-v1"),
+    **dict.fromkeys(("SAC", "TD3", "DDPG"), "Pendulum-v1"),
+}
+# Where the names of a module are here.
+PACKAGES = (rllib, rllib.callbacks, rllib.env.vec_env)
+
+
+def keyword(algorithm: str, name: str) -> tuple[str, str]:
+    """Outcome of a constructor's keyword, and what was said."""
+    if name in ("policy", "env"):
+        return WORKS, ""
+    config = getattr(rllib, f"{algorithm}Config")()
+    try:
+        config_from_words(config, "MlpPolicy", ENVIRONMENTS[algorithm], {name: VALUES[name]}).validate()
+    except (TypeError, ValueError) as error:
+        said = str(error).strip().splitlines()[-1]
+        return (UNKNOWN if f"has no {name!r}" in said else ANSWERED), said
+    return WORKS, ""
+
+
+def attribute(owner, name: str) -> tuple[str, str]:
+    """Outcome of reading an attribute or a method of an object, and what was said."""
+    try:
+        getattr(owner, name)
+    except AttributeError as error:
+        said = str(error).partition(f"{name!r}: ")[2]
+        return (ANSWERED if said else UNKNOWN), said
+    return WORKS, ""
+
+
+def argument(function: Callable, name: str) -> tuple[str, str]:
+    """Outcome of an argument of a function."""
+    return (WORKS if name in inspect.signature(function).parameters else UNKNOWN), ""
+
+
+def imported(name: str) -> tuple[str, str]:
+    """Outcome of a name that programs import from a module: the best that one of our packages has for it."""
+    order = WORKS, ANSWERED, UNKNOWN
+    return min((attribute(package, name) for package in PACKAGES), key=lambda found: order.index(found[0]))
+
+
+def outcomes() -> Iterator[tuple[str, str, str, str]]:
+    """(group, name, outcome, what was said) of every name."""
+    for algorithm, names in NAMES["constructors"].items():
+        for name in names:
+            yield f"keywords of `{algorithm}(...)`", name, *keyword(algorithm, name)
+    kinds = {"DQN": DQN, "SAC": SAC, "PPO": PPO}
+    for algorithm, names in NAMES["attributes"].items():
+        if algorithm in kinds:
+            with kinds[algorithm]("MlpPolicy", ENVIRONMENTS[algorithm]) as model:
+                for name in names:
+                    yield f"attributes and methods of a `{algorithm}`", name, *attribute(model, name)
+    functions = {"evaluate_policy": evaluate_policy, "make_vec_env": make_vec_env}
+    for function, names in NAMES["arguments"].items():
+        for name in names:
+            found = argument(functions.get(function) or getattr(PPO, function), name)
+            yield "arguments of `learn`, `predict`, `load`, `evaluate_policy`, ...", f"{function}({name})", *found
+    for kind, names in NAMES["callbacks"].items():
+        for name in names:
+            yield "callbacks, and their arguments", f"{kind}({name})", *argument(getattr(rllib.callbacks, kind), name)
+    callback = ConvertCallback(None)
+    callback.model = None
+    for name in NAMES["callback methods"]:
+        found = (WORKS if name in dir(callback) or hasattr(BaseCallback, name) else UNKNOWN), ""
+        yield "methods and attributes of a callback", name, *found
+    vector = DummyVecEnv([lambda: rllib.make_vec_env("CartPole-v1").envs[0]])
+    for name in NAMES["vector environments"]:
+        yield "methods and attributes of a vector environment", name, *attribute(vector, name)
+    for module, names in NAMES["modules"].items():
+        for name in names:
+            yield "classes and functions to import", f"{module}.{name}", *imported(name)
+
+
+def table(found: Iterable[tuple[str, str, str, str]]) -> str:
+    """The section of the page."""
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for group, *rest in found:
+        groups.setdefault(group, []).append(tuple(rest))
+    lines = [
+        f"Every public name of Stable-Baselines3 {NAMES['version']}, executed here.",
+        "",
+        "| names | number | work | answered with what to write | neither |",
+        "|---|---|---|---|---|",
+    ]
+    total = {WORKS: 0, ANSWERED: 0, UNKNOWN: 0}
+    for group, rows in groups.items():
+        counts = {outcome: sum(row[1] == outcome for row in rows) for outcome in total}
+        total = {outcome: total[outcome] + counts[outcome] for outcome in total}
+        lines.append(_row(group, counts))
+    lines += [_row("all", total), "", "Neither:", ""]
+    for group, rows in groups.items():
+        if left := [name for name, outcome, _ in rows if outcome == UNKNOWN]:
+            lines.append(f"- {group}: {', '.join(f'`{name}`' for name in left)}")
+    return "\n".join(lines) + "\n"
+
+
+def _row(group: str, counts: dict[str, int]) -> str:
+    number = sum(counts.values())
+    shares = [f"{counts[outcome]} ({100 * counts[outcome] / number:.0f} %)" for outcome in counts]
+    return f"| {group} | {number} | {' | '.join(shares)} |"
+
+
+def with_table(page: str, text: str) -> str:
+    """The page with another table."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + text + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text(), table(outcomes())))

@@ -1,0 +1,23 @@
+"""The table of Stable-Baselines3's names in docs/from_sb3.md is what they do."""
+
+import pytest
+from sb3_table import ANSWERED, PAGE, UNKNOWN, WORKS, outcomes, table, with_table
+
+
+@pytest.fixture(scope="module")
+def found():
+    return list(outcomes())
+
+
+def test_the_page_has_the_present_table(found):
+    page = PAGE.read_text()
+    assert page == with_table(page, table(found)), "run `python tests/docs/sb3_table.py`"
+
+
+def test_most_names_work_and_nearly_all_are_answered(found):
+    count = {outcome: sum(row[2] == outcome for row in found) for outcome in (WORKS, ANSWERED, UNKNOWN)}
+    assert count[UNKNOWN] < 0.1 * len(found), [row[:2] for row in found if row[2] == UNKNOWN]
+
+
+def test_no_keyword_of_a_constructor_is_unknown(found):
+    assert [row[1] for row in found if row[0].startswith("keywords") and row[2] == UNKNOWN] == []

@@ -317,3 +317,49 @@ def test_workers_make_copies_of_a_pattern():
              num_rollout_workers=1) as algo:  # fmt: skip
         algo.learn(40)
         assert algo.n_envs == 2 and algo.train()["episode_len_mean"] == 5
+
+
+def test_shares_of_a_run_are_of_the_length_that_learn_is_given():
+    def built(**words):
+        return DQN("MlpPolicy", CountingEnv, learning_starts=8, min_sample_timesteps_per_iteration=40, seed=3, **words)
+
+    with built() as algo, built(n_timesteps=400) as told:
+        weights = algo.get_weights()
+        algo.learn(400)
+        assert algo.config.exploration_config["epsilon_timesteps"] == 40
+        assert algo.config.exploration_config == told.config.exploration_config
+        told.learn(40)
+        assert told.config.exploration_config["epsilon_timesteps"] == 40
+        # Later runs go on by the first one's length.
+        algo.learn(800)
+        assert algo.config.exploration_config["epsilon_timesteps"] == 40
+    with built() as algo:
+        np.testing.assert_equal(algo.get_weights(), weights)
+
+
+def test_a_schedule_over_the_remaining_share_needs_no_length_of_its_own():
+    with trained_by(lambda remaining: 1e-3 * remaining, seed=None) as algo:
+        before, seed, env = algo.get_weights(), algo.seed, algo.get_env()
+        algo.learn(32)
+        assert algo.get_env() is env
+        assert algo.seed == seed and algo.config.lr["timesteps"] == 32
+        assert algo.train()["info/learner/default_policy/learner_stats/cur_lr"] == 0
+    with trained_by("lin_1e-3", seed=seed) as again:
+        np.testing.assert_equal(again.get_weights(), before)
+        zeros = {name: 0 * value for name, value in again.get_parameters()["policy"].items()}
+        again.set_parameters({"policy": zeros})
+        again.learn(16)
+        assert again.config.lr["timesteps"] == 16
+        assert np.abs(again.policy.weights).max() < 0.01, "it kept what it was given"
+
+
+def trained_by(learning_rate, seed):
+    words = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "learning_rate": learning_rate, "seed": seed}
+    return PPO("MlpPolicy", CountingEnv, **words)
+
+
+def test_an_algorithm_whose_words_know_the_length_stays_as_it_was_built():
+    with PPO("MlpPolicy", CountingEnv, n_steps=16, batch_size=16, n_epochs=1) as algo:
+        workers = algo.workers
+        algo.learn(16)
+        assert algo.workers is workers

@@ -35,7 +35,7 @@ from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
 from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
-from rllib.algorithms.base.stable_baselines.construction import config_from_words
+from rllib.algorithms.base.stable_baselines.construction import Words, differs
 from rllib.algorithms.base.stable_baselines.names import StableBaselinesNames
 from rllib.algorithms.base.videos import EvaluationVideos
 from rllib.callbacks.base import callbacks_of
@@ -139,7 +139,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     def __init__(self, config: AlgorithmConfig | dict | str | None = None, env: Any = None, **words: Any):
         if isinstance(config, str) or words:
             self.verbose = int(words.get("verbose", 0))
-            config, env = config_from_words(self.get_default_config(), config, env, words), None
+            self._words = Words(config, env, words)
+            config, env = self._words.config(self.get_default_config()), None
         if config is None or isinstance(config, dict):
             config = self.get_default_config().update_from_dict(config or {})
         self.config = frozen(self.config_class, config, env)
@@ -768,6 +769,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         callbacks = [*callbacks_of(callback), *([ProgressBarCallback()] if progress_bar else [])]
         if self.verbose:
             callbacks.append(TableCallback(log_interval))
+        if self._words is not None and not self.timesteps:
+            self._take_length(total_timesteps)
         first = self.timesteps
         if reset_num_timesteps:
             self._first_timestep = first
@@ -782,6 +785,20 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         finally:
             self._learning = None
         return self
+
+    def _take_length(self, total_timesteps: float) -> None:
+        """Builds the algorithm anew where its constructor's words are shares of a run, whose length is known now."""
+        config = self._words.config_of_length(self.get_default_config(), total_timesteps, self.seed)
+        if not differs(config, self.config):
+            return
+        frozen(self.config_class, config, None)  # refuses it before this one is stopped
+        weights, kept = self.get_weights(), self._taken_along()
+        self.stop()
+        self.__dict__.clear()
+        self.__dict__.update(kept)
+        Algorithm.__init__(self, config)
+        self._parts.callback(self._close_vec_env)
+        self.set_weights(weights)
 
     def _new_environment(self) -> Any:
         env = wiring.playable_environment(self.config).make(EnvContext(self.config.env_config))

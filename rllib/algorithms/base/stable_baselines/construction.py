@@ -6,6 +6,7 @@ stand beside them, as num_rollout_workers=4 does.
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,43 @@ from rllib.config.config_object import ConfigObject
 from rllib.config.stable_baselines3 import settings_from_sb3
 from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.vec_env.given import settings_of
+
+# Words whose value may be a function of the remaining share of a run.
+_OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
+_USUAL_LENGTH = 1_000_000
+# Settings that are no part of the comparison: environments are made anew, and a fresh seed is kept.
+_OF_PLACE = frozenset({"env", "env_config", "seed", "log_dir"})
+
+
+@dataclass(frozen=True)
+class Words:
+    """Arguments of a constructor in Stable-Baselines3's form.
+
+    Some are shares of a run, such as schedules and DQN's exploration_fraction; its length comes with the first `learn`.
+
+    Attributes:
+        policy, env, given: as for `config_from_words`.
+    """
+
+    policy: Any
+    env: Any
+    given: Mapping[str, Any]
+
+    def config(self, config: Any) -> Any:
+        """The config for a run whose length is not known: schedules over the remaining share last a million steps."""
+        changes = any(callable(value) or str(value).startswith("lin_") for value in map(self.given.get, _OVER_TIME))
+        length = {"n_timesteps": _USUAL_LENGTH} if changes else {}
+        return config_from_words(config, self.policy, self.env, {**length, **self.given})
+
+    def config_of_length(self, config: Any, total_timesteps: float, seed: int) -> Any:
+        """The config for a run of a length (environment steps), unless `given` says another, with a seed."""
+        words = {"n_timesteps": int(total_timesteps), **self.given, "seed": seed}
+        return config_from_words(config, self.policy, self.env, words)
+
+
+def differs(config: Any, other: Any) -> bool:
+    """Whether two configs of the same words differ in what depends on the length of the run."""
+    return any(config[name] != other[name] for name in config if name not in _OF_PLACE)
 
 
 def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rllib.acting.inference import under_plain_names
+from rllib.algorithms.base.stable_baselines.construction import Words
 from rllib.callbacks.learning import Learning
 from rllib.callbacks.logger import Logger
 from rllib.env.vec_env.dummy_vec_env import DummyVecEnv
@@ -33,6 +34,8 @@ class StableBaselinesNames:
     timesteps: int
     _parts: contextlib.ExitStack
     verbose: int = 0
+    # Arguments of a constructor in that library's form.
+    _words: Words | None = None
     # While `learn` runs.
     _learning: Learning | None = None
     # Environment steps before the newest `learn` that has reset their number.
@@ -92,8 +95,17 @@ class StableBaselinesNames:
             if getattr(self, "agents", None) is not None:
                 raise ValueError("several agents act in this environment. Use algo.make_player().")
             self._vec_env = DummyVecEnv([self._new_environment] * self.n_envs)
-            self._parts.callback(self._vec_env.close)
+            self._parts.callback(self._close_vec_env)
         return self._vec_env
+
+    def _close_vec_env(self) -> None:
+        if self._vec_env is not None:
+            self._vec_env.close()
+
+    def _taken_along(self) -> dict[str, Any]:
+        """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""
+        names = ("verbose", "_vec_env", "_logger")
+        return {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
 
     def get_vec_normalize_env(self) -> None:
         """None: filters of observations and rewards belong to the algorithm, and are saved with it."""

@@ -17,8 +17,8 @@ _NAMES = {
     "rllib.tune.experiment.callbacks": ["Callback", "LoggerCallback"],
     "rllib.tune.experiment.spec": ["CheckpointConfig", "Experiment", "FailureConfig", "RunConfig", "TuneConfig"],
     "rllib.tune.experiment.loggers": [
-        "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "MLflowLoggerCallback",
-        "TBXLoggerCallback", "WandbLoggerCallback",
+        "CSVLoggerCallback", "ClearMLLoggerCallback", "CometLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback",
+        "Logger", "MLflowLoggerCallback", "TBXLoggerCallback", "TrackioLoggerCallback", "WandbLoggerCallback",
     ],
     "rllib.tune.reporting.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
     "rllib.tune.trainables.resources": ["PlacementGroupFactory"],

@@ -9,6 +9,7 @@ import pytest
 
 import runtime
 from rllib import PPOConfig, tune
+from rllib.runs.trackers import TRACKERS
 
 
 def config(**reporting):
@@ -33,10 +34,10 @@ def one_cpu():
     runtime.shutdown()
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+@pytest.mark.parametrize("name", TRACKERS)
 def test_a_missing_package_is_named_before_anything_starts(monkeypatch, name):
     monkeypatch.setattr(sys, "path", [])
-    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, TRACKERS[name].package, raising=False)
     with pytest.raises(ImportError, match=rf"logging to {name} needs its package: pip install 'rllib\[{name}\]'"):
         config(**{name: {}}).build()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.estimates import estimated, table_of
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.policy_table import policy_table
@@ -21,7 +21,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 
 
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
@@ -33,7 +33,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(
-    checkpoint: Path,
+    checkpoint: Path | str,
     episodes: int,
     seed: int | None,
     explore: bool,

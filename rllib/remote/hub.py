@@ -98,7 +98,7 @@ def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, pr
     hub = library()
     api = hub.HfApi()
     try:
-        address = api.create_repo(repository, repo_type="model", private=private, exist_ok=True)
+        address = api.create_repo(repository, repo_type="model", private=private or None, exist_ok=True)
         there = api.list_repo_files(repository, repo_type="model")
         gone = [name for name in there if _is_of_checkpoint(name) and name not in files]
         operations = [hub.CommitOperationDelete(path_in_repo=name) for name in gone]

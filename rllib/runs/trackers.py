@@ -11,6 +11,7 @@
 A further tracker is a subclass of TrackedRun and a row of TRACKERS.
 """
 
+import contextvars
 import importlib
 import importlib.util
 import time
@@ -25,6 +26,14 @@ from rllib.runs.entries import finite_numbers, settings_by_path
 _MOST_METRICS, _MOST_PARAMS, _MOST_CHARACTERS = 1000, 100, 6000
 # Name of the project, where a tracker needs one and none is given.
 _PROJECT = "rllib"
+# Without these, ClearML reads the command line, and records what the process prints and which libraries it uses.
+_QUIET = {
+    "reuse_last_task_id": False,
+    "auto_connect_arg_parser": False,
+    "auto_connect_frameworks": False,
+    "auto_connect_streams": False,
+    "auto_resource_monitoring": False,
+}
 
 
 class TrackedRun(ABC):
@@ -129,7 +138,9 @@ class TrackioRun(TrackedRun):
     package = "trackio"
 
     def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
-        self._run, self._step = library.init(**{"project": _PROJECT, "config": settings, "name": name, **options}), 0
+        given = {"project": _PROJECT, "config": settings, "name": name, **options}
+        # In the context of this thread, init() would end the run of another trial.
+        self._run, self._step = contextvars.Context().run(lambda: library.init(**given)), 0
 
     def _send(self, numbers: dict[str, float], step: int) -> None:
         self._step = step
@@ -163,7 +174,10 @@ class CometRun(TrackedRun):
 
 
 class ClearmlRun(TrackedRun):
-    """A task of ClearML. Several may run in one process, so nothing that the process prints is part of one."""
+    """A task of ClearML. Several may run in one process, so nothing that the process prints is part of one.
+
+    Offline, ClearML has one task at a time.
+    """
 
     package = "clearml"
 
@@ -176,9 +190,12 @@ class ClearmlRun(TrackedRun):
         tags: Sequence[str] | None = None,
         **options,
     ) -> None:
+        given = {"project_name": _PROJECT, "task_name": name, **options}
         if offline:
             library.Task.set_offline(offline_mode=True)
-        self._task = library.Task.create(**{"project_name": _PROJECT, "task_name": name, **options})
+            self._task = library.Task.init(**{**_QUIET, **given})
+        else:
+            self._task = library.Task.create(**given)
         if tags:
             self._task.add_tags(list(tags))
         self._task.set_parameters(settings)
@@ -196,6 +213,7 @@ class ClearmlRun(TrackedRun):
             self._task.mark_failed(status_reason="the run has failed")
         else:
             self._task.mark_completed()
+        self._task.close()  # writes the archive of one that is offline
 
 
 TRACKERS: dict[str, type[TrackedRun]] = {

@@ -1,5 +1,6 @@
 """`rllib push`, and policies that are loaded from the Hugging Face Hub."""
 
+import inspect
 import json
 import shlex
 
@@ -142,3 +143,17 @@ def test_a_package_that_is_missing_is_named_before_the_evaluation(rllib_command,
     monkeypatch.setattr("rllib.remote.hub.importlib.util.find_spec", lambda name: None)
     done = rllib_command("push", "results/run", "me/poles")
     assert done.exit_code == 2 and "pip install 'rllib[hub]'" in done.stderr
+
+
+@pytest.mark.extras("huggingface_hub")
+def test_the_stand_in_is_called_as_the_library_is():
+    import huggingface_hub
+
+    api = huggingface_hub.HfApi
+    inspect.signature(api.create_repo).bind(api, "me/x", repo_type="model", private=None, exist_ok=True)
+    inspect.signature(api.list_repo_files).bind(api, "me/x", repo_type="model")
+    inspect.signature(api.model_info).bind(api, "me/x", revision=None)
+    inspect.signature(api.create_commit).bind(api, "me/x", operations=[], commit_message="x", repo_type="model")
+    inspect.signature(huggingface_hub.hf_hub_download).bind("me/x", "a.json", revision="main")
+    assert huggingface_hub.CommitOperationAdd(path_in_repo="a.json", path_or_fileobj=b"{}")
+    assert huggingface_hub.CommitOperationDelete(path_in_repo="a.json")

@@ -80,9 +80,9 @@ def test_comet(calls, failed):
 @pytest.mark.parametrize("failed", [False, True])
 def test_clearml(calls, failed):
     recorded = calls("clearml", Task=lambda recorded: recorded)
-    tracked("clearml", failed, project_name="poles", offline=True)
-    assert recorded.of("set_offline") == [((), {"offline_mode": True})]
+    tracked("clearml", failed, project_name="poles", tags=["fast"])
     assert recorded.of("create") == [((), {"project_name": "poles", "task_name": "first"})]
+    assert recorded.of("add_tags") == [((["fast"],), {})] and len(recorded.of("close")) == 1
     assert recorded.of("set_parameters")[0][0][0]["model/fcnet_hiddens"] == "[8]"
     assert (("info", "loss", 2.0), {"iteration": 200}) in recorded.of("report_scalar")
     assert (("training_iteration", "training_iteration", 1), {"iteration": 100}) in recorded.of("report_scalar")

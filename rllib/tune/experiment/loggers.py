@@ -170,15 +170,14 @@ class ClearMLLoggerCallback(_TrackerCallback):
     """Logs each trial as a task of ClearML.
 
     Args:
-        offline: write archives, which `clearml-task --import-offline-session` sends.
         tags: of the tasks.
         options: further arguments of Task.create, such as project_name and task_type.
     """
 
     tracker = "clearml"
 
-    def __init__(self, offline: bool = False, tags: Sequence[str] | None = None, **options):
-        super().__init__(offline=offline, tags=tags, **options)
+    def __init__(self, tags: Sequence[str] | None = None, **options):
+        super().__init__(tags=tags, **options)
 
 
 # ---------------------------------------------------------------------- of Ray 0.8, before there were callbacks

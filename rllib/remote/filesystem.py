@@ -36,7 +36,7 @@ _READ_AT_ONCE_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Patience:
-    """How often a request is made, and the pauses between: each is twice as long as the one before.
+    """Number of attempts at a request, and the pauses between, each twice as long as the one before.
 
     Attributes:
         attempts: number of attempts.

@@ -18,7 +18,7 @@ CARD, VIDEO, CURVE, RESULTS = "README.md", "replay.mp4", "curve.png", "results.j
 
 @dataclass(frozen=True)
 class Published:
-    """What a card says of a policy.
+    """Facts about a policy, for its card.
 
     Attributes:
         repository: ORG/NAME.

@@ -1,5 +1,6 @@
 """Folders in the file systems of fsspec (https://filesystem-spec.readthedocs.io), with requests that are repeated."""
 
+import importlib
 import importlib.util
 import shutil
 import time
@@ -68,6 +69,7 @@ class RemoteFolder:
 
     Attributes:
         url: the same, without a password.
+        moved_at: time.monotonic() at which the last file, or the last part of a large one, had been written.
 
     Raises:
         ImportError: if fsspec, or the package of the protocol, is not installed.
@@ -77,6 +79,8 @@ class RemoteFolder:
     def __init__(self, url: str, patience: Patience | None = None):
         self.url, self._patience = shown(url), patience or PATIENT
         self._files, self._root = _opened(url)
+        self._callback = importlib.import_module("fsspec.callbacks").Callback
+        self._moved()
         self._is_object_store = protocol_of(url) in _OBJECT_STORES
         self._made: set[str] = set()
         # Paths of files that were not written to their end, of earlier programs, too.
@@ -137,7 +141,8 @@ class RemoteFolder:
             self.write(name, content)
         else:
             source = str(directory / name)
-            self._placed(name, lambda path: self._files.put_file(source, path))
+            progress = self._callback(hooks={"moved": self._moved})
+            self._placed(name, lambda path: self._files.put_file(source, path, callback=progress))
 
     def remove(self, name: str) -> None:
         """Removes a file, if it exists."""
@@ -157,6 +162,9 @@ class RemoteFolder:
                 return
 
         self._repeated(f"removed ({path})", removed)
+
+    def _moved(self, *_, **__) -> None:
+        self.moved_at = time.monotonic()
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -182,6 +190,7 @@ class RemoteFolder:
             self._repeated(f"written ({name})", placed)
         except FileNotFoundError as error:  # of the bucket
             raise StorageError(f"{self.url} cannot be written ({name}): {_described(error)}") from error
+        self._moved()
 
     def _repeated(self, what: str, request: Callable[[], T]) -> T:
         """Makes a request until it succeeds; FileNotFoundError is for the caller."""

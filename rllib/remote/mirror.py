@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import msgspec
 from rllib.errors import DamagedFileError, StorageError
 from rllib.progress import counted
 from rllib.remote.filesystem import Patience, RemoteFolder
-from rllib.remote.order import checkpoint_folders, enclosing, folder_of, is_passing, mark_rank, record_rank
+from rllib.remote.order import by_checkpoint, folder_of, is_passing, mark_rank, record_rank
 from rllib.runs.safe_files import write_whole
 from rllib.storage.foreign_files import read_inside
 
@@ -73,7 +73,7 @@ class Mirror:
         # Name of each file of the copy -> the version here that it has; None: it is not known.
         self._sent: dict[str, _Version | None] = {}
         self._problem: Exception | None = None
-        self._closing, self._arrived_at = threading.Event(), time.monotonic()
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_left = False  # nobody waits for the thread any more
 
@@ -98,10 +98,10 @@ class Mirror:
         if thread is None:
             return None
         logger.info("sending what is left to %s; Ctrl-C leaves it", self._folder.url)
-        self._arrived_at = time.monotonic()
+        began = time.monotonic()
         self._closing.set()
         try:
-            while thread.is_alive() and time.monotonic() - self._arrived_at < _LAST_WAIT_S:
+            while thread.is_alive() and time.monotonic() - max(began, self._folder.moved_at) < _LAST_WAIT_S:
                 thread.join(0.2)
         except KeyboardInterrupt:
             self._is_left = True
@@ -110,7 +110,7 @@ class Mirror:
             self._is_left = True
             cause = f", {self._problem}" if self._problem is not None else ""
             return self._lacking(f"nothing has arrived for {_LAST_WAIT_S:g} s{cause}")
-        return self._lacking(str(self._problem)) if self._problem is not None else None
+        return None
 
     # ------------------------------------------------------------------ the identity of the copy
 
@@ -152,14 +152,16 @@ class Mirror:
     def _recognise_checkpoints(self) -> None:
         """Notes which checkpoints of the copy are the same here: those with the same marks, which name the content."""
         here = dict(self._files())
-        for folder in checkpoint_folders(here) & checkpoint_folders(self._sent):
-            files = [name for name in here if name.startswith(f"{folder}/")]
-            marks = [name for name in files if mark_rank(name)]
-            with suppress(FileNotFoundError):
-                if all(name in self._sent for name in files) and all(
-                    self._folder.read(name) == read_inside(self.directory, name) for name in marks
-                ):
-                    self._sent |= {name: here[name] for name in files}
+        for folder, names in by_checkpoint(here).items():
+            if folder is not None and self._sent.keys() >= set(names) and self._has_equal(filter(mark_rank, names)):
+                self._sent |= {name: here[name] for name in names}
+
+    def _has_equal(self, names: Iterable[str]) -> bool:
+        """Whether each of these files has the same content here and in the copy."""
+        try:
+            return all(self._folder.read(name) == read_inside(self.directory, name) for name in names)
+        except FileNotFoundError:
+            return False
 
     # ------------------------------------------------------------------ the thread
 
@@ -178,9 +180,7 @@ class Mirror:
                 if self._is_left:
                     return
                 if is_last:
-                    if time.monotonic() - self._arrived_at + pause > _LAST_WAIT_S:
-                        return
-                    time.sleep(pause)
+                    time.sleep(pause)  # until `close` leaves the rest
                 continue
             if failures:
                 logger.warning("uploading works again: %s", self._folder.url)
@@ -196,28 +196,29 @@ class Mirror:
         """
         records = self._read_records()
         here = dict(self._files())
-        folders = checkpoint_folders(here)
-        whole: dict[str, list[str]] = {folder: [] for folder in folders}
-        for name, version in here.items():
-            if (folder := enclosing(name, folders)) is not None:
-                whole[folder].append(name)
-            elif record_rank(name) is None:
-                self._send(name, version)
-        for names in whole.values():
+        checkpoints = by_checkpoint(here)
+        for name in checkpoints.pop(None, ()):
+            if record_rank(name) is None:
+                self._send(name, here[name])
+        for names in checkpoints.values():
             self._send_checkpoint({name: here[name] for name in names})
         for name, version, content in records:
             if self._sent.get(name) != version:
                 self._begin_change(name)
                 self._folder.write(name, content)
-                self._note(name, version)
+                self._sent[name] = version
         kept = here.keys() | {name for name, _, _ in records} | {IDENTITY}
-        gone = self._sent.keys() - kept
+        self._remove_all(self._sent.keys() - kept)
+        self._folder.remove_drafts()
+
+    def _remove_all(self, gone: set[str]) -> None:
+        """Removes files of the copy; of a checkpoint that loses some, first the files that make it one."""
         if gone and not (self.directory / IDENTITY).is_file():
             raise StorageError(f"{self.directory} has been removed, so nothing is removed from {self._folder.url}")
-        self._remove_marks({enclosing(name, checkpoint_folders(self._sent)) for name in gone})
+        checkpoints = by_checkpoint(self._sent) if gone else {}
+        self._remove_marks([folder for folder, names in checkpoints.items() if not gone.isdisjoint(names)])
         for name in gone & self._sent.keys():
             self._remove(name)
-        self._folder.remove_drafts()
 
     def _read_records(self) -> list[tuple[str, _Version, bytes]]:
         """Name, version and content of the files at the top that name others, in the order of uploads."""
@@ -251,14 +252,14 @@ class Mirror:
             self._folder.upload(self.directory, name)
         except (FileNotFoundError, NotADirectoryError, DamagedFileError):
             return False
-        self._note(name, version)
+        self._sent[name] = version
         return True
 
     def _send_checkpoint(self, files: dict[str, _Version]) -> None:
         """Sends the files of a checkpoint, its marks last; while data is replaced, there is no mark."""
         ordered = sorted(files, key=mark_rank)
         if any(self._sent.get(name) != files[name] for name in ordered if not mark_rank(name)):
-            self._remove_marks(checkpoint_folders(files))
+            self._remove_marks(by_checkpoint(files))
         for name in ordered:
             if not self._send(name, files[name]):
                 return
@@ -278,9 +279,6 @@ class Mirror:
         if self._is_left:
             raise StorageError("the rest is left for later")
         self._sent[name] = None
-
-    def _note(self, name: str, version: _Version) -> None:
-        self._sent[name], self._arrived_at = version, time.monotonic()
 
     # ------------------------------------------------------------------ messages
 
@@ -321,9 +319,10 @@ def upload_checkpoint(directory: Path, url: str) -> None:
     """
     folder = RemoteFolder(url)
     there = folder.names()
-    if there and not any(mark_rank(name) for name in there if "/" not in name):
-        raise ValueError(f"{folder.url} holds other files than a checkpoint. Choose another name.")
     names = [str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()]
+    is_checkpoint = any(mark_rank(name) for name in there if "/" not in name)
+    if not is_checkpoint and not set(there) <= set(names):  # which an upload that broke off may have left
+        raise ValueError(f"{folder.url} holds other files than a checkpoint. Choose another name.")
     for name in sorted(there, key=mark_rank, reverse=True):
         if mark_rank(name) or name not in names:
             folder.remove(name)

@@ -33,14 +33,21 @@ def folder_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def checkpoint_folders(names: Iterable[str]) -> set[str]:
-    """Folders that hold a checkpoint, by the names of all files; one inside another counts as part of it."""
-    marked = {folder_of(name) for name in names if name.rpartition("/")[2] in MARKS} - {""}
-    return {folder for folder in marked if not any(folder.startswith(f"{other}/") for other in marked)}
+def by_checkpoint(names: Iterable[str]) -> dict[str | None, list[str]]:
+    """Names by the folder of the checkpoint that they are part of, at any depth; under None those of no checkpoint.
+
+    A checkpoint within another one counts as part of it.
+    """
+    names = list(names)
+    marked = {folder_of(name) for name in names if mark_rank(name)} - {""}
+    folders = {folder for folder in marked if _enclosing(folder, marked) is None}
+    found: dict[str | None, list[str]] = {}
+    for name in names:
+        found.setdefault(_enclosing(name, folders), []).append(name)
+    return found
 
 
-def enclosing(name: str, folders: set[str]) -> str | None:
-    """The folder, of these, in which a file lies at any depth; None if it lies in none of them."""
+def _enclosing(name: str, folders: set[str]) -> str | None:
     at = folder_of(name)
     while at and at not in folders:
         at = folder_of(at)

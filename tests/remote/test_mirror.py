@@ -14,7 +14,7 @@ pytest.importorskip("fsspec")
 from rllib.errors import StorageError
 from rllib.remote.download import download, folder_at, working_copy
 from rllib.remote.filesystem import RemoteFolder
-from rllib.remote.mirror import IDENTITY, Mirror, upload
+from rllib.remote.mirror import IDENTITY, Mirror, upload, upload_checkpoint
 from rllib.runs.safe_files import write_whole
 from rllib.storage.checkpoint import read_checkpoint, write_checkpoint
 from tests.storage_fakes import Shaky, at_once, content_of
@@ -221,3 +221,31 @@ def test_a_copy_of_the_copy_is_the_run(run, tmp_path):
     assert files_of(tmp_path / "again") == files_of(run)
     assert read_checkpoint(tmp_path / "again" / "checkpoint_000001")["algorithm.json"] == {"iteration": 1}
     assert (tmp_path / "again" / IDENTITY).exists()
+
+
+def test_a_large_file_that_moves_is_waited_for(run, monkeypatch):
+    """Its parts count as arrivals."""
+    monkeypatch.setattr("rllib.remote.mirror._LAST_WAIT_S", 0.5)
+    monkeypatch.setattr("rllib.remote.filesystem._READ_AT_ONCE_BYTES", 8)
+    folder, moved = RemoteFolder("shaky://bucket/run"), []
+
+    def put_file(self, source, path, callback):
+        for _ in range(8):
+            time.sleep(0.1)
+            callback.relative_update(1)
+            moved.append(1)
+        self.pipe_file(path, Path(source).read_bytes())
+
+    monkeypatch.setattr(Shaky, "put_file", put_file)
+    copy = mirror(run)
+    copy.start()
+    assert copy.close() is None and len(moved) >= 8
+    assert sorted(folder.names()) == sorted(files_of(run))
+
+
+def test_a_checkpoint_that_broke_off_on_its_way_is_written_again(run):
+    folder = RemoteFolder("shaky://bucket/saved")
+    upload_checkpoint(run / "checkpoint_000001", "shaky://bucket/saved")
+    folder.remove("manifest.json")
+    upload_checkpoint(run / "checkpoint_000001", "shaky://bucket/saved")
+    assert content_of("shaky://bucket/saved") == files_of(run / "checkpoint_000001")

@@ -36,7 +36,7 @@ test: $(VENV)/installed
 		-m "not learning and not slow and not ray"
 
 # jax, array-api-compat, ipykernel and nbclient belong to no extra: tests of adapters and of notebooks use them.
-EXTRAS := .[test,box2d,dm-control,envpool,joblib,minigrid,mlflow,mujoco,openspiel,robotics,wandb]
+EXTRAS := .[test,box2d,clearml,comet,dm-control,envpool,hub,joblib,minigrid,mlflow,mujoco,openspiel,robotics,trackio,wandb]
 
 extras: .venv-extras/installed
 	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray" --need-extras

@@ -42,6 +42,10 @@ class UnknownPolicyError(RLlibError, KeyError, ValueError):
         return str(self.args[0])  # a KeyError's own text is in quotation marks
 
 
+class StorageError(RLlibError, OSError):
+    """Remote storage cannot be read or written: it does not answer after several attempts, or refuses."""
+
+
 class DamagedFileError(RLlibError, ValueError):
     """A file has other content than the library writes, or is no file that lies where its name says."""
 

@@ -37,6 +37,7 @@ FLOORS = [
         "rllib.learners",
         "rllib.metrics",
         "rllib.progress",
+        "rllib.remote",
         "rllib.result",
         "rllib.runs",
     ],
@@ -75,6 +76,7 @@ NOT_IN_EVERY_RUN = (
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
     "imageio_ffmpeg", "mlflow", "wandb", "envpool", "pettingzoo", "onnx", "onnxruntime", "onnxscript",
+    "trackio", "comet_ml", "clearml", "fsspec", "huggingface_hub",
     "pyarrow", "h5py", "minari", "lz4", "starlette", "uvicorn", "anyio", "httptools", "uvloop",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip

@@ -62,7 +62,9 @@ class IMPALAConfig(PolicyGradientConfig):
         self: C, *, min_time_s_per_iteration: float | None=10, min_sample_timesteps_per_iteration: int | None=0,
         min_train_timesteps_per_iteration: int | None=0, metrics_num_episodes_for_smoothing: int=100,
         keep_per_episode_custom_metrics: bool=False, profile: bool=False, log_dir: str | None=None, wandb:
-        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None
+        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None, trackio: Mapping[str, Any] |
+        None=None, comet: Mapping[str, Any] | None=None, clearml: Mapping[str, Any] | None=None, tensorboard_groups:
+        bool=False
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=2,

@@ -45,7 +45,9 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         self: C, *, min_time_s_per_iteration: float | None=None, min_sample_timesteps_per_iteration: int |
         None=1000, min_train_timesteps_per_iteration: int | None=0, metrics_num_episodes_for_smoothing: int=100,
         keep_per_episode_custom_metrics: bool=False, profile: bool=False, log_dir: str | None=None, wandb:
-        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None
+        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None, trackio: Mapping[str, Any] |
+        None=None, comet: Mapping[str, Any] | None=None, clearml: Mapping[str, Any] | None=None, tensorboard_groups:
+        bool=False
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:

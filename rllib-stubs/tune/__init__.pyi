@@ -5,7 +5,9 @@ from rllib.tune.experiment.loggers import CSVLoggerCallback as CSVLoggerCallback
 from rllib.tune.experiment.callbacks import Callback as Callback
 from rllib.tune.trainables.checkpoint import Checkpoint as Checkpoint
 from rllib.tune.experiment.spec import CheckpointConfig as CheckpointConfig
+from rllib.tune.experiment.loggers import ClearMLLoggerCallback as ClearMLLoggerCallback
 from rllib.tune.experiment.stoppers import CombinedStopper as CombinedStopper
+from rllib.tune.experiment.loggers import CometLoggerCallback as CometLoggerCallback
 from rllib.tune.experiment.loggers import DEFAULT_LOGGERS as DEFAULT_LOGGERS
 from rllib.tune.experiment.spec import Experiment as Experiment
 from rllib.tune.reporting.analysis import ExperimentAnalysis as ExperimentAnalysis
@@ -29,6 +31,7 @@ from rllib.tune.experiment.stoppers import Stopper as Stopper
 from rllib.tune.experiment.spec import SyncConfig as SyncConfig
 from rllib.tune.experiment.loggers import TBXLoggerCallback as TBXLoggerCallback
 from rllib.tune.experiment.stoppers import TimeoutStopper as TimeoutStopper
+from rllib.tune.experiment.loggers import TrackioLoggerCallback as TrackioLoggerCallback
 from rllib.tune.trainables.trainable import Trainable as Trainable
 from rllib.tune.experiment.stoppers import TrialPlateauStopper as TrialPlateauStopper
 from rllib.tune.experiment.spec import TuneConfig as TuneConfig

@@ -24,6 +24,8 @@ _COMMANDS = {
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
     "dashboard": "Look at runs in the browser.",
+    "upload": "Bring a run's copy in remote storage up to date.",
+    "push": "Publish a policy on the Hugging Face Hub.",
     "check-env": "Check an environment.",
 }
 # Other names of commands.

@@ -2,22 +2,51 @@
 
 from pathlib import Path
 
+import click
+
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.cli.failures import Mistake
+from rllib.cli.failures import Mistake, storage_input
+from rllib.remote.download import is_copy, local_checkpoint
+from rllib.remote.url import is_url, place_of
 from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
 from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
 
 
-def latest(path: Path) -> Path:
-    """The checkpoint at that path, or the last one of the run there.
+class PlaceType(click.ParamType):
+    """A path (Path), or the URL of a folder in remote storage (str), such as s3://BUCKET/RUN or hf://ORG/NAME."""
+
+    name = "path"
+
+    def convert(self, value, param, ctx):
+        try:
+            return place_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+PLACE = PlaceType()
+
+
+def latest(path: Path | str) -> Path:
+    """The checkpoint at that path or URL, or the last one of the run there. What a URL names is copied.
 
     Raises:
-        Mistake: if there is nothing at that path.
+        Mistake: if there is nothing at that place, or a package is missing that reads it.
+        StorageError: if remote storage does not answer.
     """
+    if is_url(path):
+        with storage_input():
+            return local_checkpoint(path)
     if not path.exists():
         raise Mistake(f"there is no checkpoint {path}")
     return (newest_checkpoint(path) if path.is_dir() else None) or path
+
+
+def beside(checkpoint: Path, name: str) -> Path:
+    """The path of a new file beside a checkpoint; in the current directory for the copy of one at a URL."""
+    checkpoint = checkpoint.absolute()
+    return Path.cwd() / name if is_copy(checkpoint) else checkpoint.with_name(name)
 
 
 def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Algorithm:

@@ -40,6 +40,16 @@ def user_input() -> Iterator[None]:
 
 
 @contextmanager
+def storage_input() -> Iterator[None]:
+    """As `user_input`, for a place in remote storage that the user named: a missing package is a Mistake, too."""
+    try:
+        with user_input():
+            yield
+    except ImportError as error:
+        raise Mistake(str(error)) from error
+
+
+@contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns an OSError about the path, a file beside it or a directory above it into a Mistake."""
     try:

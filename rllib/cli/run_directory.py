@@ -1,9 +1,9 @@
 """The directory of a run of `rllib train`: specification, results, and checkpoints from which it can continue."""
 
 import contextlib
+import logging
 import math
 import re
-import shutil
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,14 +12,20 @@ from typing import Self
 
 import msgspec
 
-from rllib.cli.failures import Mistake, user_input
+from rllib.cli.failures import Mistake, storage_input, user_input
 from rllib.cli.spec import RunSpec
 from rllib.errors import DamagedFileError
+from rllib.remote.download import working_copy
+from rllib.remote.filesystem import RemoteFolder
+from rllib.remote.mirror import Mirror, noted_copy
+from rllib.remote.url import is_url, joined, parent_and_name
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
-from rllib.runs.safe_files import numbered, write_whole
+from rllib.runs.safe_files import numbered, remove_whole, write_whole
 from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, newest_checkpoint
-from rllib.storage.foreign_files import json_object, read_inside, refuse_links
+from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
+
+logger = logging.getLogger(__name__)
 
 SPEC = "run.json"
 BEST = "best.json"
@@ -40,18 +46,24 @@ class RunDirectory:
 
     Args:
         path: an existing directory.
+        url: of the copy that is kept of it in remote storage; None: none is kept.
 
     Attributes:
+        url: the same.
         log: writes the run's files, and keeps other processes from training there.
         checkpoint: path of the newest checkpoint; None if there is none.
         best: path of the checkpoint that `save_if_best` keeps; None if there is none.
+        lacking: message about files that have not arrived in remote storage; None if all have.
 
     Raises:
         Mistake: if another process trains there.
+        ImportError, ValueError: for a URL that cannot be opened.
     """
 
-    def __init__(self, path: Path):
-        self.path, self.checkpoint = path, newest_checkpoint(path)
+    def __init__(self, path: Path, url: str | None = None):
+        self.path, self.checkpoint, self.url = path, newest_checkpoint(path), url
+        self.lacking: str | None = None
+        self._mirror = None if url is None else Mirror(path, url)
         try:
             self.log = RunLog(path)
         except BlockingIOError as error:
@@ -65,13 +77,13 @@ class RunDirectory:
                 self.best, self.best_return = path / kept.checkpoint, kept.episode_reward_mean
 
     @classmethod
-    def new(cls, results: Path, spec: RunSpec) -> Self:
+    def new(cls, results: Path, spec: RunSpec, storage: str | None = None) -> Self:
         """Makes RESULTS/NAME, RESULTS/EXPERIMENT_DATE or RESULTS/ALGORITHM_ENV_DATE, and writes the specification.
 
         Raises:
             Mistake: if there is a run of that name, or the directory cannot be made.
         """
-        refuse_used_name(results, spec)
+        refuse_used_name(results, spec, storage)
         what = spec.experiment or f"{spec.algorithm}_{spec.world}"
         name = _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         for path in numbered(results / name):
@@ -81,27 +93,43 @@ class RunDirectory:
                 continue  # of another run that began in this second
             except OSError as error:
                 raise Mistake(f"cannot make the directory of the run: {error}") from error
-            directory = cls(path)
+            directory = cls(path, storage and joined(storage, path.name))
             directory.write_spec(spec)
             return directory
 
     @classmethod
-    def taken_up(cls, path: Path) -> Self:
-        """Opens the directory of an earlier run. No file is changed before `begin`.
+    def taken_up(cls, place: Path | str, results: Path, storage: str | None = None) -> Self:
+        """Opens the directory of an earlier run. No file of it is changed before `begin`.
+
+        Args:
+            place: its path, or its URL in remote storage, which is copied to RESULTS/NAME if that is not there.
+            results: directory of such copies.
+            storage: URL below which the run at a path has, or gets, its copy.
 
         Raises:
             Mistake: if it is no run's directory, has no checkpoint, or is being trained.
         """
+        url = place if is_url(place) else storage and joined(storage, place.absolute().name)
+        with storage_input():
+            path = working_copy(place, results, SPEC) if is_url(place) else place
         if not (path / SPEC).is_file():
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")
         with user_input():
             refuse_links(path)
-        directory = cls(path)
+        if url is None and (copy := noted_copy(path)):
+            logger.warning("its copy at %s is not brought up to date; --storage-path URL does that", printable(copy))
+        directory = cls(path, url)
         if directory.checkpoint is None:
             raise Mistake(f"{path} has no checkpoint to continue from; start the run again, under another --name")
         return directory
+
+    @property
+    def resume_command(self) -> str:
+        """The command that continues the run, and its copy."""
+        storage = f" --storage-path {parent_and_name(self.url)[0]}" if self.url else ""
+        return f"rllib train --resume {self.path}{storage}"
 
     def begin(self, spec: RunSpec, params: Mapping, title: str) -> None:
         """Opens the files for writing, without results of iterations after the newest checkpoint.
@@ -112,7 +140,14 @@ class RunDirectory:
             spec: specification of the run, which is stored.
             params: all settings.
             title: of the curve.
+
+        Raises:
+            Mistake: if the copy in remote storage is of another run, or newer.
+            StorageError: if remote storage cannot be written.
         """
+        if self._mirror is not None:
+            with user_input():
+                self._mirror.start()
         self.log.forget_after(self.iteration)
         self.write_spec(spec)
         self.log.start(params, title)
@@ -135,6 +170,15 @@ class RunDirectory:
     def write_spec(self, spec: RunSpec) -> None:
         """Stores the specification of the run."""
         write_whole(self.path / SPEC, msgspec.json.format(msgspec.json.encode(spec, enc_hook=repr), indent=2) + b"\n")
+
+    def close(self) -> None:
+        """Waits until all is written, here and in remote storage; a second call does nothing."""
+        try:
+            self.log.close()
+        finally:
+            if self._mirror is not None and (lacking := self._mirror.close()):
+                self.lacking = lacking
+                logger.warning("%s", lacking)
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -167,14 +211,14 @@ class RunDirectory:
         self.best, self.best_return = self.checkpoint, score
         write_whole(self.path / BEST, msgspec.json.encode(_Best(self.best.name, score)) + b"\n")
         if earlier is not None and earlier != self.best and not (every and _iteration(earlier) % every == 0):
-            shutil.rmtree(earlier, ignore_errors=True)
+            remove_whole(earlier)
 
     def keep_newest(self, number: int) -> None:
         """Removes all checkpoints but the newest `number`, and the best one."""
         kept = sorted(checkpoints_in(self.path).items())
         for _, path in kept[:-number]:
             if path not in (self.best, self.checkpoint):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_whole(path)
 
     def save(self, algorithm, iteration: int) -> None:
         """Writes the checkpoint of an iteration, unless it exists."""
@@ -184,13 +228,17 @@ class RunDirectory:
             self.checkpoint = path
             if self._passing is not None:
                 if self._passing != self.best:
-                    shutil.rmtree(self._passing)
+                    remove_whole(self._passing)
                 self._passing = None
         self._saved_at = time.monotonic()
 
 
-def refuse_used_name(results: Path, spec: RunSpec) -> None:
-    """Raises Mistake if there is a run of that name."""
+def refuse_used_name(results: Path, spec: RunSpec, storage: str | None = None) -> None:
+    """Raises Mistake if there is a run of that name, here or in remote storage."""
+    if spec.name and storage:
+        folder = RemoteFolder(joined(storage, _file_name(spec.name)))
+        if folder.names():
+            raise Mistake(f"{folder.url} exists already; give this run another --name, or --resume {folder.url}")
     if spec.name and (path := results / _file_name(spec.name)).exists():
         go_on = f", or resume it: rllib train --resume {path}" if (path / SPEC).exists() else ""
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")

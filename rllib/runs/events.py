@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from rllib.runs.curve_groups import in_groups
 from rllib.runs.entries import finite_numbers, is_finite, is_number, lookup
 from rllib.runs.safe_files import AppendedFile
 from rllib.storage.foreign_files import read_inside
@@ -54,6 +55,10 @@ class TensorBoardLogger:
     none here, so torch is hidden from it. Its writer is not used: its thread dies on a full disk,
     and every later write then waits for it without end.
 
+    Args:
+        directory: of the run.
+        has_groups: whether curves are in the groups of Stable-Baselines3 (curve_groups.py).
+
     Attributes:
         points_per_poll: largest number of results written in each half second; very short iterations make more.
     """
@@ -63,24 +68,24 @@ class TensorBoardLogger:
     # Suffix of its files, which tells them from event files that a user's code writes there.
     _SUFFIX = ".rllib"
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, has_groups: bool = False):
         self._event, self._summary, self._checksum = _of_tensorboard()
-        self._directory, self._has_refused = directory, False
+        self._directory, self._has_groups, self._has_refused = directory, has_groups, False
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}{self._SUFFIX}"
         self._file = AppendedFile(directory / name)
         self._write(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     @classmethod
-    def anew(cls, directory: Path) -> "TensorBoardLogger":
+    def anew(cls, directory: Path, has_groups: bool = False) -> "TensorBoardLogger":
         """Makes a logger that gets all results again: earlier event files are removed."""
         _of_tensorboard()
         for file in directory.glob(f"events.out.tfevents*{cls._SUFFIX}"):
             file.unlink(missing_ok=True)
-        return cls(directory)
+        return cls(directory, has_groups)
 
     def on_result(self, result: Mapping) -> None:
         """Adds a point to every curve in a single event, since an event for each number takes seven times as long."""
-        values = [self._summary.Value(tag=key, simple_value=value) for key, value in finite_numbers(result).items()]
+        values = [self._summary.Value(tag=key, simple_value=value) for key, value in self._numbers(result).items()]
         if video := lookup(result, VIDEO):
             values += self._video(video)
         steps = (result.get(key) for key in ("timesteps_total", "training_iteration"))
@@ -90,6 +95,11 @@ class TensorBoardLogger:
             step=int(next((step for step in steps if step and is_number(step) and is_finite(step)), 0)),
             wall_time=now if is_number(now) and is_finite(now) else time.time(),
         ))  # fmt: skip
+
+    def _numbers(self, result: Mapping) -> dict[str, float]:
+        """Tag of each curve -> its number."""
+        numbers = finite_numbers(result)
+        return in_groups(numbers) if self._has_groups else numbers
 
     def _video(self, name) -> list:
         """Summary of a result's video; empty if its name leads out of the run's videos or to no GIF."""
@@ -123,7 +133,7 @@ class TensorBoardLogger:
         simple = (bool, int, float, str)
         given = {key: value for key, value in params.items() if value is not None}
         shown = {key: value if isinstance(value, simple) else str(value) for key, value in given.items()}
-        for summary in hparams(shown, finite_numbers(result)):
+        for summary in hparams(shown, self._numbers(result)):
             self._write(self._event(summary=summary, wall_time=time.time()))
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ def follow_run(directory: Path, title: str) -> None:
     def loggers() -> list:
         opened = []
         for make, missing in (
-            (lambda: TensorBoardLogger.anew(directory), _NO_TENSORBOARD),
+            (lambda: TensorBoardLogger.anew(directory, wants_groups(directory)), _NO_TENSORBOARD),
             (lambda: CurveLogger(directory, title, goals.get(RETURN)), _NO_MATPLOTLIB),
         ):
             try:
@@ -119,6 +119,11 @@ def follow_run(directory: Path, title: str) -> None:
     for _ in rounds:
         follower.poll()
     follower.close(read_params(directory))
+
+
+def wants_groups(directory: Path) -> bool:
+    """Whether the settings of a run ask for TensorBoard's curves in groups."""
+    return read_params(directory).get("tensorboard_groups") is True
 
 
 def until_input_ends() -> Iterator[None]:

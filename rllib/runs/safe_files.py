@@ -3,6 +3,8 @@
 import itertools
 import mmap
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +47,19 @@ def write_whole(path: Path, content: bytes, is_synced: bool = True) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def remove_whole(directory: Path) -> None:
+    """Removes a checkpoint: it is not there under its name from one moment on, and nobody sees a part of it.
+
+    If the process is killed, what is left has a name that writers of checkpoints in the same directory clear away.
+    """
+    hidden = directory.with_name(f".checkpoint.tmp-{secrets.token_hex(4)}")
+    try:
+        os.rename(directory, hidden)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
 class AppendedFile:

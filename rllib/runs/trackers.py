@@ -1,88 +1,233 @@
-"""Runs in experiment trackers, Weights & Biases and MLflow: settings, results, and success or failure."""
+"""Runs in experiment trackers: settings, results by environment steps, and success or failure.
 
+| setting | class       | package     | options                                                              |
+|---------|-------------|-------------|----------------------------------------------------------------------|
+| wandb   | WandbRun    | wandb       | arguments of wandb.init: project, group, mode="offline", tags        |
+| mlflow  | MlflowRun   | mlflow      | tracking_uri, experiment_name, tags                                  |
+| trackio | TrackioRun  | trackio     | arguments of trackio.init: project, group, space_id                  |
+| comet   | CometRun    | comet_ml    | arguments of comet_ml.start: project_name, workspace, online=False   |
+| clearml | ClearmlRun  | clearml     | arguments of Task.create: project_name, task_type; tags, offline     |
+
+A further tracker is a subclass of TrackedRun and a row of TRACKERS.
+"""
+
+import contextvars
+import importlib
 import importlib.util
 import time
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from rllib.runs.entries import finite_numbers, settings_by_path
 
 # Largest numbers of entries in one request to MLflow, and of characters of a setting.
 _MOST_METRICS, _MOST_PARAMS, _MOST_CHARACTERS = 1000, 100, 6000
+# Name of the project, where a tracker needs one and none is given.
+_PROJECT = "rllib"
+# Without these, ClearML reads the command line, and records what the process prints and which libraries it uses.
+_QUIET = {
+    "reuse_last_task_id": False,
+    "auto_connect_arg_parser": False,
+    "auto_connect_frameworks": False,
+    "auto_connect_streams": False,
+    "auto_resource_monitoring": False,
+}
 
 
-class WandbRun:
-    """A run of Weights & Biases. Numbers are drawn by environment steps.
+class TrackedRun(ABC):
+    """A run in a tracker. A subclass sends to it; numbers are drawn by environment steps.
 
     Args:
         params: the settings.
         name: of the run.
-        options: further arguments of wandb.init, such as project, group, mode="offline" and tags.
+        options: of the tracker.
+
+    Attributes:
+        package: that is imported.
     """
 
-    def __init__(self, params: Mapping[str, Any], name: str, **options):
-        import wandb
+    package: ClassVar[str]
 
-        self._run = wandb.init(**{"config": dict(_texts(params)), "name": name, "reinit": "create_new", **options})
+    def __init__(self, params: Mapping[str, Any], name: str, **options):
+        self._begin(importlib.import_module(self.package), dict(_texts(params)), name, **options)
 
     def on_result(self, result: Mapping) -> None:
         """Sends the numbers."""
-        self._run.log(finite_numbers(result), step=_step(result))
+        self._send(finite_numbers(result), _step(result))
 
     def close(self, failed: bool = False) -> None:
         """Ends the run when all is sent, or written if it is offline."""
+        self._end(failed)
+
+    @abstractmethod
+    def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
+        """Opens the run.
+
+        Args:
+            library: the package.
+            settings: "a/b" path -> number, text, bool or None.
+            name: of the run.
+            options: of the tracker.
+        """
+
+    @abstractmethod
+    def _send(self, numbers: dict[str, float], step: int) -> None:
+        """Sends the numbers of a result, by "a/b" path."""
+
+    @abstractmethod
+    def _end(self, failed: bool) -> None:
+        """Closes the run."""
+
+
+class WandbRun(TrackedRun):
+    """A run of Weights & Biases."""
+
+    package = "wandb"
+
+    def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
+        self._run = library.init(**{"config": settings, "name": name, "reinit": "create_new", **options})
+
+    def _send(self, numbers: dict[str, float], step: int) -> None:
+        self._run.log(numbers, step=step)
+
+    def _end(self, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
 
 
-class MlflowRun:
-    """A run of MLflow. Numbers are drawn by environment steps.
+class MlflowRun(TrackedRun):
+    """A run of MLflow. The server is what MLFLOW_TRACKING_URI says, if `tracking_uri` is None."""
 
-    Args:
-        params: the settings.
-        name: of the run.
-        tracking_uri: of the server, or a file's; None: what MLFLOW_TRACKING_URI says.
-        experiment_name: made if there is none.
-        tags: of the run.
-    """
+    package = "mlflow"
 
-    def __init__(
+    def _begin(
         self,
-        params: Mapping[str, Any],
+        library,
+        settings: dict[str, Any],
         name: str,
         tracking_uri: str | None = None,
-        experiment_name: str = "rllib",
+        experiment_name: str = _PROJECT,
         tags: Mapping[str, str] | None = None,
-    ):
-        from mlflow import MlflowClient
-        from mlflow.entities import Metric, Param
-
-        self._client, self._metric = MlflowClient(tracking_uri), Metric
+    ) -> None:
+        entities = importlib.import_module("mlflow.entities")
+        self._client, self._metric = library.MlflowClient(tracking_uri), entities.Metric
         experiment = self._client.get_experiment_by_name(experiment_name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name)
         self._id = self._client.create_run(number, run_name=name, tags=dict(tags or {})).info.run_id
-        texts = (Param(key, str(value)[:_MOST_CHARACTERS]) for key, value in _texts(params))
+        texts = (entities.Param(key, str(value)[:_MOST_CHARACTERS]) for key, value in settings.items())
         while some := list(islice(texts, _MOST_PARAMS)):
             self._client.log_batch(self._id, params=some)
 
-    def on_result(self, result: Mapping) -> None:
-        """Sends the numbers."""
-        now, step = int(1000 * time.time()), _step(result)
-        metrics = (self._metric(key, value, now, step) for key, value in finite_numbers(result).items())
+    def _send(self, numbers: dict[str, float], step: int) -> None:
+        now = int(1000 * time.time())
+        metrics = (self._metric(key, value, now, step) for key, value in numbers.items())
         while some := list(islice(metrics, _MOST_METRICS)):
             self._client.log_batch(self._id, metrics=some)
 
-    def close(self, failed: bool = False) -> None:
-        """Ends the run."""
+    def _end(self, failed: bool) -> None:
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
 
 
-TRACKERS: dict[str, Callable[..., WandbRun | MlflowRun]] = {"wandb": WandbRun, "mlflow": MlflowRun}
+class TrackioRun(TrackedRun):
+    """A run of Trackio, which keeps it on this machine, or in a Space of the Hugging Face Hub.
+
+    Trackio has no state of failure, so a run that failed gets the number `failed` = 1.
+    """
+
+    package = "trackio"
+
+    def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
+        given = {"project": _PROJECT, "config": settings, "name": name, **options}
+        # In the context of this thread, init() would end the run of another trial.
+        self._run, self._step = contextvars.Context().run(lambda: library.init(**given)), 0
+
+    def _send(self, numbers: dict[str, float], step: int) -> None:
+        self._step = step
+        self._run.log(numbers, step=step)
+
+    def _end(self, failed: bool) -> None:
+        if failed:
+            self._run.log({"failed": 1}, step=self._step)
+        self._run.finish()
+
+
+class CometRun(TrackedRun):
+    """An experiment of Comet."""
+
+    package = "comet_ml"
+
+    def _begin(
+        self, library, settings: dict[str, Any], name: str, tags: Sequence[str] | None = None, **options
+    ) -> None:
+        self._experiment = library.start(**{"mode": "create", "project_name": _PROJECT, **options})
+        self._experiment.set_name(name)
+        self._experiment.add_tags(list(tags or ()))
+        self._experiment.log_parameters(settings)
+
+    def _send(self, numbers: dict[str, float], step: int) -> None:
+        self._experiment.log_metrics(numbers, step=step)
+
+    def _end(self, failed: bool) -> None:
+        self._experiment.log_other("status", "failed" if failed else "finished")
+        self._experiment.end()
+
+
+class ClearmlRun(TrackedRun):
+    """A task of ClearML. Several may run in one process, so nothing that the process prints is part of one.
+
+    Offline, ClearML has one task at a time.
+    """
+
+    package = "clearml"
+
+    def _begin(
+        self,
+        library,
+        settings: dict[str, Any],
+        name: str,
+        offline: bool = False,
+        tags: Sequence[str] | None = None,
+        **options,
+    ) -> None:
+        given = {"project_name": _PROJECT, "task_name": name, **options}
+        if offline:
+            library.Task.set_offline(offline_mode=True)
+            self._task = library.Task.init(**{**_QUIET, **given})
+        else:
+            self._task = library.Task.create(**given)
+        if tags:
+            self._task.add_tags(list(tags))
+        self._task.set_parameters(settings)
+        self._task.mark_started(force=True)
+        self._logger = self._task.get_logger()
+
+    def _send(self, numbers: dict[str, float], step: int) -> None:
+        for key, value in numbers.items():
+            group, _, series = key.rpartition("/")
+            self._logger.report_scalar(group or key, series, value, iteration=step)
+
+    def _end(self, failed: bool) -> None:
+        self._task.flush(wait_for_uploads=True)
+        if failed:
+            self._task.mark_failed(status_reason="the run has failed")
+        else:
+            self._task.mark_completed()
+        self._task.close()  # writes the archive of one that is offline
+
+
+TRACKERS: dict[str, type[TrackedRun]] = {
+    "wandb": WandbRun,
+    "mlflow": MlflowRun,
+    "trackio": TrackioRun,
+    "comet": CometRun,
+    "clearml": ClearmlRun,
+}
 
 
 def check_package(name: str) -> None:
     """Raises an ImportError that says what to install, if the package of this tracker is missing."""
-    if importlib.util.find_spec(name) is None:
+    if importlib.util.find_spec(TRACKERS[name].package) is None:
         raise ImportError(f"logging to {name} needs its package: pip install 'rllib[{name}]'")
 
 

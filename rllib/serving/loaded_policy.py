@@ -13,6 +13,7 @@ from rllib.env.factories.masks import ActionMask
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.models.observations.masks import num_choices
 from rllib.policy import Policy
+from rllib.remote.download import local_checkpoint
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import (
     MANIFEST,
@@ -34,7 +35,7 @@ def load_policy(
 
     Args:
         path: a checkpoint, an export by `export_policy_model`, or the directory of a run or trial, whose newest
-            checkpoint is taken.
+            checkpoint is taken; or the URL of one, such as s3://BUCKET/RUN or hf://ORG/NAME.
         policy_id: of the policy, where the checkpoint holds several.
         load_user_code: import or unpickle a network or an action distribution of yours. That runs code: only for
             checkpoints whose origin you trust.
@@ -42,8 +43,9 @@ def load_policy(
     Raises:
         CheckpointError: (a ValueError) if there is no checkpoint, it is damaged, of something else or of a newer
             format, has no such policy, or holds code of yours that is not loaded.
+        StorageError: if a URL cannot be read.
     """
-    path = checkpoint_at(path)
+    path = checkpoint_at(local_checkpoint(path))
     with naming_damage(path):
         directory = _directory_of(path, policy_id)
         name = directory + _DESCRIPTION

@@ -19,8 +19,9 @@ _NAMES = {
         "CheckpointConfig", "Experiment", "FailureConfig", "ResumeConfig", "RunConfig", "SyncConfig", "TuneConfig",
     ],
     "rllib.tune.experiment.loggers": [
-        "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "MLflowLoggerCallback",
-        "TBXLoggerCallback", "WandbLoggerCallback", "pretty_print",
+        "CSVLoggerCallback", "ClearMLLoggerCallback", "CometLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback",
+        "Logger", "MLflowLoggerCallback", "TBXLoggerCallback", "TrackioLoggerCallback", "WandbLoggerCallback",
+        "pretty_print",
     ],
     "rllib.tune.reporting.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
     "rllib.tune.trainables.resources": ["PlacementGroupFactory"],

@@ -15,7 +15,7 @@ FOR_USERS = """
     load num_timesteps n_envs verbose device logger get_env get_vec_normalize_env get_parameters set_parameters
     get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
     get_default_config default_resource_request
-    recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train
+    goal recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train
 """
 # docs/add_algorithm.md says what each is for.
 FOR_AUTHORS = """

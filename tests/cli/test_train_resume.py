@@ -135,7 +135,7 @@ def test_mistakes_are_one_message(rllib_command, behaviour, tmp_path, arguments,
 def test_a_run_that_is_being_trained_is_not_taken_up(tmp_path):
     run = RunDirectory.new(tmp_path, RunSpec(algorithm="PPO", env="CartPole-v1", name="run"))
     with pytest.raises(Mistake, match="run is being written by another run"):
-        RunDirectory.taken_up(run.path)
+        RunDirectory.taken_up(run.path, run.path.parent)
 
 
 def checkpoints(directory) -> list[str]:

@@ -63,7 +63,7 @@ def test_a_failed_run_and_its_next_try(results):
     (run.path / "error.txt").write_text("Traceback ...\nValueError: no\n")
     run.end()
     assert _row(index, "first")["status"] == "failed"
-    resumed = RunDirectory.taken_up(run.path)
+    resumed = RunDirectory.taken_up(run.path, run.path.parent)
     resumed.write_spec(run.spec)
     later = os.stat(run.path / "error.txt").st_mtime + 5
     os.utime(run.path / "run.json", (later, later))

@@ -11,7 +11,7 @@ from full_disk import disk_of
 
 from rllib.runs.events import TensorBoardLogger
 from rllib.runs.files import ResultFiles, drop_results_after, write_params
-from rllib.runs.follower import Follower
+from rllib.runs.follower import Follower, wants_groups
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import AppendedFile
 from rllib.runs.sidecar import SidecarLogger
@@ -181,3 +181,16 @@ def test_the_events_of_a_run_have_its_hyperparameters(tmp_path):
     content = file.read_bytes()
     assert b"model/fcnet_hiddens" in content and b"none" not in content
     assert sidecar.notices == [] and json.loads((tmp_path / "params.json").read_text())["lr"] == 0.1
+
+
+def test_curves_are_in_groups_where_the_settings_ask_for_it(tmp_path):
+    write_params(tmp_path, {"lr": 0.1})
+    assert not wants_groups(tmp_path)
+    write_params(tmp_path, {"lr": 0.1, "tensorboard_groups": True})
+    logger = TensorBoardLogger.anew(tmp_path, wants_groups(tmp_path))
+    logger.on_result(result(1))
+    logger.add_hparams({"lr": 0.1}, result(1))
+    logger.close()
+    found = events(tmp_path)
+    assert found["rollout/ep_rew_mean"][0] == 10 and "time/total_timesteps" in found
+    assert "episode_reward_mean" not in found

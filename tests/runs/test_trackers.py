@@ -1,14 +1,17 @@
 """Weights & Biases and MLflow, in the modes that need no server."""
 
 import json
+import sqlite3
 import struct
 import sys
 import time
+import zipfile
 
 import pytest
 
 import runtime
 from rllib import PPOConfig, tune
+from rllib.runs.trackers import TRACKERS
 
 
 def config(**reporting):
@@ -33,10 +36,10 @@ def one_cpu():
     runtime.shutdown()
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+@pytest.mark.parametrize("name", TRACKERS)
 def test_a_missing_package_is_named_before_anything_starts(monkeypatch, name):
     monkeypatch.setattr(sys, "path", [])
-    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, TRACKERS[name].package, raising=False)
     with pytest.raises(ImportError, match=rf"logging to {name} needs its package: pip install 'rllib\[{name}\]'"):
         config(**{name: {}}).build()
 
@@ -172,3 +175,65 @@ def test_each_trial_is_a_run_of_mlflow(mlflow_runs, tmp_path, one_cpu):
     tune.run(reports, config={"x": tune.grid_search([1, 2])}, storage_path=tmp_path, verbose=0, callbacks=[callback])
     found = {params["x"]: sorted(point.value for point in history("score")) for _, params, history in read()}
     assert found == {"1": [0, 1, 2], "2": [0, 2, 4]}
+
+
+# ---------------------------------------------------------------------- trackers without a server of their own
+
+
+@pytest.fixture
+def trackio_rows(tmp_path, monkeypatch):
+    """The rows of every run that Trackio has kept: name -> [(step, numbers)]."""
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
+    monkeypatch.setattr("trackio.utils.TRACKIO_DIR", tmp_path, raising=False)
+    monkeypatch.setattr("trackio.sqlite_storage.TRACKIO_DIR", tmp_path, raising=False)
+
+    def read():
+        with sqlite3.connect(tmp_path / "cart.db") as database:
+            rows = database.execute("select run_name, step, metrics from metrics order by step").fetchall()
+        found = {}
+        for name, step, numbers in rows:
+            found.setdefault(name, []).append((step, json.loads(numbers)))
+        return found
+
+    return read
+
+
+@pytest.mark.extras("trackio")
+def test_trackio_has_runs_beside_one_another(trackio_rows):
+    runs = {name: TRACKERS["trackio"]({"lr": 0.1}, name, project="cart") for name in ("first", "second")}
+    for step in (1, 2):
+        for name, run in runs.items():
+            run.on_result({"timesteps_total": 10 * step, "score": step + len(name)})
+    runs["first"].close()
+    runs["second"].close(failed=True)
+    found = trackio_rows()
+    assert [(step, row["score"]) for step, row in found["first"]] == [(10, 6), (20, 7)]
+    assert [step for step, _ in found["second"]] == [10, 20, 20] and found["second"][-1][1] == {"failed": 1}
+
+
+@pytest.mark.extras("comet_ml")
+def test_comet_writes_an_archive_for_each_run(tmp_path):
+    run = TRACKERS["comet"](
+        {"lr": 0.1}, "first", online=False, experiment_config=_comet_config(tmp_path), project_name="cart"
+    )
+    run.on_result({"timesteps_total": 10, "score": 5})
+    run.close(failed=True)
+    (archive,) = tmp_path.glob("*.zip")
+    with zipfile.ZipFile(archive) as file:
+        content = file.read("messages.json").decode()
+    assert all(word in content for word in ('"lr"', '"score"', '"failed"'))
+
+
+def _comet_config(directory):
+    import comet_ml
+
+    return comet_ml.ExperimentConfig(offline_directory=str(directory), log_code=False, log_env_details=False)
+
+
+@pytest.mark.extras("clearml")
+def test_clearml_writes_an_archive(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARML_CACHE_DIR", str(tmp_path))
+    run = TRACKERS["clearml"]({"lr": 0.1}, "first", offline=True, project_name="cart")
+    run.on_result({"timesteps_total": 10, "score": 5})
+    run.close()
+    assert list(tmp_path.rglob("offline-*.zip"))

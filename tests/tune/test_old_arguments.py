@@ -181,10 +181,10 @@ def test_track_outside_an_experiment_writes_files(tmp_path):
 
 def test_arguments_without_effect_are_taken(run, caplog):
     caplog.set_level(logging.INFO, logger="rllib")
-    trials = run(reports, config={"a": 1}, queue_trials=True, ray_auto_init=True, return_trials=True, upload_dir="s3://b")
+    trials = run(reports, config={"a": 1}, queue_trials=True, ray_auto_init=True, return_trials=True, sync_config=1)
     assert [trial.last_result["loss"] for trial in trials] == [2]
     levels = {r.getMessage().split(" has no effect")[0]: r.levelname for r in caplog.records if "no effect" in r.msg}
-    assert levels == {"queue_trials": "INFO", "ray_auto_init": "INFO", "upload_dir": "WARNING"}
+    assert levels == {"queue_trials": "INFO", "ray_auto_init": "INFO", "sync_config": "WARNING"}
     with pytest.raises(TypeError, match=r"no argument 'log_to_fil'\. Did you mean log_to_file"):
         run(reports, log_to_fil=True)
 

@@ -144,6 +144,10 @@ class AlgorithmConfig(OfflineDataConfig):
     log_dir: str | None
     wandb: Mapping[str, Any] | None
     mlflow: Mapping[str, Any] | None
+    trackio: Mapping[str, Any] | None
+    comet: Mapping[str, Any] | None
+    clearml: Mapping[str, Any] | None
+    tensorboard_groups: bool
     def environment(
         self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., env_wrappers: Any=None, observation_space:
         Any=None, ignore_observation_keys: Sequence[str]=..., action_space: Any=None, action_mask_key: str |
@@ -235,7 +239,9 @@ class AlgorithmConfig(OfflineDataConfig):
         self: C, *, min_time_s_per_iteration: float | None=None, min_sample_timesteps_per_iteration: int | None=0,
         min_train_timesteps_per_iteration: int | None=0, metrics_num_episodes_for_smoothing: int=100,
         keep_per_episode_custom_metrics: bool=False, profile: bool=False, log_dir: str | None=None, wandb:
-        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None
+        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None, trackio: Mapping[str, Any] |
+        None=None, comet: Mapping[str, Any] | None=None, clearml: Mapping[str, Any] | None=None, tensorboard_groups:
+        bool=False
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,

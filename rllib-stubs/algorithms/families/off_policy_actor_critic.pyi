@@ -48,7 +48,9 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         self: C, *, min_time_s_per_iteration: float | None=1, min_sample_timesteps_per_iteration: int | None=100,
         min_train_timesteps_per_iteration: int | None=0, metrics_num_episodes_for_smoothing: int=100,
         keep_per_episode_custom_metrics: bool=False, profile: bool=False, log_dir: str | None=None, wandb:
-        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None
+        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None, trackio: Mapping[str, Any] |
+        None=None, comet: Mapping[str, Any] | None=None, clearml: Mapping[str, Any] | None=None, tensorboard_groups:
+        bool=False
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:

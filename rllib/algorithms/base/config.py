@@ -460,6 +460,12 @@ class AlgorithmConfig(OfflineDataConfig):
         ] = None,
         wandb: Annotated[dict | None, "log to Weights & Biases; arguments of wandb.init: project, ..."] = None,
         mlflow: Annotated[dict | None, "log to MLflow: tracking_uri, experiment_name, tags"] = None,
+        trackio: Annotated[dict | None, "log to Trackio; arguments of trackio.init: project, group, space_id"] = None,
+        comet: Annotated[dict | None, "log to Comet; arguments of comet_ml.start, and tags"] = None,
+        clearml: Annotated[dict | None, "log to ClearML; arguments of Task.create, tags, offline"] = None,
+        tensorboard_groups: Annotated[
+            bool, "TensorBoard curves by the groups and names of Stable-Baselines3: rollout/, train/, time/, eval/"
+        ] = False,
     ) -> Self:
         """Length of an iteration, its results, and where they are written."""
 

@@ -1,10 +1,11 @@
-"""Writes an algorithm's results to files in log_dir, Weights & Biases and MLflow, by the settings of `.reporting()`."""
+"""Writes an algorithm's results to files in log_dir and to trackers, by the settings of `.reporting()`."""
 
 from contextlib import ExitStack
 from pathlib import Path
 
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import NotFiniteError
+from rllib.remote.url import is_url, place_of
 from rllib.result import Result
 from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run
@@ -22,6 +23,7 @@ class Reporting:
 
     Raises:
         ImportError: if a package is missing.
+        ValueError: if log_dir is a URL.
     """
 
     def __init__(self, algorithm):
@@ -32,6 +34,11 @@ class Reporting:
         self._trackers: list = []
         for name in self._options:
             check_package(name)
+        if config.log_dir is not None and is_url(place_of(config.log_dir)):
+            raise ValueError(
+                f"log_dir={config.log_dir!r} must be a directory of this machine. rllib train --storage-path and "
+                "tune.RunConfig(storage_path=...) keep a copy in remote storage."
+            )
 
     def prepare(self) -> None:
         """Before an iteration: opens everything, or opens the files again if a checkpoint has set the run back."""

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +33,9 @@ from rllib.learners.learner import Learner
 from rllib.metrics import Metrics
 from rllib.models.policy_spec import PolicySpec, description_of
 from rllib.policy import Policy
+from rllib.remote.download import local_checkpoint
+from rllib.remote.mirror import upload_checkpoint
+from rllib.remote.url import is_url, place_of
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointPath, naming_damage, write_checkpoint
 
@@ -89,15 +93,33 @@ class Saving:
 
         Returns:
             its path, which programs of Ray 2.7 and later find as save().checkpoint.path.
+
+        Raises:
+            ValueError: for a URL, which `save_to_path` takes.
         """
         if checkpoint_dir is None:
             checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
-        self._newest_checkpoint = CheckpointPath(write_checkpoint(checkpoint_dir, self.get_state()))
+        place = place_of(checkpoint_dir)
+        if is_url(place):
+            raise ValueError(f"save() writes to this machine; save_to_path({place!r}) writes to remote storage")
+        self._newest_checkpoint = CheckpointPath(write_checkpoint(place, self.get_state()))
         return self._newest_checkpoint
 
     def save_to_path(self, path: str | Path | None = None) -> str:
-        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does."""
-        return str(self.save(path))
+        """`save`, by the name of Ray 2.10 and later; returns the path as a string, as that does.
+
+        Args:
+            path: as for `save`, or a URL such as s3://BUCKET/NAME, which is written when this returns.
+
+        Raises:
+            StorageError: if remote storage cannot be written.
+        """
+        place = None if path is None else place_of(path)
+        if place is None or not is_url(place):
+            return str(self.save(place))
+        with tempfile.TemporaryDirectory(prefix="rllib-") as directory:
+            upload_checkpoint(write_checkpoint(Path(directory, "checkpoint"), self.get_state()), place)
+        return place
 
     # The name that algorithms have as trainables of Tune.
     save_checkpoint = save_to_path
@@ -145,6 +167,7 @@ class Saving:
         Raises:
             ValueError: if it is not a whole checkpoint, or of something else.
         """
+        checkpoint_path = local_checkpoint(checkpoint_path)
         state = read_state(checkpoint_path)
         name = state["algorithm.json"]["algorithm"]
         if name != type(self).__name__:
@@ -176,7 +199,7 @@ class Saving:
         imported. An environment's name that was given to `register_env` must be registered.
 
         Args:
-            checkpoint_path: what `save` returned, or a checkpoint of a trial.
+            checkpoint_path: what `save` returned, or a checkpoint of a trial; of a run at a URL, the newest is taken.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
             config: the same by another name; of a config object, what differs from its defaults.
             policy_ids: of the policies to take, of several; None: all.
@@ -189,6 +212,7 @@ class Saving:
             CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
                 of this class, or holds code of yours that is not loaded.
         """
+        checkpoint_path = local_checkpoint(checkpoint_path)
         state = read_state(checkpoint_path, load_user_code)
         with naming_damage(checkpoint_path):
             algorithm_class = saved_class(state, checkpoint_path, base=cls)

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from rllib.algorithms.base.registry import get_algorithm_class
-from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.estimates import estimated, table_of
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.policy_table import policy_table
@@ -27,7 +27,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 
 
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Play episodes until there are N steps.")
 @click.option("--out", metavar="PATH", help="Write the steps that are played, as rllib record --to does.")
@@ -46,7 +46,7 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--no-render", is_flag=True, expose_value=False, hidden=True, help="Option of Ray; nothing is drawn.")
 @rays_options
 def command(
-    checkpoint: Path,
+    checkpoint: Path | str,
     episodes: int,
     steps: int | None,
     out: str | None,

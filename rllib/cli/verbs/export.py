@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
@@ -24,7 +24,7 @@ class DiffersError(click.ClickException):
 
 
 @click.command("export", short_help="Write a policy as a file for torch or ONNX.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("--format", "format_", type=click.Choice([*FORMATS, WEIGHTS]), default="torch", show_default=True,
               help="safetensors: the weights by name, without the program.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
@@ -71,7 +71,7 @@ def _beside(checkpoint: Path, policy_id: str | None, suffix: str) -> Path:
     """Default path of an export; it has the policy's id where the checkpoint holds several."""
     with user_input():
         is_alone = policy_id is None or len(policy_ids(checkpoint)) == 1
-    return checkpoint.with_name(checkpoint.name + ("" if is_alone else f"_{policy_id}") + suffix)
+    return beside(checkpoint, checkpoint.name + ("" if is_alone else f"_{policy_id}") + suffix)
 
 
 def _only_policy(algorithm: Algorithm) -> str:

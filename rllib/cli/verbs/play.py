@@ -10,7 +10,7 @@ import gymnasium
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode, render_modes, undrawn_environment
-from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, beside, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.human import Human
 from rllib.cli.policy_table import policy_table
@@ -35,7 +35,7 @@ def acting_options(command: Callable) -> Callable:
 
 
 @click.command("play", short_help="Watch a trained policy.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("--episodes", type=click.IntRange(min=1), default=3, show_default=True, help="How many to play.")
 @click.option("--human", "humans", multiple=True, metavar="AGENT",
               help="With several agents: you play AGENT, by numbers that you type.")  # fmt: skip
@@ -53,8 +53,7 @@ def command(checkpoint, humans, policies, against, verbose, **how) -> None:
 
 def video_of(checkpoint: Path) -> Path:
     """Default path of a checkpoint's video: beside the checkpoint."""
-    checkpoint = checkpoint.absolute()
-    return checkpoint.with_name(f"{checkpoint.name}.mp4")
+    return beside(checkpoint, f"{checkpoint.absolute().name}.mp4")
 
 
 def show(

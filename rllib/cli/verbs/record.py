@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rllib.algorithms.base.recorded.acting import ActingPlan, recorded_steps
-from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.seats import Seating
 from rllib.cli.verbs.play import acting_options, show, video_of
@@ -21,7 +21,7 @@ _OF_VIDEOS = ("output", "fps")
 
 
 @click.command("record", short_help="Write a video of a trained policy, or its steps as data.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="File of the video, .mp4, .webm or .gif [default: CHECKPOINT.mp4].")  # fmt: skip
 @click.option("--to", metavar="PATH", help="Write the steps as data instead: a file (.parquet, .json, .npz, .hdf5), a "

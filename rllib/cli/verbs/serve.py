@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from rllib.cli.checkpoints import PLACE, latest
 from rllib.cli.failures import Mistake, reported
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import parse_assignments
+from rllib.remote.url import is_url
 from rllib.serving.learning.progress import prepare_directory
 from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.loaded_policy import checkpoint_at, policy_ids
@@ -23,7 +25,7 @@ _COUNT = click.IntRange(min=1)
 
 
 @click.command("serve", short_help="Answer requests for actions over HTTP.")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--workers", type=_COUNT, default=1, show_default=True, help="Processes that answer.")
@@ -74,6 +76,11 @@ def command(checkpoint, host, port, workers, token, verbose, learn, **settings) 
         if token == "":
             raise Mistake("the token is empty; leave it out, or give one that cannot be guessed")
         given = {name: settings.pop(name) for name in _OF_LEARNING}
+        if is_url(checkpoint):
+            if settings["watch"] or (learn and given["learn_to"] is None):
+                flag = "--watch is for a run on this machine" if settings["watch"] else "--learn needs --learn-to here"
+                raise Mistake(f"{checkpoint} is served from a copy, so that {flag}")
+            checkpoint = latest(checkpoint)
         asked = ServingSettings(source=os.fspath(checkpoint.absolute()), token=token, **settings)
         if learn:
             asked = _learning(asked, **given)

@@ -16,8 +16,10 @@ import msgspec
 
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.cli.checkpoints import PLACE
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
-from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
+from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, reported, user_input
+from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
@@ -81,12 +83,13 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=int, help="Seed of everything random; equal seeds give equal runs.")
-@click.option("--resume", metavar="RUN", type=click.Path(path_type=Path), help="Continue the run in this "
-              "directory from its newest checkpoint; KEY=VALUE, --stop, --checkpoint-freq and "
-              "--keep-checkpoints-num may change.")  # fmt: skip
+@click.option("--resume", metavar="RUN", type=PLACE, help="Continue the run in this directory, or at this URL, from "
+              "its newest checkpoint; KEY=VALUE, --stop, --checkpoint-freq and --keep-checkpoints-num may "
+              "change.")  # fmt: skip
 @click.option("--name", "--experiment-name", help="Name of the run's directory [default: ALGO_ENV_DATE].")
 @click.option("--results-dir", "--local-dir", type=click.Path(path_type=Path, file_okay=False), default="results",
               show_default=True, help="Directory in which runs get their own.")  # fmt: skip
+@storage_option("each run")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "
               "after the first, then ever more rarely, every five minutes at last, and only the newest is kept]; the "
               "last state is always saved.")  # fmt: skip
@@ -103,8 +106,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("-v", "--verbose", count=True, help="Show debug messages, and tracebacks of errors.")
 @rays_options
 def command(
-    words, file, resume, results_dir, quiet, verbose, profile, keep_best, load_user_code, checkpoint_at_end, **options
-) -> None:
+    words, file, resume, results_dir, storage_path, quiet, verbose, profile, keep_best, load_user_code,
+    checkpoint_at_end, **options,
+) -> None:  # fmt: skip
     """Train ALGO on ENV, or as a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
@@ -121,10 +125,11 @@ def command(
     """
     flags = _Flags(quiet, verbose, profile, keep_best, load_user_code)
     with reported(verbose):
+        folders = folders_of(results_dir, storage_path)
         if resume is not None:
             with user_input():
-                run, spec, changed = _earlier_run(resume, words, {"file": file, **options}, load_user_code)
-            _run(spec, results_dir, flags, run, changed)
+                run, spec, changed = _earlier_run(resume, folders, words, {"file": file, **options}, load_user_code)
+            _run(spec, folders, flags, run, changed)
             return
         todo = []  # all are checked before the first one runs
         for below, given in _experiments(words, file, options, load_user_code):
@@ -136,12 +141,12 @@ def command(
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
                 search = importlib.import_module("rllib.cli.verbs.tune").search  # slow to import, and rare
-                todo.append(partial(search, keys, results_dir, quiet))
+                todo.append(partial(search, keys, folders, quiet))
                 continue
             with user_input():
                 spec = make_spec(below, given, file or "command line")
-            refuse_used_name(results_dir, spec)
-            todo.append(partial(_run, spec, results_dir, flags))
+            refuse_used_name(folders.results, spec, folders.storage)
+            todo.append(partial(_run, spec, folders, flags))
         for experiment in todo:
             experiment()
 
@@ -228,7 +233,7 @@ def _framework(name: str | None, is_torch: bool, assigned: Mapping[str, Any]) ->
 
 
 def _earlier_run(
-    path: Path, words: tuple[str, ...], options: dict, load_user_code: bool
+    place: Path | str, folders: Folders, words: tuple[str, ...], options: dict, load_user_code: bool
 ) -> tuple[RunDirectory, RunSpec, dict]:
     """Directory of the run that --resume names, its specification from now on, and the settings that change.
 
@@ -248,7 +253,7 @@ def _earlier_run(
     for name in ("checkpoint_freq", "keep_checkpoints_num"):
         if options[name] is not None:
             given[name] = options[name]
-    run = RunDirectory.taken_up(path)
+    run = RunDirectory.taken_up(place, folders.results, folders.storage)
     before = msgspec.to_builtins(run.read_spec())
     if algorithm := options["algorithm"]:
         if algorithm != before["algorithm"]:
@@ -265,12 +270,12 @@ def _earlier_run(
 
 
 def _run(
-    spec: RunSpec, results_dir: Path, flags: _Flags, run: RunDirectory | None = None, changed: dict | None = None
+    spec: RunSpec, folders: Folders, flags: _Flags, run: RunDirectory | None = None, changed: dict | None = None
 ) -> None:
     """Trains, and prints how the run ended; a signal ends the program.
 
     Args:
-        spec, results_dir, flags: from the command line.
+        spec, folders, flags: from the command line.
         run: the earlier run to continue; None starts a new one.
         changed: settings that differ from the earlier run.
     """
@@ -280,12 +285,15 @@ def _run(
     with shown_logs(display, flags.verbose, flags.quiet):
         algorithm = _build(spec, flags, display) if run is None else _restore(spec, flags, run, changed)
         try:
-            outcome = _train(algorithm, spec, flags, run or RunDirectory.new(results_dir, spec), display)
+            run = run or RunDirectory.new(folders.results, spec, folders.storage)
+            outcome = _train(algorithm, spec, flags, run, display)
         finally:
             algorithm.stop()
     _show(outcome)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
+    if outcome.run.lacking:
+        sys.exit(EXIT_FAILURE)
 
 
 def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
@@ -408,13 +416,13 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
         if isinstance(error, NotFiniteError):
             keep_failing_batch(run.path, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
-            error.add_note(f"Resume from there: rllib train --resume {run.path}{outcome.flag}")
+            error.add_note(f"Resume from there: {run.resume_command}{outcome.flag}")
         with suppress(OSError):  # the full disk has ended the run
             (run.path / "error.txt").write_text(traceback.format_exc())
         raise
     finally:
         display.close()
-        run.log.close()
+        run.close()
     outcome.signal = interrupts.seen
     return outcome
 
@@ -434,6 +442,8 @@ def _show(outcome: _Outcome) -> None:
     if outcome.profile:
         click.echo(outcome.profile)
     click.echo(f"results     {run.path}")
+    if run.url:
+        click.echo(f"storage     {run.url}{' (incomplete)' if run.lacking else ''}")
     if (curve := run.path / "curve.png").exists():
         click.echo(f"curve       {curve}")
     if run.checkpoint is None:
@@ -445,4 +455,4 @@ def _show(outcome: _Outcome) -> None:
     if outcome.is_played_here:
         click.echo(f"evaluate    rllib evaluate {run.best or run.checkpoint}{outcome.flag}")
     if outcome.signal:
-        click.echo(f"resume      rllib train --resume {run.path}{outcome.flag}")
+        click.echo(f"resume      {run.resume_command}{outcome.flag}")

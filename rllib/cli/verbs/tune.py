@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.failures import EXIT_FAILURE, Mistake, reported, user_input
+from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.spec import find_file, load_specs, merged_keys, refuse_one_name
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import is_assignment, nested, parse_assignments, parse_stop, parse_value, stop_keys
@@ -56,10 +57,13 @@ _RANGES = {
 @click.option("--resume", is_flag=True, help="Continue the experiment of this name.")
 @click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
               help="Directory in which experiments get their own.")  # fmt: skip
+@storage_option("each experiment")
 @load_user_code_option("FILE, or the experiment that is continued,")
 @click.option("-q", "--quiet", is_flag=True, help="Show only the best trial.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
-def command(words, file, is_search, results_dir, quiet, verbose, resume, load_user_code, **options) -> None:
+def command(
+    words, file, is_search, results_dir, storage_path, quiet, verbose, resume, load_user_code, **options
+) -> None:
     """Search for settings of ALGO on ENV, or as a YAML file says. KEY=VALUE are settings that all trials have; after
     --search, KEY=A,B,C tries each (a grid), and KEY=KIND:LOW:HIGH draws from a range: uniform, log, int, logint.
 
@@ -71,6 +75,7 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, load_us
     Ctrl-C ends the experiment; --name NAME --resume continues it.
     """
     with reported(verbose):
+        folders = folders_of(results_dir, storage_path)
         with user_input():
             experiments = [
                 _settings(words, below, is_search, options, load_user_code)
@@ -78,17 +83,17 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, load_us
             ]
             refuse_one_name(experiments, options)
         for settings in experiments:
-            search(settings, results_dir, quiet, resume, load_user_code)
+            search(settings, folders, quiet, resume, load_user_code)
 
 
 def search(
-    settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False, load_user_code: bool = False
+    settings: dict[str, Any], folders: Folders, quiet: bool, resume: bool = False, load_user_code: bool = False
 ) -> None:
     """Runs a search, and prints its results.
 
     Args:
         settings: keys of the file and of the command line, which takes precedence.
-        results_dir: where experiments get their directories.
+        folders: in which experiments get their own.
         quiet: whether only the best trial is shown.
         resume: whether to continue the experiment of this name.
         load_user_code: as for `tune.run`.
@@ -98,7 +103,7 @@ def search(
         TuneError: if a trial has failed.
     """
     with user_input(), _hint_at_search(settings.get("config") or {}):
-        spec = _spec(settings, results_dir, resume, quiet)
+        spec = _spec(settings, folders, resume, quiet)
         names = spec.config.get("env"), spec.trainable
         flag = flag_for(*(name if isinstance(name, str) else "" for name in names))
         runner, spec = prepare(replace(spec, load_user_code=load_user_code))
@@ -108,6 +113,8 @@ def search(
         analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
         _show(analysis, flag)
     raise_for_failures(analysis, with_traceback=False)
+    if runner.directory.lacking:
+        sys.exit(EXIT_FAILURE)
 
 
 @contextmanager
@@ -159,7 +166,7 @@ def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
     return [word for word in words if word in before], [word for word in words if word not in before]
 
 
-def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> ExperimentSpec:
+def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool) -> ExperimentSpec:
     algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
     if algorithm is None:
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
@@ -186,7 +193,8 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     return ExperimentSpec(
         trainable=algorithm,
         **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
-        config=config, search_alg=searcher, storage_path=results_dir, resume=resume, verbose=0 if quiet else 1,
+        config=config, search_alg=searcher, storage_path=folders.storage, local_dir=folders.results, resume=resume,
+        verbose=0 if quiet else 1,
     )  # fmt: skip
 
 

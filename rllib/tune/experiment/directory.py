@@ -24,6 +24,10 @@ from typing import Any
 import msgspec
 
 from rllib.errors import DamagedFileError
+from rllib.remote.download import holds, working_copy
+from rllib.remote.filesystem import RemoteFolder
+from rllib.remote.mirror import Mirror
+from rllib.remote.url import joined
 from rllib.runs.entries import encode, settings_by_path
 from rllib.runs.safe_files import AppendedFile, numbered, write_whole
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
@@ -37,7 +41,7 @@ from rllib.tune.trainables.checkpoint import sync
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
-_JOURNALS = "experiment_state-*.json"
+JOURNALS = "experiment_state-*.json"
 _SYNC_INTERVAL_S = 1.0
 # Time between two writes of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
@@ -100,13 +104,16 @@ class ExperimentDirectory:
 
     Attributes:
         path: of the directory.
-        journal: closed by the driver when it ends, so that another process may open it.
+        journal: closed by `close`, so that another process may open it.
         header: first record of the journal, which describes the experiment.
         past: records that the journal had when it was opened, without the header; [] for a new one.
+        lacking: message about files that have not arrived in remote storage; None if all have.
     """
 
     def __init__(self, path: Path, journal: Journal, header: dict[str, Any], past: list[dict]):
         self.path, self.journal, self.header, self.past = path, journal, header, past
+        self.lacking: str | None = None
+        self._mirror: Mirror | None = None
         self._snapshot_due = 0.0
 
     @classmethod
@@ -140,6 +147,21 @@ class ExperimentDirectory:
             journal.close()
             raise
         return cls(path, journal, header, records)
+
+    def keep_copy(self, url: str) -> None:
+        """Keeps a copy of the directory at a URL until `close`; raises as `Mirror.start`."""
+        mirror = Mirror(self.path, url)
+        mirror.start()
+        self._mirror = mirror
+
+    def close(self) -> None:
+        """Closes the journal, and waits until the copy is whole; a second call does nothing."""
+        try:
+            self.journal.close()
+        finally:
+            if self._mirror is not None and (lacking := self._mirror.close()):
+                self.lacking = lacking
+                logger.warning("%s", lacking)
 
     def write_text(self, name: str, text: str, append: bool = False) -> None:
         with open(inside(self.path, name, "a file of the experiment"), "a" if append else "w") as file:
@@ -196,7 +218,7 @@ def journal_file(path: Path) -> Path:
     Raises:
         ValueError: if there is none.
     """
-    files = sorted(path.glob(_JOURNALS))
+    files = sorted(path.glob(JOURNALS))
     if not files:
         raise ValueError(f"there is no experiment in {path}: it has no experiment_state-*.json")
     return files[-1]
@@ -268,7 +290,7 @@ def _latest_path(results: Path, name: str) -> Path | None:
 
 
 def _experiments(results: Path, pattern: str) -> list[Path]:
-    return [path for path in results.glob(pattern) if any(path.glob(_JOURNALS))]
+    return [path for path in results.glob(pattern) if any(path.glob(JOURNALS))]
 
 
 # ---------------------------------------------------------------------- opening
@@ -288,29 +310,49 @@ def open_directory(
     Raises:
         ValueError: if there is no experiment to resume, it is another one, or the name leads out of the results.
     """
-    results = Path(spec.results_dir or os.environ.get("RLLIB_RESULTS_DIR", "results")).expanduser().absolute()
+    results, storage = spec.results_dir, spec.storage_url
     if spec.name:
         inside(results, spec.name, "the experiment's directory")
     if spec.resume:
+        if storage and spec.name and not _latest_path(results, spec.name):
+            _fetch(joined(storage, spec.name), results)
         if spec.name:
             found = _latest_path(results, spec.name)
         else:  # the newest with this trainable's default name
             paths = _experiments(results, f"{glob.escape(trainable)}_*")
             found = max(paths, key=lambda path: path.stat().st_mtime, default=None)
         if found:
-            return _reopened(found, trainable, space)
+            return _copied(_reopened(found, trainable, space), storage)
         if "AUTO" not in str(spec.resume):
+            places = f"{results} or {storage}" if storage else results
             raise ValueError(
-                f"there is no experiment {spec.name or trainable!r} in {results} to resume. Give its name and "
+                f"there is no experiment {spec.name or trainable!r} in {places} to resume. Give its name and "
                 'storage_path, or resume="AUTO" to start it where there is none'
             )
-    return _created(results, spec, trainable, space, settings)
+    return _copied(_created(results, spec, trainable, space, settings), storage)
+
+
+def _copied(directory: ExperimentDirectory, storage: str | None) -> ExperimentDirectory:
+    """The directory, of which a copy is kept below a URL if there is one."""
+    if storage:
+        try:
+            directory.keep_copy(joined(storage, directory.path.name))
+        except BaseException:
+            directory.journal.close()
+            raise
+    return directory
+
+
+def _fetch(url: str, results: Path) -> None:
+    """Copies the experiment at a URL into the results, if there is one."""
+    if holds(RemoteFolder(url), JOURNALS):
+        working_copy(url, results, JOURNALS)
 
 
 def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, settings) -> ExperimentDirectory:
     name = spec.name or f"{trainable}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     numbers = numbered(results / name)  # NAME, NAME_2, ...
-    path = next(path for path in numbers if not path.exists() or (path.is_dir() and not any(path.iterdir())))
+    path = next(path for path in numbers if _is_free(path, spec.storage_url))
     if spec.name and path.name != name:
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
@@ -326,6 +368,12 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
         "num_samples": spec.num_samples,
     }
     return ExperimentDirectory.create(path, header)
+
+
+def _is_free(path: Path, storage: str | None) -> bool:
+    """Whether a new experiment can have this path, and its name in remote storage."""
+    is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    return is_free and not (storage and RemoteFolder(joined(storage, path.name)).names())
 
 
 def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:

@@ -1,13 +1,12 @@
 """Files that the experiment writes for a trial: params.*, result.json, progress.csv, error.*, copied checkpoints."""
 
 import pickle
-import shutil
 from pathlib import Path
 
 import cloudpickle
 
 from rllib.runs.files import drop_results_after, read_results, write_params
-from rllib.runs.safe_files import numbered
+from rllib.runs.safe_files import numbered, remove_whole
 from rllib.storage.foreign_files import copy_inside
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
@@ -60,7 +59,7 @@ def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[Tri
         iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None
         # A checkpoint that was taken over from another trial may be ahead of the trial's own results.
         if iteration is None or (iteration > last_iteration and path.name not in known):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_whole(path)
         else:
             found.append(known.get(path.name) or TrialCheckpoint(path.name, iteration))
     order = {name: index for index, name in enumerate(known)}
@@ -71,7 +70,7 @@ def start_over(trial: Trial) -> None:
     """Removes the trial's checkpoints, so that it begins anew."""
     trial.checkpoints = []
     for path in Path(trial.logdir).glob("checkpoint_*"):
-        shutil.rmtree(path, ignore_errors=True)
+        remove_whole(path)
 
 
 def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
@@ -90,4 +89,4 @@ def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
 
 
 def remove_checkpoint(trial: Trial, checkpoint: TrialCheckpoint) -> None:
-    shutil.rmtree(trial.checkpoint_path(checkpoint), ignore_errors=True)
+    remove_whole(Path(trial.checkpoint_path(checkpoint)))

@@ -126,7 +126,9 @@ class MLflowLoggerCallback(_TrackerCallback):
     """Logs each trial as a run of MLflow.
 
     Args:
-        tracking_uri, experiment_name, tags: as for MlflowRun.
+        tracking_uri: of the server, or a file's; None: what MLFLOW_TRACKING_URI says.
+        experiment_name: made if there is none.
+        tags: of the runs.
     """
 
     tracker = "mlflow"
@@ -138,6 +140,45 @@ class MLflowLoggerCallback(_TrackerCallback):
         tags: Mapping[str, str] | None = None,
     ):
         super().__init__(tracking_uri=tracking_uri, experiment_name=experiment_name, tags=tags)
+
+
+class TrackioLoggerCallback(_TrackerCallback):
+    """Logs each trial as a run of Trackio.
+
+    Args:
+        options: arguments of trackio.init, such as project, group and space_id.
+    """
+
+    tracker = "trackio"
+
+
+class CometLoggerCallback(_TrackerCallback):
+    """Logs each trial as an experiment of Comet.
+
+    Args:
+        online: False writes archives, which `comet upload` sends.
+        tags: of the experiments.
+        options: further arguments of comet_ml.start, such as project_name and workspace.
+    """
+
+    tracker = "comet"
+
+    def __init__(self, online: bool = True, tags: Sequence[str] | None = None, **options):
+        super().__init__(online=online, tags=tags, **options)
+
+
+class ClearMLLoggerCallback(_TrackerCallback):
+    """Logs each trial as a task of ClearML.
+
+    Args:
+        tags: of the tasks.
+        options: further arguments of Task.create, such as project_name and task_type.
+    """
+
+    tracker = "clearml"
+
+    def __init__(self, tags: Sequence[str] | None = None, **options):
+        super().__init__(tags=tags, **options)
 
 
 # ---------------------------------------------------------------------- of Ray 0.8, before there were callbacks

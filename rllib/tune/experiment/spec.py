@@ -6,6 +6,7 @@ TuneConfig and RunConfig are parts of an ExperimentSpec, and `tune.run` takes th
 import inspect
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, fields, replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.did_you_mean import nearest
+from rllib.remote.url import place_of
 from rllib.tune.checks import check
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.loggers import callbacks_of
@@ -26,18 +28,17 @@ R = TypeVar("R")
 
 # Arguments of other versions that are accepted without effect, and why.
 OF_OTHER_ERAS = {
-    "upload_dir": "results stay on this machine",
-    "sync_config": "results stay on this machine",
+    "sync_config": "storage_path takes a URL of remote storage",
     "queue_trials": "what can never fit is refused at once, all else waits",
     "ray_auto_init": "the runtime is started when it is needed",
     "trial_executor": "there is one",
     "server_port": "there is no server",
     "with_server": "there is no server",
     "global_checkpoint_period": "the journal is written at every change",
-    "max_retries": "there is nothing to upload",
+    "max_retries": "uploads are tried again until the experiment has ended",
 }
-# Users who give these expect an effect.
-_MISSED = ("upload_dir", "sync_config")
+# Users who give this expect an effect.
+_MISSED = ("sync_config",)
 
 
 @dataclass
@@ -107,7 +108,8 @@ class RunConfig:
     Attributes:
         name: of the experiment's directory; trainable and date by default. If it exists, the new one gets a number,
             unless `resume` is given.
-        storage_path, local_dir: the experiment's directory is made in it; ./results by default.
+        storage_path, local_dir: the experiment's directory is made in it; ./results by default. With a URL such as
+            s3://BUCKET/PATH as storage_path, the directory is made in local_dir, and has a copy below the URL.
         stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}
             also ends a trial that hangs: its process is killed soon after, and its results are kept.
         checkpoint_config: when trials are saved, and which checkpoints are kept.
@@ -216,9 +218,16 @@ class ExperimentSpec(RunConfig, TuneConfig):
         return [("stop", key) for key in self.stop.result_keys] + [pair for pair in keys if pair[1]]
 
     @property
-    def results_dir(self) -> str | Path | None:
-        """Directory in which the experiment's directory is made; None: the default."""
-        return self.storage_path or self.local_dir
+    def storage_url(self) -> str | None:
+        """URL below which the experiment has a copy; None: there is none."""
+        place = place_of(self.storage_path) if self.storage_path else None
+        return place if isinstance(place, str) else None
+
+    @property
+    def results_dir(self) -> Path:
+        """Directory on this machine in which the experiment's directory is made, absolute."""
+        given = self.local_dir if self.storage_url else self.storage_path or self.local_dir
+        return Path(place_of(given or os.environ.get("RLLIB_RESULTS_DIR", "results"))).expanduser().absolute()
 
     @property
     def checkpoints(self) -> CheckpointConfig:
@@ -333,6 +342,7 @@ _OLD_KEYS = {
     "run": "trainable",
     "trial_resources": "resources_per_trial",
     "checkpoint_score_attribute": "checkpoint_score_attr",
+    "upload_dir": "storage_path",
 }
 
 
@@ -352,6 +362,8 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
             if value not in (None, False):
                 level = logging.WARNING if key in _MISSED else logging.INFO
                 logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])
+        elif key == "upload_dir" and value is None:
+            continue
         elif _OLD_KEYS.get(key, key) in known:
             settings[_OLD_KEYS.get(key, key)] = value
         else:

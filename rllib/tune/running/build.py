@@ -9,6 +9,9 @@ from typing import Any
 import runtime
 from rllib.config.config_object import ConfigObject
 from rllib.processes import PRELOAD
+from rllib.remote.download import refuse_hub
+from rllib.remote.filesystem import RemoteFolder
+from rllib.remote.url import is_url, place_of
 from rllib.result import check_result_key
 from rllib.storage.foreign_files import inside
 from rllib.tune.checks import check, check_mode, seconds
@@ -73,7 +76,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         pool = TrialPool(resolved.cls, directory.path.name, spec, total)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
     except BaseException:
-        directory.journal.close()
+        directory.close()
         raise
     return runner, spec
 
@@ -132,7 +135,7 @@ def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: lis
     callbacks = [
         *spec.all_callbacks,
         *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
-        *([TensorBoardCallback(directory.path)] if with_events else []),
+        *([TensorBoardCallback(directory.path, is_awaited=bool(spec.storage_url))] if with_events else []),
     ]
     reporter = make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode)
     return Callbacks(callbacks, reporter, trials)
@@ -164,6 +167,11 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
     check_mode(spec.mode)
     check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
+    is_remote = spec.local_dir is not None and is_url(place_of(spec.local_dir))
+    check("local_dir", spec.local_dir, not is_remote, "a directory of this machine; storage_path takes URLs")
+    if spec.storage_url:
+        refuse_hub(spec.storage_url)
+        RemoteFolder(spec.storage_url)  # names what is not installed
     if spec.restore and not spec.load_user_code:
         refuse_foreign_pickle(checkpoint_of(spec.restore))
     fail_fast = spec.failures.fail_fast

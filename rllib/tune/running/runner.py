@@ -111,7 +111,7 @@ class TrialRunner:
                 self._callbacks.report(self.status, done=True)
             finally:
                 self._pool.close()
-                self.directory.journal.close()
+                self.directory.close()
         if self.interrupted:
             raise KeyboardInterrupt
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rllib.runs.events import TensorBoardLogger
-from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends
+from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends, wants_groups
 from rllib.runs.sidecar import Sidecar
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.directory import journal_file
@@ -18,9 +18,11 @@ class TensorBoardCallback(Callback):
 
     Args:
         directory: the experiment's directory.
+        is_awaited: whether the end of the experiment waits for the last events; else the end of the program does.
     """
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, is_awaited: bool = False):
+        self._is_awaited = is_awaited
         # Events of a resumed experiment's earlier records have been written.
         before = journal_file(directory).stat().st_size if directory.exists() else 0
         self._sidecar = Sidecar(__name__, [str(directory), str(before)], "TensorBoard events")
@@ -29,7 +31,9 @@ class TensorBoardCallback(Callback):
         self._sidecar.start()
 
     def on_experiment_end(self, **info) -> None:
-        # The experiment need not wait for the last events; the program does, when it ends.
+        if self._is_awaited:
+            self._sidecar.close()
+            return
         self._sidecar.finish()
         atexit.register(self._sidecar.close)
 
@@ -47,7 +51,7 @@ def follow_experiment(directory: Path, before: int) -> None:
                     known[record["id"]] = record
                 elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
                     place = directory / trial["dir"]
-                    follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place)])
+                    follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place, wants_groups(place))])
                     followers.setdefault(trial["id"], follower)
                 elif record["type"] == "status" and record["status"] in _ENDS:
                     ended.append(record["id"])

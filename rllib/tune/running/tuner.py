@@ -9,7 +9,9 @@ from typing import Any
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.errors import DamagedFileError, TuneError
 from rllib.progress import counted
-from rllib.tune.experiment.directory import journal_file, read_records
+from rllib.remote.download import folder_at, holds, working_copy
+from rllib.remote.url import is_url, joined, parent_and_name, place_of
+from rllib.tune.experiment.directory import JOURNALS, journal_file, read_records
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
     Experiment,
@@ -77,7 +79,8 @@ class Tuner:
         """Restores the experiment in a directory; `fit` continues its unfinished trials with its own settings.
 
         Args:
-            path: of the experiment's directory.
+            path: of the experiment's directory; or its URL in remote storage, which is copied to `local_dir`/NAME,
+                unless that is there, and gets the results of `fit`, too.
             trainable: the experiment's trainable.
             resume_unfinished: False, together with resume_errored: only the failed trials continue.
             resume_errored: failed trials continue from their last checkpoint.
@@ -96,11 +99,16 @@ class Tuner:
                 "resume_unfinished=False leaves only failed trials to continue, so it needs resume_errored=True. To "
                 "look at the results, use Tuner.restore(path, trainable).get_results()"
             )
-        path = Path(path).absolute()
+        tuner = cls(trainable, param_space=param_space, **more)
+        given, storage = tuner._spec, place_of(path)
+        if is_url(storage):
+            storage, name = parent_and_name(storage)
+            path = working_copy(joined(storage, name), replace(given, storage_path=storage).results_dir, JOURNALS)
+        else:
+            path = storage.absolute()
+            storage = path.parent
         file = journal_file(path)
         header, read = read_records(file)[0], ValueReader(load_user_code)
-        tuner = cls(trainable, param_space=param_space, **more)
-        given = tuner._spec
         try:
             if param_space is None:
                 if not header.get("space"):
@@ -114,7 +122,7 @@ class Tuner:
         tuner._spec = replace(
             make_spec(settings, "Tuner", given),
             name=path.name,
-            storage_path=path.parent,
+            storage_path=storage,
             load_user_code=load_user_code,
             num_samples=header["num_samples"] if given.num_samples == 1 else given.num_samples,
             resume="ERRORED_ONLY"
@@ -129,13 +137,13 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | Path) -> bool:
-        """Whether there is an experiment in the directory."""
-        return any(Path(path).glob("experiment_state-*.json"))
+        """Whether there is an experiment in the directory, or at the URL."""
+        place = place_of(path)
+        return holds(folder_at(place), JOURNALS) if is_url(place) else any(place.glob(JOURNALS))
 
     def get_results(self) -> ResultGrid:
         """Results of a restored experiment, without running it."""
-        path = Path(self._spec.results_dir) / self._spec.name
-        return ResultGrid(ExperimentAnalysis(path))
+        return ResultGrid(ExperimentAnalysis(self._spec.results_dir / self._spec.name))
 
 
 def _settings_of(header: Mapping[str, Any], given: Mapping[str, Any], read: ValueReader) -> dict[str, Any]:

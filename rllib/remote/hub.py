@@ -1,0 +1,121 @@
+"""Repositories of the Hugging Face Hub, hf://ORG/NAME, through huggingface_hub, which also has the user's login."""
+
+import importlib
+import importlib.util
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rllib.errors import StorageError
+
+_URL = re.compile(r"hf://(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[^/@\s]+))?(/(?P<folder>.+))?")
+_ID = re.compile(r"(?=.{3,96}$)\w[\w.-]*/\w[\w.-]*")
+
+
+class HubRepository:
+    """A repository of models, or a folder in it, as it was at one commit.
+
+    Args:
+        url: hf://ORG/NAME, hf://ORG/NAME@REVISION, or a folder below either; a revision is a branch, tag or commit.
+
+    Attributes:
+        url: the same.
+
+    Raises:
+        ImportError: if huggingface_hub is not installed.
+        ValueError: for a URL of another form.
+    """
+
+    def __init__(self, url: str):
+        if not (match := _URL.fullmatch(url)):
+            raise ValueError(f"{url} must be hf://ORG/NAME, hf://ORG/NAME@REVISION, or a folder below one of them")
+        self.url, self._id, self._revision = url, match["id"], match["revision"]
+        self._prefix = f"{match['folder']}/" if match["folder"] else ""
+        self._library = library()
+
+    def names(self) -> list[str]:
+        """Names of all files; the later calls read the files of this commit."""
+        with_answer = self._answered(self._library.HfApi().model_info, self._id, revision=self._revision)
+        self._revision = with_answer.sha or self._revision
+        names = [sibling.rfilename for sibling in with_answer.siblings or ()]
+        return [name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)]
+
+    def copy_to(self, name: str, file: BinaryIO) -> None:
+        """Copies the content of a file into an open one."""
+        path = self._answered(
+            self._library.hf_hub_download, self._id, f"{self._prefix}{name}", revision=self._revision
+        )  # a link of huggingface_hub's cache
+        with open(path, "rb") as source:
+            shutil.copyfileobj(source, file)
+
+    def _answered(self, request, *arguments, **options):
+        try:
+            return request(*arguments, **options)
+        except Exception as error:  # huggingface_hub's own, and those of the library below it
+            first = str(error).strip().partition("\n")[0]
+            raise StorageError(f"{self.url} cannot be read: {type(error).__name__}: {first}") from error
+
+
+def library() -> Any:
+    """The module huggingface_hub.
+
+    Raises:
+        ImportError: if it is not installed; says what to install.
+    """
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise ImportError("the Hugging Face Hub needs huggingface_hub: pip install 'rllib[hub]'")
+    return importlib.import_module("huggingface_hub")
+
+
+def check_id(repository: str) -> None:
+    """Raises a ValueError if this cannot be the id of a repository."""
+    if not _ID.fullmatch(repository) or "--" in repository or ".." in repository:
+        raise ValueError(f"{repository!r:.120} must be ORG/NAME: letters, digits, '-', '_' and '.'")
+
+
+def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, private: bool = False) -> str:
+    """Writes files to a repository of models in one commit; makes the repository if there is none.
+
+    Files of an earlier checkpoint that are no longer there are removed in the same commit; others stay.
+
+    Args:
+        files: name in the repository -> path or content.
+        repository: ORG/NAME.
+        message: of the commit.
+        private: whether a new repository is visible to its owners alone.
+
+    Returns:
+        the repository's address in a browser.
+
+    Raises:
+        ImportError: if huggingface_hub is not installed.
+        ValueError: if `repository` is no id.
+        StorageError: if the Hub refuses it, for instance without a login.
+    """
+    check_id(repository)
+    hub = library()
+    api = hub.HfApi()
+    try:
+        address = api.create_repo(repository, repo_type="model", private=private or None, exist_ok=True)
+        there = api.list_repo_files(repository, repo_type="model")
+        gone = [name for name in there if _is_of_checkpoint(name) and name not in files]
+        operations = [hub.CommitOperationDelete(path_in_repo=name) for name in gone]
+        for name, content in files.items():
+            given = content if isinstance(content, bytes) else str(content)
+            operations.append(hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=given))
+        api.create_commit(repository, operations=operations, commit_message=message, repo_type="model")
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise StorageError(
+            f"{repository} cannot be written: {type(error).__name__}: {first}. `hf auth login`, or HF_TOKEN in the "
+            "environment, logs in"
+        ) from error
+    return str(address)
+
+
+def _is_of_checkpoint(name: str) -> bool:
+    return name.startswith(("policies/", "user_code/")) or (
+        "/" not in name and name.endswith((".safetensors", ".json")) and not name.startswith(".")
+    )

@@ -1,0 +1,159 @@
+"""`rllib push`, and policies that are loaded from the Hugging Face Hub."""
+
+import inspect
+import json
+import shlex
+
+import pytest
+import yaml
+
+import rllib
+from rllib import PPOConfig
+from rllib.errors import CheckpointError, DamagedFileError, StorageError
+from tests.hub_fake import installed
+
+TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=0", "train_batch_size=64", "sgd_minibatch_size=32",
+         "num_sgd_iter=1", "model.fcnet_hiddens=[8]", "lr=0.01", "--seed", "1", "--name", "run", "--stop",
+         "iterations=2", "-q")  # fmt: skip
+PUSH = ("push", "results/run", "me/poles", "--seeds", "3", "--episodes", "2")
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path_factory):
+    return installed(monkeypatch, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def run(rllib_command, tmp_path):
+    done = rllib_command(*TRAIN)
+    assert done.exit_code == 0, done.output
+    return tmp_path / "results" / "run"
+
+
+def test_a_pushed_policy_is_loaded_and_evaluated(hub, rllib_command, run):
+    done = rllib_command(*PUSH, "--no-video", "--private")
+    assert done.exit_code == 0, done.output
+    assert "https://huggingface.co/me/poles" in done.output and "rllib evaluate hf://me/poles" in done.output
+    assert hub.private == {"me/poles"} and len(hub.commits["me/poles"]) == 2  # one commit, behind the empty one
+
+    here, there = rllib.load_policy(run), rllib.load_policy("hf://me/poles")
+    assert there.metadata == here.metadata
+    done = rllib_command("evaluate", "hf://me/poles", "--episodes", "2")
+    assert done.exit_code == 0 and done.output.startswith("return"), done.output
+
+
+def test_the_card_has_metadata_return_and_the_command_of_the_run(hub, rllib_command, run):
+    assert rllib_command(*PUSH, "--no-video").exit_code == 0
+    _, head, text = hub.files("me/poles")["README.md"].decode().split("---\n", 2)
+    metadata = yaml.safe_load(head)
+    assert metadata["library_name"] == "rllib" and {"CartPole-v1", "reinforcement-learning"} <= set(metadata["tags"])
+    (result,) = metadata["model-index"][0]["results"]
+    results = json.loads(hub.files("me/poles")["results.json"])
+    assert results["seeds"] == [0, 1, 2] and len(results["returns"]) == 3 and results["episodes_per_seed"] == 2
+    value = f"{results['mean_reward']:.2f} +/- {results['std_reward']:.2f}"
+    assert result["metrics"][0]["value"] == value and result["dataset"]["name"] == "CartPole-v1"
+    assert f"**{value.replace('+/-', '±')}**" in text and 'rllib.load_policy("hf://me/poles")' in text
+    (command,) = [line for line in text.splitlines() if line.startswith("rllib train")]
+    assert "rllib train PPO CartPole-v1" in command and "lr=0.01" in command and command.endswith("--seed 1")
+    assert "--stop=training_iteration=2" in command
+    again = rllib_command(*shlex.split(command)[1:], "--name", "again", "-q")
+    assert again.exit_code == 0, again.output
+    returns = [json.loads((run.parent / name / "result.json").read_text().splitlines()[-1])["episode_reward_mean"]
+               for name in ("run", "again")]  # fmt: skip
+    assert returns[0] == returns[1]
+
+
+def test_a_curve_and_a_video_lie_beside_the_card(hub, rllib_command, run):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    done = rllib_command("push", "results/run", "me/poles", "--seeds", "1", "--episodes", "1")
+    assert done.exit_code == 0, done.output
+    files = hub.files("me/poles")
+    assert files["curve.png"].startswith(b"\x89PNG") and b"ftyp" in files["replay.mp4"][:16]
+    assert b"](curve.png)" in files["README.md"] and b"](replay.mp4)" in files["README.md"]
+
+
+def test_files_can_be_looked_at_first(rllib_command, run):
+    done = rllib_command(*PUSH, "--no-video", "-o", "look")  # needs no huggingface_hub
+    assert done.exit_code == 0, done.output
+    look = run.parents[1] / "look"
+    assert {"README.md", "results.json", "manifest.json", "config.json"} <= {path.name for path in look.iterdir()}
+    assert rllib.load_policy(look).policy_version == rllib.load_policy(run).policy_version
+    done = rllib_command(*PUSH, "-o", "look")
+    assert done.exit_code == 2 and "look exists already" in done.stderr
+
+
+def test_a_second_push_leaves_nothing_of_the_first(hub, rllib_command, run):
+    hub.commits["me/poles"] = [{"policies/old/policy.json": b"{}", "notes.txt": b"mine", ".gitattributes": b""}]
+    assert rllib_command(*PUSH, "--no-video").exit_code == 0
+    files = hub.files("me/poles")
+    assert "policies/old/policy.json" not in files and files["notes.txt"] == b"mine" and ".gitattributes" in files
+
+
+def test_a_revision_is_what_it_was(hub, rllib_command, run):
+    assert rllib_command(*PUSH, "--no-video").exit_code == 0
+    hub.commits["me/poles"].append({})
+    assert rllib.load_policy("hf://me/poles@1").metadata["algorithm"] == "PPO"
+    with pytest.raises(CheckpointError, match="there is nothing at hf://me/poles"):
+        rllib.load_policy("hf://me/poles")
+
+
+def test_what_a_repository_lists_cannot_leave_the_copy(hub):
+    hub.commits["me/poles"] = [{"manifest.json": b"{}", "../../outside.json": b"{}"}]
+    with pytest.raises(DamagedFileError, match="would lie outside of the folder"):
+        rllib.load_policy("hf://me/poles")
+    hub.commits["me/poles"] = [{"manifest.json": b'{"format": "of others"}'}]
+    with pytest.raises(CheckpointError, match="belongs to something else"):
+        rllib.load_policy("hf://me/poles")
+
+
+def test_pickled_code_is_not_published_by_itself(hub, rllib_command, tmp_path):
+    def make(config):
+        import gymnasium
+
+        return gymnasium.make("CartPole-v1")
+
+    config = PPOConfig().environment(make).rollouts(num_rollout_workers=0).training(train_batch_size=64)
+    with config.training(sgd_minibatch_size=32, num_sgd_iter=1).build() as algo:
+        algo.save(tmp_path / "with_code")
+    done = rllib_command("push", "with_code", "me/poles")
+    assert done.exit_code == 2 and "holds pickled code" in done.stderr and "--with-code" in done.stderr
+    assert hub.commits == {}
+
+
+@pytest.mark.parametrize("repository", ["poles", "me/", "me/po les", "https://huggingface.co/me/poles", "a/b/c"])
+def test_a_repository_has_an_owner_and_a_name(hub, rllib_command, repository):
+    done = rllib_command("push", "results/run", repository)
+    assert done.exit_code == 2 and "must be ORG/NAME" in done.stderr
+
+
+def test_the_hub_that_refuses_is_named(hub, rllib_command, run):
+    hub.is_logged_in = False
+    done = rllib_command(*PUSH, "--no-video")
+    assert done.exit_code == 1 and "me/poles cannot be written: OSError: 401 Client Error" in done.stderr
+    assert "hf auth login" in done.stderr and "more lines" not in done.stderr
+    with pytest.raises(StorageError, match="hf://me/nothing cannot be read: LookupError: 404"):
+        rllib.load_policy("hf://me/nothing")
+    with pytest.raises(ValueError, match="must be hf://ORG/NAME"):
+        rllib.load_policy("hf://nothing")
+
+
+def test_a_package_that_is_missing_is_named_before_the_evaluation(rllib_command, tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.remote.hub.importlib.util.find_spec", lambda name: None)
+    done = rllib_command("push", "results/run", "me/poles")
+    assert done.exit_code == 2 and "pip install 'rllib[hub]'" in done.stderr
+
+
+@pytest.mark.extras("huggingface_hub")
+def test_the_stand_in_is_called_as_the_library_is():
+    import huggingface_hub
+
+    api = huggingface_hub.HfApi
+    inspect.signature(api.create_repo).bind(api, "me/x", repo_type="model", private=None, exist_ok=True)
+    inspect.signature(api.list_repo_files).bind(api, "me/x", repo_type="model")
+    inspect.signature(api.model_info).bind(api, "me/x", revision=None)
+    inspect.signature(api.create_commit).bind(api, "me/x", operations=[], commit_message="x", repo_type="model")
+    inspect.signature(huggingface_hub.hf_hub_download).bind("me/x", "a.json", revision="main")
+    assert huggingface_hub.CommitOperationAdd(path_in_repo="a.json", path_or_fileobj=b"{}")
+    assert huggingface_hub.CommitOperationDelete(path_in_repo="a.json")

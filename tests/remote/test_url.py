@@ -1,0 +1,49 @@
+"""Places that users name: paths, and URLs of remote storage."""
+
+from pathlib import Path
+
+import pytest
+
+from rllib.remote.url import parent_and_name, place_of, shown
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("results/first", Path("results/first")),
+        (Path("results"), Path("results")),
+        ("godot:port=11008", Path("godot:port=11008")),
+        ("file:///srv/runs", Path("/srv/runs")),
+        ("c:/runs", Path("c:/runs")),
+        ("s3://bucket/runs/", "s3://bucket/runs"),
+        ("S3://bucket/runs", "s3://bucket/runs"),
+        ("memory://runs", "memory://runs"),
+        ("hf://org/name@main", "hf://org/name@main"),
+    ],
+)
+def test_a_path_is_a_path_and_a_url_is_a_text(given, place):
+    assert place_of(given) == place
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Path("s3://bucket/runs"), "has lost a slash. Give it as a str"),
+        ("s3://", "names no folder; write s3://BUCKET/PATH"),
+        ("simplecache::s3://bucket/runs", "chains several protocols"),
+        ("file://runs", "names no absolute path"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        place_of(given)
+
+
+def test_the_folder_above_is_what_runs_are_named_in():
+    assert parent_and_name("s3://bucket/runs/first") == ("s3://bucket/runs", "first")
+    with pytest.raises(ValueError, match="has no folder above it"):
+        parent_and_name("s3://bucket")
+
+
+def test_a_password_is_not_shown():
+    assert shown("sftp://me:secret@host/runs") == "sftp://host/runs"

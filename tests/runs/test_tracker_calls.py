@@ -1,0 +1,135 @@
+"""Trackers whose packages the tests do not have: what is asked of stand-ins for them."""
+
+import importlib.machinery
+import sys
+import types
+
+import pytest
+
+from rllib import tune
+from rllib.runs.curve_groups import in_groups
+from rllib.runs.trackers import TRACKERS
+
+PARAMS = {"lr": 0.1, "model": {"fcnet_hiddens": [8]}, "env": None}
+RESULTS = [{"timesteps_total": 100 * i, "training_iteration": i, "info": {"loss": float(i)}} for i in (1, 2)]
+
+
+class Calls:
+    """Records every call, by name with arguments."""
+
+    def __init__(self):
+        self.made = []
+
+    def __getattr__(self, name):
+        def call(*arguments, **options):
+            self.made.append((name, arguments, options))
+            return self
+
+        return call
+
+    def of(self, name):
+        return [(arguments, options) for made, arguments, options in self.made if made == name]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Puts a stand-in in the place of a package, and returns what is called on it and on what it returns."""
+
+    def install(package, **attributes):
+        recorded, module = Calls(), types.ModuleType(package)
+        module.__spec__ = importlib.machinery.ModuleSpec(package, None)
+        module.__getattr__ = lambda name: attributes[name](recorded) if name in attributes else getattr(recorded, name)
+        monkeypatch.setitem(sys.modules, package, module)
+        return recorded
+
+    return install
+
+
+def tracked(name, failed=False, **options):
+    run = TRACKERS[name](PARAMS, "first", **options)
+    for result in RESULTS:
+        run.on_result(result)
+    run.close(failed)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_trackio(calls, failed):
+    recorded = calls("trackio")
+    tracked("trackio", failed, project="poles")
+    ((_, options),) = recorded.of("init")
+    assert options["project"] == "poles" and options["name"] == "first"
+    assert options["config"] == {"lr": 0.1, "model/fcnet_hiddens": "[8]", "env": None}
+    steps = [options["step"] for _, options in recorded.of("log")]
+    assert steps == [100, 200] + [200] * failed
+    assert recorded.of("log")[1][0][0] == {"timesteps_total": 200, "training_iteration": 2, "info/loss": 2.0}
+    assert len(recorded.of("finish")) == 1
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_comet(calls, failed):
+    recorded = calls("comet_ml")
+    tracked("comet", failed, project_name="poles", online=False, tags=["fast"])
+    assert recorded.of("start") == [((), {"mode": "create", "project_name": "poles", "online": False})]
+    assert recorded.of("set_name") == [(("first",), {})] and recorded.of("add_tags") == [((["fast"],), {})]
+    assert recorded.of("log_parameters")[0][0][0]["lr"] == 0.1
+    assert [options for _, options in recorded.of("log_metrics")] == [{"step": 100}, {"step": 200}]
+    assert recorded.of("log_other") == [(("status", "failed" if failed else "finished"), {})]
+    assert len(recorded.of("end")) == 1
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_clearml(calls, failed):
+    recorded = calls("clearml", Task=lambda recorded: recorded)
+    tracked("clearml", failed, project_name="poles", tags=["fast"])
+    assert recorded.of("create") == [((), {"project_name": "poles", "task_name": "first"})]
+    assert recorded.of("add_tags") == [((["fast"],), {})] and len(recorded.of("close")) == 1
+    assert recorded.of("set_parameters")[0][0][0]["model/fcnet_hiddens"] == "[8]"
+    assert (("info", "loss", 2.0), {"iteration": 200}) in recorded.of("report_scalar")
+    assert (("training_iteration", "training_iteration", 1), {"iteration": 100}) in recorded.of("report_scalar")
+    assert (len(recorded.of("mark_completed")), len(recorded.of("mark_failed"))) == (not failed, failed)
+
+
+def test_each_trial_is_a_run_of_its_own(calls):
+    recorded = calls("trackio")
+    callback = tune.TrackioLoggerCallback(project="poles")
+    for number in (1, 2):
+        trial = types.SimpleNamespace(trial_id=str(number), config={"x": number})
+        callback.log_trial_start(trial)
+        callback.log_trial_result(1, trial, RESULTS[0])
+    assert [options["config"] for _, options in recorded.of("init")] == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize("name", ["CometLoggerCallback", "ClearMLLoggerCallback", "TrackioLoggerCallback"])
+def test_a_missing_package_is_named(monkeypatch, name):
+    monkeypatch.setattr(sys, "path", [])
+    for package in ("comet_ml", "clearml", "trackio"):
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    with pytest.raises(ImportError, match=r"needs its package: pip install 'rllib\["):
+        getattr(tune, name)()
+
+
+def test_curves_have_the_names_of_stable_baselines():
+    learner = "info/learner/default_policy/learner_stats"
+    assert in_groups({
+        "episode_reward_mean": 1.0,
+        "episode_reward_max": 2.0,
+        "evaluation/episode_reward_mean": 3.0,
+        "evaluation/episode_len_max": 4.0,
+        "num_env_steps_sampled_throughput_per_sec": 5.0,
+        f"{learner}/vf_loss": 6.0,
+        f"{learner}/entropy": 7.0,
+        "info/learner/p1/learner_stats/cur_lr": 8.0,
+        "custom_metrics/height_mean": 9.0,
+        "timers/sample_time_ms": 10.0,
+    }) == {
+        "rollout/ep_rew_mean": 1.0,
+        "rollout/episode_reward_max": 2.0,
+        "eval/mean_reward": 3.0,
+        "eval/episode_len_max": 4.0,
+        "time/fps": 5.0,
+        "train/value_loss": 6.0,
+        "train/entropy": 7.0,
+        "train/p1/learning_rate": 8.0,
+        "rollout/custom_metrics/height_mean": 9.0,
+        "time/timers/sample_time_ms": 10.0,
+    }  # fmt: skip

@@ -15,6 +15,7 @@ KINDS = {
     "double, dueling": {"double_q": True, "dueling": True},
     "squared": {"td_error_loss_fn": "mse"},
     "distributional": {"num_atoms": 21, "v_min": -1.0, "v_max": 6.0},
+    "quantiles": {"num_quantiles": 9},
     "noisy": {"noisy": True, "hiddens": [16]},
     "prioritised": {"replay_buffer_config": {"type": "PrioritizedReplayBuffer"}, "n_step": 3},
 }
@@ -80,9 +81,9 @@ def test_the_loss_with_its_targets_trains_as_with_those_of_the_batch(kind):
     assert_equal_runs(trained(InLoss, config), trained(DQN, config), atol=2e-5)
 
 
-@pytest.mark.parametrize("num_atoms", [1, 11])
-def test_illegal_actions_are_not_chosen(num_atoms):
-    config = make_config(MaskedProbe, num_atoms=num_atoms, v_min=0.0, v_max=2.0)
+@pytest.mark.parametrize("atoms", [{}, {"num_atoms": 11, "v_min": 0.0, "v_max": 2.0}, {"num_quantiles": 5}], ids=str)
+def test_illegal_actions_are_not_chosen(atoms):
+    config = make_config(MaskedProbe, **atoms)
     assert_equal_runs(trained(InLoss, config), trained(DQN, config), atol=2e-5)
 
 

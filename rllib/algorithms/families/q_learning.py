@@ -23,6 +23,7 @@ from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.offline.conservative import Conservative
+from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues
@@ -55,6 +56,7 @@ class QLearningConfig(OffPolicyConfig):
         num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
         v_max: Annotated[float, "largest return of the distribution"] = 10.0,
+        num_quantiles: Annotated[int, "quantiles of the return, without v_min (QR-DQN: 200); 1: none", at_least(1)] = 1,
         noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
         sigma0: Annotated[
             float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
@@ -71,6 +73,14 @@ class QLearningConfig(OffPolicyConfig):
             return (
                 f"v_min={self.v_min} must be below v_max={self.v_max}, and both be finite: they are the ends of "
                 "the returns that num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+            )
+
+    @relation("num_atoms", "num_quantiles")
+    def _check_distribution(self):
+        if self.num_atoms > 1 and self.num_quantiles > 1:
+            return (
+                f"num_atoms={self.num_atoms} and num_quantiles={self.num_quantiles} are two forms of the return's "
+                "distribution: points between v_min and v_max, or quantiles. Leave one of them 1."
             )
 
     @relation("noisy", "exploration_config")
@@ -119,9 +129,10 @@ class QLearning(OffPolicy):
                 f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
         spec = super().make_policy_spec(observation_space, action_space, config)
-        values = QValues(
-            int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max, spec.is_masked
-        )
+        quantiles = config.num_quantiles > 1
+        atoms = config.num_quantiles if quantiles else config.num_atoms
+        ends = config.v_min, config.v_max
+        values = QValues(int(action_space.n), config.dueling, atoms, *ends, spec.is_masked, quantiles)
         if spec.memory and config.hiddens:
             layers = {"memory": _memory_before_hiddens(spec.memory, config.hiddens)}
         else:
@@ -148,7 +159,10 @@ class QLearning(OffPolicy):
     def make_loss(self, policy_id: str) -> Loss:
         """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config_of(policy_id)
-        loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+        if config.num_quantiles > 1:
+            loss = QuantileLoss()
+        else:
+            loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
         return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
 
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:

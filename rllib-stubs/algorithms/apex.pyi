@@ -21,6 +21,9 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
     num_quantiles: int
     noisy: bool
     sigma0: float
+    munchausen_alpha: float
+    munchausen_temperature: float
+    munchausen_clip: float
     td_error_loss_fn: Literal["huber", "mse"]
     conservative_weight: float
     def training(
@@ -33,7 +36,8 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         tau: float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber",
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
         "mse"]="huber", conservative_weight: float=0.0, num_replay_buffer_shards: int=4, max_weight_sync_delay:
         int=400, max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
         clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
@@ -55,7 +59,8 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber",
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
         "mse"]="huber", conservative_weight: float=0.0, num_replay_buffer_shards: int=4, max_weight_sync_delay:
         int=400, max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
         optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., max_sample_requests_in_flight_per_worker:

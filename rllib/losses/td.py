@@ -5,6 +5,8 @@ choose the next action and another judge it. Distributions of returns on a fixed
 arXiv:1707.06887); quantiles.py has the loss of quantiles. Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
 """
 
+from typing import Any, Protocol
+
 import numpy as np
 
 from rllib.losses.loss import Loss, LossOverModules, not_all_rows
@@ -275,12 +277,20 @@ class DistributionalLoss(ActionValueLoss):
         return loss, torch_q_statistics(loss, q, divergence), (divergence,)
 
 
-def with_targets(loss: Loss, double_q: bool) -> LossOverModules:
+class SoftTargets(Protocol):
+    """Other targets than those of the best action (losses/munchausen.py)."""
+
+    def targets(self, distribution, before, judged, actions, rewards, discounts) -> tuple[str, Any]:
+        """Name and values of the column of targets that the loss reads."""
+
+
+def with_targets(loss: Loss, double_q: bool, soft: SoftTargets | None = None) -> LossOverModules:
     """A loss of action values that computes its targets in torch, on the learner's device.
 
     Args:
         loss: reads the column of `q_targets`.
         double_q: the online network chooses the next action; False: the target network, which judges it.
+        soft: computes the targets instead, from the target network alone.
     """
     read = [name for name in loss.columns if name not in (TD_TARGETS, TARGET_PROBABILITIES, TARGET_QUANTILES)]
 
@@ -290,10 +300,13 @@ def with_targets(loss: Loss, double_q: bool) -> LossOverModules:
         following = minibatch[NEXT_OBS]
         with torch.no_grad():
             judged = distribution.torch_at(modules["target_policy"](following)[0])
-            choosing = distribution.torch_at(modules["policy"](following)[0]) if double_q else judged
-            name, targets = torch_q_targets(
-                distribution, judged, choosing.q_values(), minibatch[REWARDS], minibatch[DISCOUNTS]
-            )
+            returns = minibatch[REWARDS], minibatch[DISCOUNTS]
+            if soft:
+                before = distribution.torch_at(modules["target_policy"](minibatch[OBS])[0])
+                name, targets = soft.targets(distribution, before, judged, minibatch[ACTIONS], *returns)
+            else:
+                choosing = distribution.torch_at(modules["policy"](following)[0]) if double_q else judged
+                name, targets = torch_q_targets(distribution, judged, choosing.q_values(), *returns)
         return loss.torch(distribution, modules["policy"](minibatch[OBS]), {**minibatch, name: targets}, **settings)
 
     columns = tuple(dict.fromkeys([*read, NEXT_OBS, REWARDS, DISCOUNTS]))

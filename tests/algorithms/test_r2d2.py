@@ -314,6 +314,7 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
             r"R2D2 learns from sequences, so its policy needs a memory. Use .*use_lstm",
         ),
         ({"num_atoms": 11}, r"num_atoms=11 learns distributions.*use_h_function=False"),
+        ({"munchausen_alpha": 0.9, "double_q": False}, "is for single rows"),
         ({"num_quantiles": 11}, r"num_quantiles=11 learns quantiles.*use_h_function=False"),
         ({"replay": {"replay_burn_in": -1}}, "replay_burn_in=-1 must be an integer >= 0"),
         ({"replay": {"replay_burn_in": 2.5}}, "replay_burn_in=2.5 must be an integer >= 0"),

@@ -16,6 +16,7 @@ KINDS = {
     "squared": {"td_error_loss_fn": "mse"},
     "distributional": {"num_atoms": 21, "v_min": -1.0, "v_max": 6.0},
     "quantiles": {"num_quantiles": 9},
+    "munchausen": {"munchausen_alpha": 0.9, "double_q": False, "num_quantiles": 5},
     "noisy": {"noisy": True, "hiddens": [16]},
     "prioritised": {"replay_buffer_config": {"type": "PrioritizedReplayBuffer"}, "n_step": 3},
 }
@@ -32,7 +33,7 @@ class InLoss(DQN):
     """DQN as it is on a GPU."""
 
     def _whole_loss(self, policy_id):
-        return with_targets(super()._whole_loss(policy_id), self.config.double_q)
+        return with_targets(super()._whole_loss(policy_id), self.config.double_q, self.config.munchausen)
 
     def add_targets(self, batch, policy_id):
         raise AssertionError("these targets are computed twice")

@@ -15,13 +15,14 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import above, at_least, section
+from rllib.config.sections import above, at_least, between, section
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary
 from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.munchausen import Munchausen
 from rllib.losses.offline.conservative import Conservative
 from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
@@ -61,6 +62,11 @@ class QLearningConfig(OffPolicyConfig):
         sigma0: Annotated[
             float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
         ] = 0.5,
+        munchausen_alpha: Annotated[
+            float, "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none", at_least(0)
+        ] = 0.0,
+        munchausen_temperature: Annotated[float, "of the target policy, in units of returns", above(0)] = 0.03,
+        munchausen_clip: Annotated[float, "least scaled log-probability that counts", between(-np.inf, 0)] = -1.0,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
         conservative_weight: Annotated[
             float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
@@ -82,6 +88,27 @@ class QLearningConfig(OffPolicyConfig):
                 f"num_atoms={self.num_atoms} and num_quantiles={self.num_quantiles} are two forms of the return's "
                 "distribution: points between v_min and v_max, or quantiles. Leave one of them 1."
             )
+
+    @relation("munchausen_alpha", "num_atoms", "double_q")
+    def _check_munchausen(self):
+        if not self.munchausen_alpha:
+            return None
+        if self.num_atoms > 1:
+            return (
+                f"munchausen_alpha={self.munchausen_alpha} needs values or quantiles of returns, but num_atoms="
+                f"{self.num_atoms} are points of a support. Use .training(num_atoms=1, num_quantiles=64)."
+            )
+        if self.double_q:
+            return (
+                f"munchausen_alpha={self.munchausen_alpha} weighs all later actions by the target network's policy, so "
+                "that none is chosen: use .training(double_q=False)."
+            )
+
+    @property
+    def munchausen(self) -> Munchausen | None:
+        """The targets, or None where they are those of the best action."""
+        settings = self.munchausen_alpha, self.munchausen_temperature, self.munchausen_clip
+        return Munchausen(*settings) if self.munchausen_alpha else None
 
     @relation("noisy", "exploration_config")
     def _check_noise(self):
@@ -177,15 +204,21 @@ class QLearning(OffPolicy):
         in_torch = config.num_gpus or policy.spec.torso
         if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
             return loss
-        return with_targets(loss, config.double_q)
+        return with_targets(loss, config.double_q, config.munchausen)
 
     def add_targets(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> None:
         """Adds the column of targets, computed by the policy's target network."""
-        policy, double_q = self.policies[policy_id], self.config_of(policy_id).double_q
-        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
-        judged = self.target_of(policy_id).action_values(following)
-        choosing = policy.action_values(following) if double_q else judged
-        name, targets = q_targets(policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        policy, target, config = self.policies[policy_id], self.target_of(policy_id), self.config_of(policy_id)
+        returns = batch[sb.REWARDS], batch[sb.DISCOUNTS]
+        judged = target.action_values(batch[sb.NEXT_OBS])
+        if config.munchausen:
+            before = target.action_values(batch[sb.OBS])
+            name, targets = config.munchausen.targets(
+                policy.distribution, before, judged, batch[sb.ACTIONS], *returns
+            )
+        else:
+            choosing = policy.action_values(batch[sb.NEXT_OBS]) if config.double_q else judged
+            name, targets = q_targets(policy.distribution, judged, choosing.q_values(), *returns)
         batch[name] = targets
 
     def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:

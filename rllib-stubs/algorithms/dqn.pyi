@@ -38,9 +38,10 @@ class SimpleQConfig(DQNConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=False,
         dueling: bool=False, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
-        epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps:
+        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
         model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
         exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
@@ -74,9 +75,10 @@ class SimpleQConfig(DQNConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=False,
         dueling: bool=False, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon:
+        Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
         schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> SimpleQ: ...
@@ -108,11 +110,12 @@ class RainbowConfig(DQNConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=True, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_quantiles: int=1, noisy: bool=True, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps:
+        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
+        model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -144,10 +147,11 @@ class RainbowConfig(DQNConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=True, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=...,
-        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=...
+        num_quantiles: int=1, noisy: bool=True, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon:
+        Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> Rainbow: ...
     build_algo = build

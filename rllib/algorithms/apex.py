@@ -42,7 +42,7 @@ class ApexDQN(DistributedReplay, QLearning):
     config_class = ApexDQNConfig
 
     def worker_errors(self, policy_id: str) -> ErrorsOfValues:
-        return ErrorsOfValues(self.make_loss(policy_id))
+        return ErrorsOfValues(self.make_loss(policy_id), self.config_of(policy_id).munchausen)
 
     def training_step(self) -> dict[str, dict[str, float]]:
         rates = {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.replays}

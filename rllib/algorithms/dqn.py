@@ -5,6 +5,8 @@
 - `n_step`: rewards of several steps before the bootstrap;
 - prioritised replay (arXiv:1511.05952), `replay_buffer_config`: {"type": "PrioritizedReplayBuffer"};
 - `num_atoms` > 1: a distribution of returns, C51 (arXiv:1707.06887);
+- `num_quantiles` > 1: its quantiles instead, QR-DQN (arXiv:1710.10044), for returns of any size;
+- `munchausen_alpha` > 0: soft targets with the policy's log-probability in the reward (arXiv:2007.14430);
 - `noisy`: exploration by learned noise in the weights of `hiddens` and the head instead of epsilon (arXiv:1706.10295).
 
 Departures: both streams of the dueling network read the same hidden layers and are linear (the papers give each a

@@ -135,6 +135,22 @@ class R2D2Config(DQNConfig):
                 "between v_min and v_max. Use .training(use_h_function=False) or num_atoms=1."
             )
 
+    @relation("munchausen_alpha")
+    def _check_no_munchausen(self):
+        if self.munchausen_alpha:
+            return (
+                f"munchausen_alpha={self.munchausen_alpha} is for single rows: sequences of a memory are fitted to the "
+                "values of the best actions. Leave it 0, or use DQN."
+            )
+
+    @relation("use_h_function", "num_quantiles")
+    def _check_rescaled_quantiles(self):
+        if self.use_h_function and self.num_quantiles > 1:
+            return (
+                f"use_h_function=True rescales values, but num_quantiles={self.num_quantiles} learns quantiles of "
+                "returns. Use .training(use_h_function=False) or num_quantiles=1."
+            )
+
 
 class R2D2(DQN):
     """Recurrent replay distributed DQN."""

@@ -2,8 +2,10 @@
 
 Numbers are DQN's (Mnih et al., Nature 2015); double Q-learning (van Hasselt et al., arXiv:1509.06461) lets one network
 choose the next action and another judge it. Distributions of returns on a fixed support are C51's (Bellemare et al.,
-arXiv:1707.06887). Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
+arXiv:1707.06887); quantiles.py has the loss of quantiles. Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
 """
+
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from rllib.sample_batch import (
     OBS,
     REWARDS,
     TARGET_PROBABILITIES,
+    TARGET_QUANTILES,
     TD_TARGETS,
     WEIGHTS,
 )
@@ -38,14 +41,18 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=No
             None: they are returns.
 
     Returns:
-        name and values: td_targets, [B], or where returns have distributions target_probabilities, [B, n].
+        name and values: td_targets, [B], or where returns have distributions target_probabilities, [B, n], or
+            target_quantiles, [B, n].
     """
     if distribution.num_atoms == 1:
         values = next_values(judged.q_values(), choosing_q)
         if rescaling is None:
             return TD_TARGETS, td_targets(rewards, discounts, values)
         return TD_TARGETS, rescaled(td_targets(rewards, discounts, unrescaled(values, rescaling)), rescaling)
-    probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
+    chosen = judged.chosen(choosing_q.argmax(-1))
+    if distribution.quantiles:
+        return TARGET_QUANTILES, moved(rewards, discounts, chosen.T)
+    probabilities = np.exp(log_softmax(chosen)).T
     return TARGET_PROBABILITIES, project(probabilities, rewards, discounts, distribution.support)
 
 
@@ -54,6 +61,8 @@ def torch_q_targets(distribution, judged, choosing_q, rewards, discounts):
     chosen = judged.chosen(choosing_q.argmax(-1))
     if distribution.num_atoms == 1:
         return TD_TARGETS, td_targets(rewards, discounts, chosen[0])
+    if distribution.quantiles:
+        return TARGET_QUANTILES, moved(rewards, discounts, chosen.T)
     return TARGET_PROBABILITIES, torch_project(chosen.T.softmax(-1), rewards, discounts, judged.support)
 
 
@@ -82,6 +91,11 @@ def td_targets(rewards, discounts, values):
     if not rewards.shape == discounts.shape == values.shape or rewards.ndim != 1:
         raise not_all_rows(rewards=rewards, discounts=discounts, values=values)
     return rewards + discounts * values
+
+
+def moved(rewards, discounts, quantiles):
+    """rewards + discounts * Z, for samples or quantiles [B, n] of Z; rewards and discounts are [B]."""
+    return rewards[:, None] + discounts[:, None] * quantiles
 
 
 def rescaled(returns, epsilon):
@@ -132,9 +146,9 @@ def project(probabilities, rewards, discounts, support):
             f"shape {(atoms,)}, but got {np.shape(rewards)}, {np.shape(discounts)} and {np.shape(support)}"
         )
     v_min, v_max = support[0], support[-1]
-    moved = rewards[:, None] + discounts[:, None] * support
+    returns = moved(rewards, discounts, support)
     # Positions 0 ... n - 1, clipped after the division, so that rounding cannot lead past the last atom.
-    position = ((moved - v_min) * np.float32((atoms - 1) / (v_max - v_min))).clip(0, atoms - 1)
+    position = ((returns - v_min) * np.float32((atoms - 1) / (v_max - v_min))).clip(0, atoms - 1)
     lower = np.floor(position).astype(np.int64)
     upper_share = position - lower
     upper = np.minimum(lower + 1, atoms - 1)
@@ -160,15 +174,15 @@ def project_by_pairs(probabilities, rewards, discounts, support):
     import torch
 
     atoms = len(support)
-    moved = rewards[:, None] + discounts[:, None] * support
-    position = ((moved - support[0]) * ((atoms - 1) / (support[-1] - support[0]))).clamp(0, atoms - 1)
+    returns, step = moved(rewards, discounts, support), (support[-1] - support[0]) / (atoms - 1)
+    position = ((returns - support[0]) / step).clamp(0, atoms - 1)
     place = torch.arange(atoms, device=support.device)
     shares = (1 - (position[:, :, None] - place).abs()).clamp(min=0)
     return (probabilities[:, None] @ shares)[:, 0]
 
 
 class ActionValueLoss:
-    """Base class of the two losses: their statistics, and no identity, since any weights may have sampled the rows."""
+    """Base class of the losses: their statistics, and no identity, since any weights may have sampled the rows."""
 
     stats = STATS
     row_stats = ("td_error",)
@@ -263,14 +277,22 @@ class DistributionalLoss(ActionValueLoss):
         return loss, torch_q_statistics(loss, q, divergence), (divergence,)
 
 
-def with_targets(loss: Loss, double_q: bool) -> LossOverModules:
+class SoftTargets(Protocol):
+    """Other targets than those of the best action (losses/munchausen.py)."""
+
+    def targets(self, distribution, before, judged, actions, rewards, discounts) -> tuple[str, Any]:
+        """Name and values of the column of targets that the loss reads."""
+
+
+def with_targets(loss: Loss, double_q: bool, soft: SoftTargets | None = None) -> LossOverModules:
     """A loss of action values that computes its targets in torch, on the learner's device.
 
     Args:
         loss: reads the column of `q_targets`.
         double_q: the online network chooses the next action; False: the target network, which judges it.
+        soft: computes the targets instead, from the target network alone.
     """
-    read = [name for name in loss.columns if name not in (TD_TARGETS, TARGET_PROBABILITIES)]
+    read = [name for name in loss.columns if name not in (TD_TARGETS, TARGET_PROBABILITIES, TARGET_QUANTILES)]
 
     def with_its_targets(distribution, modules, minibatch, **settings):
         import torch
@@ -278,10 +300,13 @@ def with_targets(loss: Loss, double_q: bool) -> LossOverModules:
         following = minibatch[NEXT_OBS]
         with torch.no_grad():
             judged = distribution.torch_at(modules["target_policy"](following)[0])
-            choosing = distribution.torch_at(modules["policy"](following)[0]) if double_q else judged
-            name, targets = torch_q_targets(
-                distribution, judged, choosing.q_values(), minibatch[REWARDS], minibatch[DISCOUNTS]
-            )
+            returns = minibatch[REWARDS], minibatch[DISCOUNTS]
+            if soft:
+                before = distribution.torch_at(modules["target_policy"](minibatch[OBS])[0])
+                name, targets = soft.targets(distribution, before, judged, minibatch[ACTIONS], *returns)
+            else:
+                choosing = distribution.torch_at(modules["policy"](following)[0]) if double_q else judged
+                name, targets = torch_q_targets(distribution, judged, choosing.q_values(), *returns)
         return loss.torch(distribution, modules["policy"](minibatch[OBS]), {**minibatch, name: targets}, **settings)
 
     columns = tuple(dict.fromkeys([*read, NEXT_OBS, REWARDS, DISCOUNTS]))

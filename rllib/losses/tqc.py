@@ -14,8 +14,9 @@ weights w and alpha are as in losses/sac.py. The TD error of a row is computed f
 import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
+from rllib.losses.quantiles import fit_quantiles, fit_quantiles_in_numpy
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
-from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 
 
 def critic_loss(dropped: int) -> LossOverModules:
@@ -56,63 +57,6 @@ def critic_loss(dropped: int) -> LossOverModules:
 
     columns = (*READ_BY_CRITICS, NEXT_NOISE)
     return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), compute_in_numpy)
-
-
-def fit_quantiles(quantiles, targets, minibatch) -> tuple:
-    """The loss of quantiles [critics, B, M] that are fitted to targets [B, K], its statistics, and TD errors [B].
-
-    Args:
-        quantiles, targets: tensors.
-        minibatch: with the column of importance weights.
-    """
-    import torch
-    from torch.nn import functional
-
-    count = quantiles.shape[-1]
-    levels = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype)[:, None] + 0.5) / count
-    errors = targets[:, None, :] - quantiles[..., None]
-    huber = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")
-    losses = ((levels - (errors < 0).to(levels)).abs() * huber).mean((-2, -1))
-    loss = (minibatch[WEIGHTS] * losses).mean(-1).sum()
-    with torch.no_grad():
-        values = quantiles.mean(-1)
-        statistics = loss, values.mean(), values.min(), values.max()
-        td_errors = (values - targets.mean(-1)).abs().mean(0)
-    return loss, statistics, (td_errors,)
-
-
-def fit_quantiles_in_numpy(quantiles: np.ndarray, targets: np.ndarray, minibatch) -> tuple:
-    """As `fit_quantiles`, for arrays: statistics, row statistics, and the gradient with respect to the quantiles."""
-    # The network's memory is [critics, M, B]. The pairs with one target at a time fit into the processor's cache.
-    theta = quantiles.swapaxes(1, 2)
-    error, slope, below = (np.empty_like(theta) for _ in range(3))
-    slopes, slopes_below, halves, halves_below, zero = (np.zeros_like(theta) for _ in range(5))
-    one = np.ones_like(theta)  # numpy is four times as fast with two arrays as with an array and a number
-    minus_one = -one
-    for target in np.ascontiguousarray(targets.T):
-        np.subtract(target, theta, out=error)
-        np.maximum(error, minus_one, out=slope)
-        np.minimum(slope, one, out=slope)  # d huber / d error
-        np.minimum(slope, zero, out=below)
-        slopes += slope
-        slopes_below += below
-        # huber(x) = s (x - s / 2), where s is its slope
-        slope *= np.float32(0.5)
-        error -= slope
-        slope *= error
-        below *= error
-        halves += slope
-        halves_below += below
-    # |tau - 1[x < 0]| f(x), summed over targets, is tau times the sum, plus 1 - 2 tau times the sum over negative x.
-    count = theta.shape[1]
-    levels = ((np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(count))[:, None]
-    for_below, rows = 1 - 2 * levels, len(targets)
-    weights = minibatch[WEIGHTS] / np.float32(rows * count * targets.shape[1])
-    loss = ((2 * levels * halves + for_below * halves_below) * weights).sum()
-    gradient = (levels * slopes + for_below * slopes_below) * -weights
-    values = theta.mean(1)
-    td_errors = np.abs(values - targets.mean(1)).mean(0)
-    return (loss, values.mean(), values.min(), values.max()), (td_errors,), gradient.swapaxes(1, 2)
 
 
 def _actor(distribution, modules, minibatch, *, alpha):

@@ -8,8 +8,8 @@ from gymnasium.spaces import Box
 from rllib import sample_batch as sb
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.losses.deterministic import critic_loss
+from rllib.losses.quantiles import fit_quantiles, fit_quantiles_in_numpy
 from rllib.losses.sac import CRITIC_LOSS, DISCRETE_ACTOR_LOSS, DISCRETE_CRITIC_LOSS, NEXT_NOISE
-from rllib.losses.tqc import fit_quantiles, fit_quantiles_in_numpy
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.distributions.standard import Categorical, Deterministic
 from tests.envs import ProbeEnv

@@ -25,6 +25,7 @@ from tests.envs import (
 )
 
 C51 = {"num_atoms": 21, "v_min": -2.0, "v_max": 2.0}
+QUANTILES = {"num_quantiles": 21}
 UNIFORM = {"replay_buffer_config": {"type": "ReplayBuffer"}}
 
 
@@ -55,7 +56,9 @@ def make_config(env="CartPole-v1", envs=1, workers=0, epsilon=None, env_config=N
 # ------------------------------------------------------------------ probes
 
 EACH = pytest.mark.parametrize(
-    "parts", [{}, C51, {"n_step": 3}, {"double_q": False, "dueling": False, **UNIFORM}, {"noisy": True}], ids=str
+    "parts",
+    [{}, C51, QUANTILES, {"n_step": 3}, {"double_q": False, "dueling": False, **UNIFORM}, {"noisy": True}],
+    ids=str,
 )
 
 
@@ -366,6 +369,7 @@ def test_rays_default_replay_settings_are_accepted(algorithm):
     ("training", "message"),
     [
         ({"num_atoms": 51, "v_min": 1.0, "v_max": 1.0}, "v_min=1.0 must be below v_max=1.0"),
+        ({"num_atoms": 51, "num_quantiles": 20}, "two forms of the return's distribution"),
         ({"replay_buffer_config": {"type": "Reservoir"}}, "there is no type 'Reservoir'"),
         ({"replay_buffer_config": {"size": 5}}, "not size"),
         ({"replay_buffer_config": {"prioritized_replay_alpha": -1}}, "must be a number >= 0"),

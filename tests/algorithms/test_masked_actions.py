@@ -42,6 +42,8 @@ def algorithms() -> dict:
         "appo": (APPOConfig().training(lr=5e-3, train_batch_size=80), 60),
         "dqn": (DQNConfig().training(**REPLAY), 4),
         "c51": (DQNConfig().training(**REPLAY, num_atoms=11, v_min=0.0, v_max=2.0), 4),
+        "munchausen": (DQNConfig().training(**REPLAY, munchausen_alpha=0.9, double_q=False), 4),
+        "quantiles": (DQNConfig().training(**REPLAY, num_quantiles=5), 4),
         "noisy dqn": (DQNConfig().training(**{**REPLAY, "hiddens": [16]}, noisy=True, sigma0=3.0), 4),
         "pqn": (PQNConfig().training(lr=5e-3, train_batch_size=256, sgd_minibatch_size=64), 20),
     }

@@ -67,9 +67,10 @@ def share_of_right_answers(algo) -> float:
         {},
         {"model": GRU, "zero_init_states": False, "n_step": 3, "replay": PRIORITIZED},
         {"num_atoms": 11, "v_min": 0.0, "v_max": 1.0, "use_h_function": False},
+        {"num_quantiles": 11, "use_h_function": False},
         {"model": ATTENTION, "hiddens": [SIZE]},
     ],
-    ids=["lstm", "gru, stored states, prioritised", "c51", "attention"],
+    ids=["lstm", "gru, stored states, prioritised", "c51", "quantiles", "attention"],
 )
 def test_p8_who_remembers_answers_right(settings):
     with config(**settings).build() as algo:
@@ -313,6 +314,8 @@ def test_what_cannot_use_a_memory_is_refused(cls, settings, reason):
             r"R2D2 learns from sequences, so its policy needs a memory. Use .*use_lstm",
         ),
         ({"num_atoms": 11}, r"num_atoms=11 learns distributions.*use_h_function=False"),
+        ({"munchausen_alpha": 0.9, "double_q": False}, "is for single rows"),
+        ({"num_quantiles": 11}, r"num_quantiles=11 learns quantiles.*use_h_function=False"),
         ({"replay": {"replay_burn_in": -1}}, "replay_burn_in=-1 must be an integer >= 0"),
         ({"replay": {"replay_burn_in": 2.5}}, "replay_burn_in=2.5 must be an integer >= 0"),
         ({"replay": {"replay_sequence_length": 20}}, "replay_sequence_length must be -1"),

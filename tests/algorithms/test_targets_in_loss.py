@@ -15,6 +15,8 @@ KINDS = {
     "double, dueling": {"double_q": True, "dueling": True},
     "squared": {"td_error_loss_fn": "mse"},
     "distributional": {"num_atoms": 21, "v_min": -1.0, "v_max": 6.0},
+    "quantiles": {"num_quantiles": 9},
+    "munchausen": {"munchausen_alpha": 0.9, "double_q": False, "num_quantiles": 5},
     "noisy": {"noisy": True, "hiddens": [16]},
     "prioritised": {"replay_buffer_config": {"type": "PrioritizedReplayBuffer"}, "n_step": 3},
 }
@@ -31,7 +33,7 @@ class InLoss(DQN):
     """DQN as it is on a GPU."""
 
     def _whole_loss(self, policy_id):
-        return with_targets(super()._whole_loss(policy_id), self.config.double_q)
+        return with_targets(super()._whole_loss(policy_id), self.config.double_q, self.config.munchausen)
 
     def add_targets(self, batch, policy_id):
         raise AssertionError("these targets are computed twice")
@@ -80,9 +82,9 @@ def test_the_loss_with_its_targets_trains_as_with_those_of_the_batch(kind):
     assert_equal_runs(trained(InLoss, config), trained(DQN, config), atol=2e-5)
 
 
-@pytest.mark.parametrize("num_atoms", [1, 11])
-def test_illegal_actions_are_not_chosen(num_atoms):
-    config = make_config(MaskedProbe, num_atoms=num_atoms, v_min=0.0, v_max=2.0)
+@pytest.mark.parametrize("atoms", [{}, {"num_atoms": 11, "v_min": 0.0, "v_max": 2.0}, {"num_quantiles": 5}], ids=str)
+def test_illegal_actions_are_not_chosen(atoms):
+    config = make_config(MaskedProbe, **atoms)
     assert_equal_runs(trained(InLoss, config), trained(DQN, config), atol=2e-5)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import (
     DistributionalLoss,
     TDLoss,
@@ -17,7 +18,7 @@ from rllib.losses.td import (
     unrescaled,
 )
 from rllib.models.distributions.q_values import QValues
-from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
+from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TARGET_QUANTILES, TD_TARGETS, WEIGHTS
 from tests.gpu import DEVICES
 
 Z = np.array([-2, -1, 0, 1, 2], np.float32)
@@ -99,14 +100,19 @@ def make(values, rows=33, seed=0):
         WEIGHTS: rng.random(rows, dtype=np.float32),
         TD_TARGETS: 3 * rng.standard_normal(rows, dtype=np.float32),
         TARGET_PROBABILITIES: rng.dirichlet(np.ones(values.num_atoms), rows).astype(np.float32),
+        TARGET_QUANTILES: 3 * rng.standard_normal((rows, values.num_atoms), dtype=np.float32),
     }
     return rng.standard_normal((values.num_inputs, rows), dtype=np.float32).T, minibatch
 
 
 @pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize("loss", [TDLoss("huber"), TDLoss("mse"), DistributionalLoss()], ids=["huber", "mse", "c51"])
-def test_closed_form_against_autograd(loss, dueling):
-    values = QValues(3, dueling, 7 if isinstance(loss, DistributionalLoss) else 1, -2.0, 5.0)
+@pytest.mark.parametrize(
+    ("loss", "atoms"),
+    [(TDLoss("huber"), 1), (TDLoss("mse"), 1), (DistributionalLoss(), 7), (QuantileLoss(), 7)],
+    ids=["huber", "mse", "c51", "quantiles"],
+)
+def test_closed_form_against_autograd(loss, atoms, dueling):
+    values = QValues(3, dueling, atoms, -2.0, 5.0, quantiles=isinstance(loss, QuantileLoss))
     inputs, minibatch = make(values)
     statistics, (gradient, _), rows = loss.numpy(values, (inputs, np.empty(0, np.float32)), minibatch)
     leaf = torch.tensor(inputs.copy(), requires_grad=True)
@@ -116,6 +122,37 @@ def test_closed_form_against_autograd(loss, dueling):
     np.testing.assert_allclose(gradient, leaf.grad, atol=1e-6)
     np.testing.assert_allclose(statistics, torch.stack(expected).detach(), atol=1e-5, rtol=1e-5)
     np.testing.assert_allclose(rows[0], expected_rows[0], atol=1e-5)
+
+
+def test_quantile_regression_gold():
+    """Equation 10 of arXiv:1710.10044 by loops in float64, and the median of samples at its optimum."""
+    values = QValues(2, num_atoms=3, quantiles=True)
+    theta = np.array([[[0.5, -1.0, 2.0], [9.0, 9.0, 9.0]], [[7.0, 7.0, 7.0], [0.0, 0.25, 3.0]]])
+    targets, weights = np.array([[1.0, -2.0, 0.4], [0.25, 5.0, -0.5]]), np.array([0.5, 2.0])
+    expected = 0.0
+    for row, action in enumerate((0, 1)):
+        for m, level in enumerate((1 / 6, 3 / 6, 5 / 6)):
+            for target in targets[row]:
+                error = target - theta[row, action, m]
+                huber = error**2 / 2 if abs(error) <= 1 else abs(error) - 0.5
+                expected += weights[row] * abs(level - (error < 0)) * huber / 3 / 2
+    minibatch = {ACTIONS: np.array([0, 1]), TARGET_QUANTILES: targets.astype(np.float32), WEIGHTS: weights.astype("f4")}
+    inputs = theta.reshape(2, 6).astype(np.float32)
+    (loss, mean, *_), _, (errors,) = QuantileLoss().numpy(values, (inputs, None), minibatch)
+    assert loss == pytest.approx(expected, rel=1e-6) and mean == pytest.approx((1.5 + 3.25) / 6, rel=1e-6)
+    np.testing.assert_allclose(errors, abs(np.array([0.5, 3.25 / 3]) - targets.mean(1)), rtol=1e-6)
+    np.testing.assert_allclose(values.at(inputs).q_values(), theta.mean(-1), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"quantiles \(2, 3\) and targets \(3, 3\) must be"):
+        QuantileLoss().numpy(values, (inputs, None), minibatch | {TARGET_QUANTILES: np.zeros((3, 3), np.float32)})
+
+
+def test_targets_of_quantiles_are_those_of_the_best_action():
+    values = QValues(2, num_atoms=2, quantiles=True)
+    judged = values.at(np.array([[0.0, 2.0, 5.0, -5.0], [1.0, 1.0, 0.0, 4.0]], np.float32))
+    rewards, discounts = np.array([1.0, 2.0], np.float32), np.array([0.5, 0.0], np.float32)
+    name, targets = q_targets(values, judged, judged.q_values(), rewards, discounts)
+    assert name == TARGET_QUANTILES
+    np.testing.assert_allclose(targets, [[1.0, 2.0], [2.0, 2.0]])
 
 
 def test_the_loss_is_a_mean():

@@ -98,6 +98,7 @@ CASES = {
     "bounds": lambda: ppo(free_log_std=True).environment("Pendulum-v1"),
     "squashed": lambda: SACConfig().environment("Pendulum-v1"),
     "deterministic": lambda: TD3Config().environment("Pendulum-v1"),
+    "quantiles": lambda: DQNConfig().training(num_quantiles=3).environment("CartPole-v1"),
     "atoms and noise": lambda: DQNConfig().training(num_atoms=3, noisy=True).environment("CartPole-v1"),
     "dueling": lambda: DQNConfig().training(dueling=True).environment("CartPole-v1"),
 }

@@ -5,6 +5,7 @@ from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.exploration.explorers import Exploration
 from rllib.learners.learner import Learner
 from rllib.losses.loss import Loss
+from rllib.losses.munchausen import Munchausen
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
@@ -17,14 +18,20 @@ class QLearningConfig(OffPolicyConfig):
     own_aliases: ClassVar[dict]
     @property
     def overestimates_alone(self) -> bool: ...
+    @property
+    def munchausen(self) -> Munchausen | None: ...
     double_q: bool
     dueling: bool
     hiddens: Sequence[int]
     num_atoms: int
     v_min: float
     v_max: float
+    num_quantiles: int
     noisy: bool
     sigma0: float
+    munchausen_alpha: float
+    munchausen_temperature: float
+    munchausen_clip: float
     td_error_loss_fn: Literal["huber", "mse"]
     conservative_weight: float
     def training(
@@ -37,9 +44,10 @@ class QLearningConfig(OffPolicyConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
-        epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps:
+        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
         model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
         exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
@@ -54,9 +62,10 @@ class QLearningConfig(OffPolicyConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon:
+        Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
         schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
 

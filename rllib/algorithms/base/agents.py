@@ -43,7 +43,8 @@ OWN_SETTINGS = frozenset(
         *("train_batch_size", "tau", "target_network_update_freq", "n_step", "replay_buffer_config", "double_q"),
         *("actor_lr", "critic_lr", "entropy_lr", "initial_alpha", "target_entropy", "twin_q", "q_model_config"),
         *("policy_model_config", "policy_delay", "smooth_target_policy", "target_noise", "target_noise_clip"),
-        *("td_error_loss_fn", "num_atoms", "v_min", "v_max", "noisy", "sigma0", "dueling", "hiddens"),
+        *("td_error_loss_fn", "num_atoms", "v_min", "v_max", "num_quantiles", "noisy", "sigma0", "dueling", "hiddens"),
+        *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
         *("vtrace", "vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"),
         *("mixer", "mixing_embed_dim", "obs_agent_id"),
     }

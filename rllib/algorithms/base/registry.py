@@ -55,7 +55,7 @@ ABSENT = {
     "TRPO": "use PPO, whose clipped loss is its first-order form",
     **dict.fromkeys(("ACKTR", "ACER"), "use A2C or PPO"),
     "PPO2": "use PPO",
-    "QRDQN": "use DQN with .training(num_atoms=51), which learns the distribution of returns, or Rainbow",
+    "QRDQN": "use DQN with .training(num_quantiles=200)",
     "C51": "use DQN with .training(num_atoms=51, v_min=..., v_max=...)",
     "IQN": "use DQN with .training(num_atoms=51), which learns the distribution of returns, or Rainbow",
     "HER": "it is a replay: .training(replay_buffer_config={'type': 'HerReplayBuffer'}) of DQN, SAC, TD3 or DDPG",

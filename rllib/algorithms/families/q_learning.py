@@ -15,14 +15,16 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
-from rllib.config.sections import above, at_least, section
+from rllib.config.sections import above, at_least, between, section
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary
 from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.munchausen import Munchausen
 from rllib.losses.offline.conservative import Conservative
+from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues
@@ -55,10 +57,16 @@ class QLearningConfig(OffPolicyConfig):
         num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
         v_max: Annotated[float, "largest return of the distribution"] = 10.0,
+        num_quantiles: Annotated[int, "quantiles of the return, without v_min (QR-DQN: 200); 1: none", at_least(1)] = 1,
         noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
         sigma0: Annotated[
             float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
         ] = 0.5,
+        munchausen_alpha: Annotated[
+            float, "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none", at_least(0)
+        ] = 0.0,
+        munchausen_temperature: Annotated[float, "of the target policy, in units of returns", above(0)] = 0.03,
+        munchausen_clip: Annotated[float, "least scaled log-probability that counts", between(-np.inf, 0)] = -1.0,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
         conservative_weight: Annotated[
             float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
@@ -72,6 +80,35 @@ class QLearningConfig(OffPolicyConfig):
                 f"v_min={self.v_min} must be below v_max={self.v_max}, and both be finite: they are the ends of "
                 "the returns that num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
             )
+
+    @relation("num_atoms", "num_quantiles")
+    def _check_distribution(self):
+        if self.num_atoms > 1 and self.num_quantiles > 1:
+            return (
+                f"num_atoms={self.num_atoms} and num_quantiles={self.num_quantiles} are two forms of the return's "
+                "distribution: points between v_min and v_max, or quantiles. Leave one of them 1."
+            )
+
+    @relation("munchausen_alpha", "num_atoms", "double_q")
+    def _check_munchausen(self):
+        if not self.munchausen_alpha:
+            return None
+        if self.num_atoms > 1:
+            return (
+                f"munchausen_alpha={self.munchausen_alpha} needs values or quantiles of returns, but num_atoms="
+                f"{self.num_atoms} are points of a support. Use .training(num_atoms=1, num_quantiles=64)."
+            )
+        if self.double_q:
+            return (
+                f"munchausen_alpha={self.munchausen_alpha} weighs all later actions by the target network's policy, so "
+                "that none is chosen: use .training(double_q=False)."
+            )
+
+    @property
+    def munchausen(self) -> Munchausen | None:
+        """The targets, or None where they are those of the best action."""
+        settings = self.munchausen_alpha, self.munchausen_temperature, self.munchausen_clip
+        return Munchausen(*settings) if self.munchausen_alpha else None
 
     @relation("noisy", "exploration_config")
     def _check_noise(self):
@@ -119,9 +156,10 @@ class QLearning(OffPolicy):
                 f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
         spec = super().make_policy_spec(observation_space, action_space, config)
-        values = QValues(
-            int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max, spec.is_masked
-        )
+        quantiles = config.num_quantiles > 1
+        atoms = config.num_quantiles if quantiles else config.num_atoms
+        ends = config.v_min, config.v_max
+        values = QValues(int(action_space.n), config.dueling, atoms, *ends, spec.is_masked, quantiles)
         if spec.memory and config.hiddens:
             layers = {"memory": _memory_before_hiddens(spec.memory, config.hiddens)}
         else:
@@ -148,7 +186,10 @@ class QLearning(OffPolicy):
     def make_loss(self, policy_id: str) -> Loss:
         """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config_of(policy_id)
-        loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+        if config.num_quantiles > 1:
+            loss = QuantileLoss()
+        else:
+            loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
         return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
 
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
@@ -163,15 +204,21 @@ class QLearning(OffPolicy):
         in_torch = config.num_gpus or policy.spec.torso
         if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
             return loss
-        return with_targets(loss, config.double_q)
+        return with_targets(loss, config.double_q, config.munchausen)
 
     def add_targets(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> None:
         """Adds the column of targets, computed by the policy's target network."""
-        policy, double_q = self.policies[policy_id], self.config_of(policy_id).double_q
-        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
-        judged = self.target_of(policy_id).action_values(following)
-        choosing = policy.action_values(following) if double_q else judged
-        name, targets = q_targets(policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        policy, target, config = self.policies[policy_id], self.target_of(policy_id), self.config_of(policy_id)
+        returns = batch[sb.REWARDS], batch[sb.DISCOUNTS]
+        judged = target.action_values(batch[sb.NEXT_OBS])
+        if config.munchausen:
+            before = target.action_values(batch[sb.OBS])
+            name, targets = config.munchausen.targets(
+                policy.distribution, before, judged, batch[sb.ACTIONS], *returns
+            )
+        else:
+            choosing = policy.action_values(batch[sb.NEXT_OBS]) if config.double_q else judged
+            name, targets = q_targets(policy.distribution, judged, choosing.q_values(), *returns)
         batch[name] = targets
 
     def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.learners.updates.objective import widths_of
 from rllib.losses.loss import Loss
-from rllib.losses.td import q_targets
+from rllib.losses.td import SoftTargets, q_targets
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.modules import FullyConnected
 from rllib.policy import CHUNK, Policy
@@ -32,16 +32,23 @@ class ErrorsOfValues:
 
     Attributes:
         loss: the learner's loss.
+        soft: computes the targets, as the learner does; None: they are those of the best action.
     """
 
     loss: Loss
+    soft: SoftTargets | None = None
 
     def __call__(self, rows: Mapping[str, np.ndarray], policy: Policy) -> np.ndarray:
         return _in_chunks(rows, lambda chunk: self._of(chunk, policy))
 
     def _of(self, rows: dict[str, np.ndarray], policy: Policy) -> np.ndarray:
         judged = policy.action_values(rows[sb.NEXT_OBS])
-        name, targets = q_targets(policy.distribution, judged, judged.q_values(), rows[sb.REWARDS], rows[sb.DISCOUNTS])
+        returns = rows[sb.REWARDS], rows[sb.DISCOUNTS]
+        if self.soft:
+            before = policy.action_values(rows[sb.OBS])
+            name, targets = self.soft.targets(policy.distribution, before, judged, rows[sb.ACTIONS], *returns)
+        else:
+            name, targets = q_targets(policy.distribution, judged, judged.q_values(), *returns)
         outputs = policy.network.forward(policy.encode(rows[sb.OBS]))[0], None
         minibatch = {name: targets, sb.ACTIONS: rows[sb.ACTIONS], sb.WEIGHTS: np.ones(len(targets), np.float32)}
         _, _, (errors,) = self.loss.numpy(policy.distribution, outputs, minibatch)

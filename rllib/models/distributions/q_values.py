@@ -9,7 +9,7 @@ Its inputs, which the network computes, are, feature by feature,
 
 A dueling head (Wang et al., arXiv:1511.06581, eq. 9) adds the two after taking the mean over actions from the
 advantages. With one atom the sum is Q itself; with more it is the logits of a distribution over `support`
-(C51, arXiv:1707.06887), whose mean is Q.
+(C51, arXiv:1707.06887), whose mean is Q, or the quantiles of the return (QR-DQN, arXiv:1710.10044), whose mean is Q.
 
 The advantages of illegal actions are LOWEST, all atoms (masks.py). Where that can be, the mean is over the legal
 actions, and Q of the others is about LOWEST: no maximum finds them.
@@ -34,9 +34,10 @@ class QValues(Described):
     Attributes:
         num_actions: number of actions.
         dueling: the inputs hold a value beside the advantages.
-        num_atoms: points of the support of a return's distribution; 1: no distribution, Q itself.
+        num_atoms: points of the support of a return's distribution, or its quantiles; 1: no distribution, Q itself.
         v_min, v_max: ends of the support.
         masked: some actions may be illegal.
+        quantiles: the atoms are quantiles of the return; False: logits of the points of the support.
     """
 
     num_actions: int
@@ -45,6 +46,7 @@ class QValues(Described):
     v_min: float = -10.0
     v_max: float = 10.0
     masked: bool = False
+    quantiles: bool = False
     kind = "epsilon_greedy"
     action_shape = ()
     action_dtype = np.dtype(np.int64)
@@ -128,7 +130,7 @@ class QBatch:
     """Action values of a batch, from inputs [B, num_inputs].
 
     Attributes:
-        logits: [A, n, B], the dueling head summed up; with one atom they are the Q-values.
+        logits: [A, n, B], the dueling head summed up; with one atom they are the Q-values, or they are quantiles.
     """
 
     def __init__(self, description: QValues, inputs: np.ndarray):
@@ -153,12 +155,20 @@ class QBatch:
         """Q [B, A]; with atoms, the means of the distributions."""
         if self._description.num_atoms == 1:
             return self.logits[:, 0].T
-        mass = self.logits - np.maximum.reduce(self.logits, -2, keepdims=True)
-        np.exp(mass, out=mass)
-        means = np.matmul(self._description.support, mass) / np.add.reduce(mass, -2)
+        if self._description.quantiles:
+            # Divided first: sums of LOWEST are too large.
+            means = np.add.reduce(self.logits * np.float32(1 / self._description.num_atoms), 1)
+        else:
+            means = self._means_over_support()
         if self._legal is not None:
             np.copyto(means, LOWEST, where=~self._legal[:, 0])
         return means.T
+
+    def _means_over_support(self) -> np.ndarray:
+        """Means [A, B] of the distributions whose logits the atoms are."""
+        mass = self.logits - np.maximum.reduce(self.logits, -2, keepdims=True)
+        np.exp(mass, out=mass)
+        return np.matmul(self._description.support, mass) / np.add.reduce(mass, -2)
 
     def chosen(self, actions: np.ndarray) -> np.ndarray:
         """The logits [n, B] of the actions [B]."""
@@ -188,6 +198,7 @@ class TorchQBatch:
         actions, atoms = description.num_actions, description.num_atoms
         advantages = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
         self._legal = advantages[..., :1] > LEGAL if description.masked else None
+        self._quantiles = description.quantiles
         self.logits = advantages
         if description.dueling:
             mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
@@ -201,7 +212,7 @@ class TorchQBatch:
         """Q [B, A]."""
         if len(self.support) == 1:
             return self.logits[..., 0]
-        means = self.logits.softmax(-1) @ self.support
+        means = self.logits.mean(-1) if self._quantiles else self.logits.softmax(-1) @ self.support
         return means if self._legal is None else means.masked_fill(~self._legal[..., 0], float(LOWEST))
 
     def chosen(self, actions):

@@ -77,6 +77,8 @@ def command(
         if steps is not None and _is_given("episodes"):
             raise Mistake("--steps and --episodes are two lengths of one evaluation; leave one of them out")
         _refuse_drawing(renders, video_dir, checkpoint)
+        if out is not None and data is not None:
+            raise Mistake("--data plays no episodes, so that --out has nothing to write. Leave out one of the two.")
         if out is not None and Path(out).suffix in (".pkl", ".pickle"):
             raise Mistake(f"--out {out} would be a pickle, and none is written; give a name that ends in .npz")
         checkpoint = latest(checkpoint)

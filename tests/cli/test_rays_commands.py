@@ -37,6 +37,10 @@ def test_steps_of_an_evaluation_are_written(rllib_command, checkpoint, tmp_path)
     ("arguments", "message"),
     [
         (["--run", "DQN"], "is of PPO, not of DQN"),
+        (["--render"], "--render is another command here: rllib play"),
+        (["--video-dir", "v"], "rllib record"),
+        (["--out", "rollouts.pkl"], "would be a pickle"),
+        (["--out", "x.npz", "--data", "y"], "nothing to write"),
         (["--steps", 9, "--episodes", 3], "--steps and --episodes are two lengths"),
         (["--ray-address", "x:1"], "--ray-address cannot be used: RUNTIME_ENGINE=ray"),
     ],

@@ -10,7 +10,7 @@ import yaml
 from rllib import DQNConfig
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.spec import is_search, load_spec, make_spec
-from rllib.env.factories.registry import EnvContext, resolve
+from rllib.env.factories.registry import EnvContext, module_of, resolve
 
 FILES = yaml.safe_load((Path(__file__).parents[1] / "data" / "rays_tuned_examples.yaml").read_text())
 
@@ -78,6 +78,7 @@ def test_rays_examples_of_environments_are_ours(package, name, config):
     if "num_agents" in str(env_config):
         assert len(env.possible_agents) == 3
     env.close()
+    assert module_of(f"{package}.{path}").startswith("rllib.env.tasks."), "code that needs no trust"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
 @load_user_code_option("CHECKPOINT")
 @click.option("-v", "--verbose", count=True, help="Show tracebacks of errors.")
-@click.option("--no-render", is_flag=True, expose_value=False, hidden=True, help="Option of Ray; nothing is drawn.")
+@click.option("--render/--no-render", "renders", hidden=True, help="Option of Ray; rllib play draws.")
+@click.option("--video-dir", hidden=True, help="Option of Ray; rllib record writes videos.")
 @rays_options
 def command(
     checkpoint: Path | str,
@@ -53,6 +54,8 @@ def command(
     env: str | None,
     algorithm_name: str | None,
     config: str | None,
+    renders: bool,
+    video_dir: str | None,
     seed: int | None,
     explore: bool,
     data: Path | None,
@@ -73,6 +76,11 @@ def command(
             raise Mistake("--estimators estimates from recorded steps: name them by --data PATH.")
         if steps is not None and _is_given("episodes"):
             raise Mistake("--steps and --episodes are two lengths of one evaluation; leave one of them out")
+        _refuse_drawing(renders, video_dir, checkpoint)
+        if out is not None and data is not None:
+            raise Mistake("--data plays no episodes, so that --out has nothing to write. Leave out one of the two.")
+        if out is not None and Path(out).suffix in (".pkl", ".pickle"):
+            raise Mistake(f"--out {out} would be a pickle, and none is written; give a name that ends in .npz")
         checkpoint = latest(checkpoint)
         with user_input():
             _refuse_other_algorithm(checkpoint, algorithm_name)
@@ -105,6 +113,14 @@ def command(
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
     for line in table:
         click.echo(line)
+
+
+def _refuse_drawing(renders: bool, video_dir: str | None, checkpoint: Path) -> None:
+    """Raises a Mistake for what other commands do."""
+    if renders:
+        raise Mistake(f"--render is another command here: rllib play {checkpoint}")
+    if video_dir:
+        raise Mistake(f"--video-dir is another command here: rllib record {checkpoint} -o {video_dir}/video.mp4")
 
 
 def _refuse_other_algorithm(checkpoint: Path, name: str | None) -> None:

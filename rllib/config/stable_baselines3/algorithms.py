@@ -195,7 +195,7 @@ def directions(words: Words) -> dict[str, Any]:
         step = over_time("learning_rate", words["learning_rate"], words)
         settings["sgd_stepsize"] = scaled(step, math.sqrt((returns - 1) / returns))
     if words.ask("alive_bonus_offset"):
-        settings["offset"] = -float(words["alive_bonus_offset"])
+        settings["offset"] = 0.0 - float(words["alive_bonus_offset"])
     if words.ask("n_delta") and words["n_top"] is None:
         settings["rollouts_used"] = int(words["n_delta"])
     return settings

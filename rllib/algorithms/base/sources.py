@@ -66,6 +66,9 @@ class Source(Protocol):
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
         """function(worker, *args) on every worker, in order; nothing where there is none."""
 
+    def foreach_env(self, function: Callable[[Any], Any]) -> list[list]:
+        """[function(environment) for each environment] of every worker, in order."""
+
     def pop_replaced(self) -> list[int]:
         """Indices of the workers that were replaced since the last call, for the hook on_workers_recreated."""
 

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rllib.cli import command as rllib_command
+from rllib.cli.folders import Folders
 from rllib.cli.spec import is_search, load_spec
 from rllib.cli.verbs.tune import _settings, _spec, parse_range
 from rllib.tune.reporting.analysis import ExperimentAnalysis
@@ -44,7 +45,7 @@ def test_a_grid_and_a_range_on_the_command_line(tmp_path):
 @pytest.mark.parametrize("words, seeds", [((), [3, 4]), (("seed=7",), [7, 7])])
 def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
     settings = _settings(("PPO", "CartPole-v1", *words), None, False, {"seed": 3, "trials": 2})
-    spec = _spec(settings, tmp_path, resume=False, quiet=True)
+    spec = _spec(settings, Folders(tmp_path), resume=False, quiet=True)
     spec.search_alg.set_search_properties(None, None, spec.config, num_samples=2)
     assert [spec.search_alg.suggest(str(number))["seed"] for number in range(2)] == seeds
 
@@ -112,7 +113,7 @@ EXAMPLES = sorted((ROOT / "tuned_examples" / "tune").glob("*.yaml"))
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_say_a_whole_search(path, tmp_path):
     settings = _settings((), load_spec(path), False, {})
-    spec = _spec(settings, tmp_path, resume=False, quiet=True)
+    spec = _spec(settings, Folders(tmp_path), resume=False, quiet=True)
     assert spec.num_samples > 1 and spec.stop and holds_domains(spec.config)
     assert callable(spec.scheduler.on_trial_result) or isinstance(spec.scheduler, str)
     resolve_trainable(spec.trainable)
@@ -122,7 +123,7 @@ def test_examples_say_a_whole_search(path, tmp_path):
 def test_a_scheduler_with_settings_needs_its_name(tmp_path):
     settings = {"algorithm": "PPO", "env": "CartPole-v1", "scheduler": {"max_t": 4}}
     with pytest.raises(ValueError, match=r"scheduler: .* does not say which, as in \{name: asha, max_t: 20\}"):
-        _spec(settings, tmp_path, resume=False, quiet=True)
+        _spec(settings, Folders(tmp_path), resume=False, quiet=True)
 
 
 RAY_SEARCH = """
@@ -221,6 +222,6 @@ def test_command_line_goes_over_the_file_under_any_name(tmp_path, monkeypatch):
     )
     settings = _settings(("num_rollout_workers=0",), load_spec(Path("x.yaml")), False, {})
     settings["search"] = {"lr": "0.1,0.2"}
-    config = _spec(settings, tmp_path, False, True).config
+    config = _spec(settings, Folders(tmp_path), False, True).config
     assert {key: config[key] for key in ("num_rollout_workers", "gamma")} == {"num_rollout_workers": 0, "gamma": 0.9}
     assert holds_domains(config["lr"]) and "sgd_stepsize" not in config and "num_workers" not in config

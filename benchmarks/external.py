@@ -6,19 +6,24 @@ The environment gives constant observations of four numbers, so that nothing but
 actions is measured, with a 64x64 policy. In the worker one loop, and sixteen threads; beside them the same policy that
 steps such an environment itself. Over HTTP and ZeroMQ one client, 16 and 64, one request a step, in up to 16 processes;
 beside them the bare round trip: the same clients, and the same server, which answers before the worker is asked; and
-the rate of one client. All of it is sampling, without learning.
+the rate of one client; beside one client RLlib 2.6.3's policy server (its client sends two requests a step, too), and
+`rllib serve`, which answers with actions and keeps no steps. A client that acts by itself (local inference) stands
+beside the environment that is stepped. All of it is sampling, without learning.
 """
 
 import contextlib
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import gymnasium
 import numpy as np
-from measure import ROOT, Row, alternate, arguments, machine, rows, table
+from measure import ROOT, Row, alternate, arguments, machine, peer_side, rows, table
+from serving import Clients, Served, checkpoints
 
 from rllib.env.external import ExternalEnv
 
@@ -34,7 +39,7 @@ from rllib.client import PolicyClient, RunEnded
 seen, bare = np.zeros(4, np.float32), sys.argv[2] == "bare"
 def play():
     ready = False
-    with PolicyClient(sys.argv[1]) as client:
+    with PolicyClient(sys.argv[1], inference_mode="local" if sys.argv[2] == "local" else "remote") as client:
         try:
             while True:
                 episode = client.start_episode()
@@ -147,33 +152,60 @@ def bare_rate(server, count: int, seconds: float = 2.0) -> float:
         return (server.num_requests - before) / (time.perf_counter() - started)
 
 
-def acting_rate(algo, server, count: int) -> float:
+def acting_rate(algo, server, count: int, kind: str = "acts") -> float:
     """Steps a second of clients."""
-    with clients(server, count, "acts"):
+    with clients(server, count, kind):
         sampled(algo)
         return sampled(algo)
 
 
-def over_a_network(name: str, listen: str, bar: str, rounds: int) -> list[Row]:
+def over_a_network(name: str, listen: str, bar: str, rounds: int, peers: dict | None = None) -> list[Row]:
     """Rows of one, 16 and 64 clients; `bar` of the first."""
     made = []
     for count in (1, 16, 64):
         with build(listen=listen) as algo:
             server = algo.workers.local_worker().stream.environments[0]
             ours, bare = partial(acting_rate, algo, server, count), partial(bare_rate, server, count)
-            found = alternate(rounds, warm_up=0, ours=ours, limit=bare)
+            found = alternate(rounds, warm_up=0, ours=ours, limit=bare, **(peers or {}) if count == 1 else {})
         more = {"peer": made[0].ours, "peer_name": "one client", "bar": ">= 1.5 peer"} if made else {"bar": bar}
+        if count == 1:
+            labels = {"ray": ("Ray 2.6", ""), "served": ("rllib serve", "")}
+            beside = [row for row in rows(found, f"  {name} beside it", "steps/s", labels) if row.peer]
         ratio = found.ratio("ours", "limit")
         figures = found.median("ours"), found.median("limit")
         made.append(Row(f"{name}, clients: {count}", "steps/s", *figures, limit_ratio=ratio, **more))
-    return made
+    return made[:1] + beside + made[1:]
+
+
+def local_inference(rounds: int) -> list[Row]:
+    """A row of a client that acts by itself."""
+    with build(Constant) as stepped, build(listen="127.0.0.1:0") as algo:
+        server = algo.workers.local_worker().stream.environments[0]
+        ours = partial(acting_rate, algo, server, 1, "local")
+        found = alternate(rounds, warm_up=0, ours=ours, peer=lambda: sampled(stepped))
+    return rows(found, "HTTP, local inference, clients: 1", "steps/s", {"peer": ("stepped", ">= 0.7 peer")})
+
+
+@contextlib.contextmanager
+def served_policy():
+    """A function that measures the answers a second of `rllib serve` over one connection."""
+    with tempfile.TemporaryDirectory() as directory:
+        served = Served("-m", "rllib", "serve", *checkpoints(Path(directory), 1), "--port", "0")
+        try:
+            with Clients(served.address, count=1) as one:
+                yield lambda: one.rate(2.0)
+        finally:
+            served.stop()
 
 
 def main() -> None:
     options = arguments(__doc__, rounds=3).parse_args()
     print(machine())
     made = in_the_worker(options.rounds)
-    made += over_a_network("HTTP", "127.0.0.1:0", ">= 0.6 limit", options.rounds)
+    with served_policy() as served:
+        peers = {"ray": peer_side("steps_per_s", "ray26", "ray26_policy_server"), "served": served}
+        made += over_a_network("HTTP", "127.0.0.1:0", ">= 0.6 limit", options.rounds, peers)
+    made += local_inference(options.rounds)
     made += over_a_network("ZeroMQ", "tcp://127.0.0.1:0", ">= 0.5 limit", options.rounds)
     table(made)
 

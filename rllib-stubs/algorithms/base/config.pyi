@@ -71,6 +71,8 @@ class AlgorithmConfig(OfflineDataConfig):
     batch_mode: Literal["truncate_episodes", "complete_episodes"]
     observation_filter: Literal["NoFilter", "MeanStdFilter"]
     observation_clip: float | None
+    env_to_module_connector: Any
+    module_to_env_connector: Any
     preprocessor_pref: Literal["deepmind", "rllib"] | None
     sample_timeout_s: float
     gamma: float
@@ -88,6 +90,8 @@ class AlgorithmConfig(OfflineDataConfig):
     model: Mapping[str, Any]
     auxiliary_losses: Mapping[str, Any]
     custom_loss: Any
+    learner_class: Any
+    learner_config_dict: Mapping[str, Any]
     learner: Literal["auto", "numpy", "torch"]
     num_gpus: float
     num_cpus_per_worker: float
@@ -123,6 +127,7 @@ class AlgorithmConfig(OfflineDataConfig):
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
+    callback_functions: Mapping[str, Any]
     export_native_model_files: bool
     checkpoint_trainable_policies_only: bool
     seed: int | None
@@ -160,10 +165,11 @@ class AlgorithmConfig(OfflineDataConfig):
         Literal["auto"]=200, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
-        delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
-        int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, delay_between_worker_restarts_s: float=1.0,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
         remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
         num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
@@ -175,8 +181,9 @@ class AlgorithmConfig(OfflineDataConfig):
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", clip_actions: bool=False, optim_alpha: float=..., optim_eps:
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps:
         float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
         model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
@@ -213,7 +220,9 @@ class AlgorithmConfig(OfflineDataConfig):
         None="auto", max_episodes_per_client: int=1000
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
-    def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...
+    def callbacks(
+        self: C, callbacks_class: Any=None, *, callback_functions: Mapping[str, Any]=..., callbacks: Any=...
+    ) -> C: ...
     def checkpointing(
         self: C, *, export_native_model_files: bool=False, checkpoint_trainable_policies_only: bool=False
     ) -> C: ...
@@ -241,10 +250,11 @@ class AlgorithmConfig(OfflineDataConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore:
-        bool=True, ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
         float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
         recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
@@ -259,8 +269,9 @@ class AlgorithmConfig(OfflineDataConfig):
         grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> Algorithm: ...
     build_algo = build

@@ -29,9 +29,10 @@ class MARWILConfig(AlgorithmConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", beta: float=1.0, bc_logstd_coeff: float=0.0,
-        moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, clip_actions: bool=False,
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", beta: float=1.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate:
+        float=1e-08, moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae:
+        bool=True, vf_coeff: float=1.0, clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=...,
         optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
         model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
     ) -> C: ...
@@ -42,9 +43,10 @@ class MARWILConfig(AlgorithmConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", beta: float=1.0, bc_logstd_coeff: float=0.0,
-        moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, optim_alpha: float=..., optim_eps:
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", beta: float=1.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate:
+        float=1e-08, moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae:
+        bool=True, vf_coeff: float=1.0, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps:
         float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> MARWIL: ...

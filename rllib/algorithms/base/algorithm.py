@@ -8,6 +8,7 @@ evaluations.py evaluates, acting/inference.py acts in the user's own loops.
 import contextlib
 import dataclasses
 import functools
+import inspect
 import logging
 import math
 import time
@@ -58,7 +59,7 @@ from rllib.offline.dataset import Dataset
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted, steps_progress
-from rllib.result import Result
+from rllib.result import LEARNERS, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
 
@@ -118,7 +119,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
         if config is None or isinstance(config, dict):
             config = self.get_default_config().update_from_dict(config or {})
         self.config = frozen(self.config_class, config, env)
-        self.callbacks = make_callbacks(self.config.callbacks_class)
+        self.callbacks = make_callbacks(self.config.callbacks_class, self.config.callback_functions)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = wiring.learned_environment(self.config)
@@ -232,6 +233,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
         super().__init_subclass__(**kwargs)
+        if "setup" in vars(cls):
+            cls.setup = _taking_a_config(cls.setup)
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
             config_class.algo_class = cls
@@ -254,6 +257,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
     def setup(self) -> None:
         """Makes the algorithm's further parts, such as a replay, before any worker starts.
+
+        An override may take the config, as in RLlib: def setup(self, config).
 
         If this raises, or the workers cannot start, parts that were passed to `_owns` are stopped.
         """
@@ -298,7 +303,12 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         spec = self.policies[policy_id].spec
-        loss, custom = self.make_loss(policy_id), self.config_of(policy_id).custom_loss or spec.custom_loss
+        loss, config = self.make_loss(policy_id), self.config_of(policy_id)
+        custom = config.custom_loss or spec.custom_loss
+        if config.learner_class is not None:
+            from rllib.core.learner.learner_loss import LearnerLoss
+
+            custom = LearnerLoss(config.learner_class, config, policy_id)
         waits = self.agents is not None or self._is_external
         if waits and getattr(loss, "by_newest_weights", False):
             # What has waited at the end of a fragment acts by the weights from before the last update.
@@ -310,7 +320,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
             return loss
         if isinstance(loss, LossOverModules):
             raise ValueError(
-                f"auxiliary_losses and custom_loss change a loss of the policy's outputs, but {type(self).__name__}'s "
+                "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that of "
+                f"{type(self).__name__} "
                 "is over several modules. Change what its make_loss returns."
             )
         return WithAuxiliary(loss, self._auxiliary_losses, custom, spec.masked_opened)
@@ -336,7 +347,9 @@ class Algorithm(SeveralAgents, Saving, ABC):
                 return self._owns(LearnerGroup(*parts, settings))
 
         device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
-        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
+        # A recording would call a learner's Python, which logs values, only once.
+        graphs = config.torch_cuda_graphs and config.learner_class is None
+        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, graphs)
         cores = wiring.cores_per_learner(config)
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
         return make_learner(self.policies[policy_id], objectives, cores=cores, **how, **more)
@@ -549,6 +562,8 @@ class Algorithm(SeveralAgents, Saving, ABC):
             extra_stats |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self.learner_rng(policy_id), **settings)
+        if self.config.learner_class is not None:
+            self.metrics.logger.repeat(self.learners[policy_id].pop_logged(), LEARNERS)
         # Agents share steps of their environments, so a policy may have more rows, or fewer.
         env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
         gradient_steps = int(stats.pop("num_minibatches", 1))
@@ -588,6 +603,39 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def learner(self) -> Learner:
         """The learner of the only policy."""
         return self.learners[DEFAULT_POLICY]
+
+    # ------------------------------------------------------------------ names of RLlib's new API stack
+
+    def get_module(self, module_id: str = DEFAULT_POLICY) -> Any:
+        """The network of a policy with the methods of an RLModule (core/modules); None if there is no such policy.
+
+        It has the present weights, and changes with them. A torch module of the user's is that module.
+        """
+        from rllib.core.modules.module_of_policy import module_of
+
+        return module_of(self.policies[module_id]) if module_id in self.policies else None
+
+    @property
+    def env_runner_group(self) -> Source:
+        """The attribute `workers`."""
+        return self.workers
+
+    @property
+    def eval_env_runner_group(self) -> Any:
+        """The workers that evaluate; None where this process does."""
+        return self._evaluations.workers
+
+    @property
+    def env_runner(self) -> Any:
+        """The worker in this process; None where there are remote ones."""
+        return self.workers.local_worker()
+
+    @property
+    def learner_group(self) -> Any:
+        """The learners with RLlib's get_weights() and set_weights()."""
+        from rllib.core.learner.group_names import LearnerGroupNames
+
+        return LearnerGroupNames(self)
 
     @property
     def num_updates(self) -> int:
@@ -664,6 +712,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
             self._log_no_episode_yet(result)
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
+            self.metrics.add_logged_here(result)
             self._reporting.on_result(result)
             return result
 
@@ -809,6 +858,20 @@ class Algorithm(SeveralAgents, Saving, ABC):
     def __exit__(self, exc_type, *exc_info) -> None:
         self._reporting.failed = exc_type is not None
         self.stop()
+
+
+def _taking_a_config(setup: Callable) -> Callable:
+    """A method `setup` of a subclass that may be called with the config, as RLlib's is, or without."""
+    takes_config = len(inspect.signature(setup).parameters) > 1
+
+    @functools.wraps(setup)
+    def call(self, config: AlgorithmConfig | None = None) -> None:
+        if takes_config:
+            setup(self, self.config)
+        else:
+            setup(self)
+
+    return call
 
 
 def _set_log_level(name: str) -> None:

@@ -13,7 +13,14 @@ import numpy as np
 from rllib.acting.inference import ActingSettings, under_plain_names
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.from_checkpoint import keep_changes, loaded_changes, read_state, saved_class, saved_config
+from rllib.algorithms.base.from_checkpoint import (
+    keep_changes,
+    loaded_changes,
+    read_state,
+    saved_class,
+    saved_config,
+    saved_config_class,
+)
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import GpuMemoryError, LearnersLostError
@@ -161,7 +168,7 @@ class Saving:
         state = read_state(checkpoint_path, load_user_code)
         with naming_damage(checkpoint_path):
             algorithm_class = saved_class(state, checkpoint_path, base=cls)
-        config_class = algorithm_class.config_class
+            config_class = saved_config_class(state, algorithm_class)
         if isinstance(config, AlgorithmConfig):
             config = config.changes()
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
@@ -189,6 +196,7 @@ class Saving:
             "algorithm.json": {
                 "algorithm": type(self).__name__,
                 "class": type(self),
+                **({} if type(self.config) is self.config_class else {"config_class": type(self.config)}),
                 "seed": self.seed,
                 "metrics": self.metrics.get_state(),
                 "state": self.algorithm_state(),
@@ -256,6 +264,7 @@ class Saving:
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)
+        self.callbacks.on_checkpoint_loaded(algorithm=self)
 
     def _filter_states(self) -> list[dict[str, np.ndarray]]:
         """Numbers by which recorded rows are normalised, of each policy; [] where they are not."""

@@ -36,9 +36,8 @@ class A2CConfig(ActorCriticConfig):
         entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
         bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
         vf_loss_coeff: float | OverTime=0.5, microbatch_size: int | None=None, clip_actions: bool=False,
-        rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=...
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=10, min_sample_timesteps_per_iteration: int | None=0,
@@ -66,17 +65,17 @@ class A2CConfig(ActorCriticConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
-        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip: float | None=40.0,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
         bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
-        vf_loss_coeff: float | OverTime=0.5, microbatch_size: int | None=None, rl_module_spec: Mapping[str,
-        Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        vf_loss_coeff: float | OverTime=0.5, microbatch_size: int | None=None, rl_module_spec: Any=..., optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> A2C: ...
     build_algo = build

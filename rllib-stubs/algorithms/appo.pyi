@@ -32,15 +32,14 @@ class APPOConfig(IMPALAConfig):
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
         replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff: float
         | OverTime=1.0, kl_target: float=0.01, target_kl: float | None=None, target_update_frequency: int=1, tau:
-        float=1.0, clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
-        train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., num_aggregator_actors_per_learner: int=...,
-        max_requests_in_flight_per_env_runner: int=...
+        float=1.0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner:
+        int=..., num_epochs: int=..., model_config: Any=..., model_config_dict: Any=...,
+        num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., num_aggregator_actors_per_learner: int=...,
+        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=..., num_aggregator_actors_per_learner: int=...,
         max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule:
         OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
         "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
@@ -55,8 +54,8 @@ class APPOConfig(IMPALAConfig):
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
         replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff: float
         | OverTime=1.0, kl_target: float=0.01, target_kl: float | None=None, target_update_frequency: int=1, tau:
-        float=1.0, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., max_sample_requests_in_flight_per_worker: int=...
+        float=1.0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
     def build(self, env: Any=None) -> APPO: ...
     build_algo = build

@@ -55,11 +55,10 @@ class IMPALAConfig(PolicyGradientConfig):
         num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=0, clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker:
-        int=..., train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., num_aggregator_actors_per_learner: int=...,
-        max_requests_in_flight_per_env_runner: int=...
+        replay_buffer_num_slots: int=0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
+        train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Any=..., model_config_dict:
+        Any=..., num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=10, min_sample_timesteps_per_iteration: int | None=0,
@@ -87,8 +86,8 @@ class IMPALAConfig(PolicyGradientConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., num_aggregator_actors_per_learner: int=...,
+        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=..., num_aggregator_actors_per_learner: int=...,
         max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule:
         OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
         "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
@@ -101,8 +100,8 @@ class IMPALAConfig(PolicyGradientConfig):
         float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval:
         int=1, max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=0, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...
+        replay_buffer_num_slots: int=0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
     def build(self, env: Any=None) -> IMPALA: ...
     build_algo = build

@@ -48,9 +48,9 @@ class PPOConfig(ActorCriticConfig):
         num_sgd_iter: int=30, clip_param: float | OverTime=0.3, use_kl_loss: bool=True, kl_coeff: float |
         OverTime=0.2, kl_target: float=0.01, recompute_advantages: bool=False, target_kl: float | None=None,
         vf_clip_param: float | OverTime | None=10.0, shuffle_sequences: bool=True, clip_actions: bool=False,
-        rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=2,
@@ -73,20 +73,19 @@ class PPOConfig(ActorCriticConfig):
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., gamma: float=0.99, lr: float
-        | OverTime=5e-05, lr_schedule: OverTime | None=None, grad_clip: float | None=None, grad_clip_by:
-        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
-        "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
-        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
-        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
-        entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
-        bool | Literal["batch", "minibatch"]=True, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
-        vf_loss_coeff: float | OverTime=1.0, sgd_minibatch_size: int=128, num_sgd_iter: int=30, clip_param: float |
-        OverTime=0.3, use_kl_loss: bool=True, kl_coeff: float | OverTime=0.2, kl_target: float=0.01,
-        recompute_advantages: bool=False, target_kl: float | None=None, vf_clip_param: float | OverTime | None=10.0,
-        shuffle_sequences: bool=True, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=...
+        model_config: Any=..., model_config_dict: Any=..., gamma: float=0.99, lr: float | OverTime=5e-05,
+        lr_schedule: OverTime | None=None, grad_clip: float | None=None, grad_clip_by: Literal["global_norm",
+        "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam",
+        weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
+        rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=..., auxiliary_losses:
+        Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str,
+        Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0,
+        entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
+        "minibatch"]=True, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float |
+        OverTime=1.0, sgd_minibatch_size: int=128, num_sgd_iter: int=30, clip_param: float | OverTime=0.3,
+        use_kl_loss: bool=True, kl_coeff: float | OverTime=0.2, kl_target: float=0.01, recompute_advantages:
+        bool=False, target_kl: float | None=None, vf_clip_param: float | OverTime | None=10.0, shuffle_sequences:
+        bool=True, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> PPO: ...
     build_algo = build

@@ -39,11 +39,10 @@ class PQNConfig(SamplingAheadConfig):
         int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, clip_actions:
-        bool=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=...,
-        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=...
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(
@@ -73,17 +72,16 @@ class PQNConfig(SamplingAheadConfig):
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., gamma: float=0.99, lr: float
-        | OverTime=0.00025, lr_schedule: OverTime | None=None, grad_clip: float | None=10.0, grad_clip_by:
-        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
-        "rmsprop", "sgd"]="radam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
-        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
-        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", lambda_:
-        float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, rl_module_spec: Mapping[str, Any]=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=...,
-        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=...
+        model_config: Any=..., model_config_dict: Any=..., gamma: float=0.99, lr: float | OverTime=0.00025,
+        lr_schedule: OverTime | None=None, grad_clip: float | None=10.0, grad_clip_by: Literal["global_norm",
+        "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="radam",
+        weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
+        rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., auxiliary_losses:
+        Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str,
+        Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size:
+        int=128, num_sgd_iter: int=4, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction:
+        Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> PQN: ...
     build_algo = build

@@ -48,10 +48,10 @@ class QMixConfig(OffPolicyConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix",
         "vdn", null]="qmix", mixing_embed_dim: int=32, double_q: bool=True, obs_agent_id: bool=True, clip_actions:
-        bool=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(
@@ -80,20 +80,19 @@ class QMixConfig(OffPolicyConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=10.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None,
-        adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05,
-        train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=...,
-        custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", n_step: int=1, target_network_update_freq: int=500, tau:
-        float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix",
-        "vdn", null]="qmix", mixing_embed_dim: int=32, double_q: bool=True, obs_agent_id: bool=True, rl_module_spec:
-        Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=10.0,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", n_step:
+        int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
+        int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
+        store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix", "vdn", null]="qmix", mixing_embed_dim:
+        int=32, double_q: bool=True, obs_agent_id: bool=True, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> QMix: ...
     build_algo = build
@@ -110,26 +109,25 @@ class VDNConfig(QMixConfig):
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix",
         "vdn", null]="vdn", mixing_embed_dim: int=32, double_q: bool=True, obs_agent_id: bool=True, clip_actions:
-        bool=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
-    ) -> C: ...
-    def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=10.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None,
-        adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05,
-        train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=...,
-        custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", n_step: int=1, target_network_update_freq: int=500, tau:
-        float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix",
-        "vdn", null]="vdn", mixing_embed_dim: int=32, double_q: bool=True, obs_agent_id: bool=True, rl_module_spec:
-        Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
         exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
         schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+    ) -> C: ...
+    def rl_module(
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=10.0,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", n_step:
+        int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
+        int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
+        store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix", "vdn", null]="vdn", mixing_embed_dim:
+        int=32, double_q: bool=True, obs_agent_id: bool=True, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> VDN: ...
     build_algo = build

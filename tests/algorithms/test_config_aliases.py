@@ -264,7 +264,6 @@ FOREIGN_WORDS = [
     (ARSConfig, "zero_policy", False, "directions start from the policy's initial weights"),
     (ARSConfig, "alive_bonus_offset", -1, "TransformReward"),
     (PPOConfig, "learner_connector", int, "on_postprocess_trajectory and on_learn_on_batch"),
-    (PPOConfig, "on_episode_end", int, "derived from DefaultCallbacks"),
     (DQNConfig, "num_epochs", 3, "a train batch makes one update here"),
     (SACConfig, "minibatch_size", 64, "a train batch makes one update here"),
     (APPOConfig, "target_network_update_freq", 2, "Did you mean .training(target_update_frequency=...)?"),

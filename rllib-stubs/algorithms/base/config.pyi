@@ -183,9 +183,8 @@ class AlgorithmConfig(OfflineDataConfig):
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
         model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
-        clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=...
+        clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def resources(
         self: C, *, num_gpus: float=0, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0,
@@ -221,7 +220,13 @@ class AlgorithmConfig(OfflineDataConfig):
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(
-        self: C, callbacks_class: Any=None, *, callback_functions: Mapping[str, Any]=..., callbacks: Any=...
+        self: C, callbacks_class: Any=None, *, callback_functions: Mapping[str, Any]=..., callbacks: Any=...,
+        on_algorithm_init: Any=..., on_train_result: Any=..., on_evaluate_start: Any=..., on_evaluate_end: Any=...,
+        on_checkpoint_loaded: Any=..., on_env_runners_recreated: Any=..., on_workers_recreated: Any=...,
+        on_learn_on_batch: Any=..., on_create_policy: Any=..., on_environment_created: Any=...,
+        on_sub_environment_created: Any=..., on_episode_created: Any=..., on_episode_start: Any=...,
+        on_episode_step: Any=..., on_episode_end: Any=..., on_sample_end: Any=..., on_postprocess_trajectory:
+        Any=..., on_postprocess_traj: Any=...
     ) -> C: ...
     def checkpointing(
         self: C, *, export_native_model_files: bool=False, checkpoint_trainable_policies_only: bool=False
@@ -264,14 +269,14 @@ class AlgorithmConfig(OfflineDataConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
-        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
-        rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> Algorithm: ...
     build_algo = build

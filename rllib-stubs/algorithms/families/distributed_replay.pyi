@@ -50,11 +50,10 @@ class DistributedReplayConfig(OffPolicyConfig):
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False,
         num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec:
-        Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., max_requests_in_flight_per_env_runner:
-        int=...
+        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker:
+        int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=30, min_sample_timesteps_per_iteration: int | None=25000,
@@ -82,20 +81,19 @@ class DistributedReplayConfig(OffPolicyConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float |
-        OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None, grad_clip_by:
-        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
-        "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
-        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
-        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", n_step:
-        int=3, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
-        int=50000, training_intensity: float | None=1, replay_buffer_config: Mapping[str, Any]=...,
-        store_buffer_in_checkpoints: bool=False, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
-        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
-        rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule:
+        OverTime | None=None, grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm",
+        "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
+        float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
+        float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
+        Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
+        learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500, tau:
+        float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False,
+        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
+        int=2, max_requests_in_flight_per_replay_worker: int=2, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
 
 class Fragment:

@@ -44,10 +44,9 @@ class EvolutionConfig(AlgorithmConfig):
         model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob: float=0.03, report_length: int=10,
-        filter_update_prob: float=1.0, noise_size: int=250000000, clip_actions: bool=False, rl_module_spec:
-        Mapping[str, Any]=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=...
+        filter_update_prob: float=1.0, noise_size: int=250000000, clip_actions: bool=False, rl_module_spec: Any=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=False, exploration_config: Mapping[str, Any]=...) -> C: ...
     def env_runners(
@@ -70,16 +69,16 @@ class EvolutionConfig(AlgorithmConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
-        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
-        noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob: float=0.03, report_length: int=10,
-        filter_update_prob: float=1.0, noise_size: int=250000000, rl_module_spec: Mapping[str, Any]=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", noise_stdev:
+        float=0.02, action_noise_std: float=0.0, eval_prob: float=0.03, report_length: int=10, filter_update_prob:
+        float=1.0, noise_size: int=250000000, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> Evolution: ...
     build_algo = build

@@ -35,9 +35,9 @@ class PolicyGradientConfig(AlgorithmConfig):
         model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
-        bool | Literal["batch", "minibatch"]=False, clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        bool | Literal["batch", "minibatch"]=False, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config:
+        Any=..., model_config_dict: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -59,16 +59,16 @@ class PolicyGradientConfig(AlgorithmConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
-        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
-        bool | Literal["batch", "minibatch"]=False, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: float=...
+        bool | Literal["batch", "minibatch"]=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=...
     ) -> C: ...
 
 class ActorCriticConfig(PolicyGradientConfig):
@@ -86,22 +86,22 @@ class ActorCriticConfig(PolicyGradientConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
         bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
-        vf_loss_coeff: float | OverTime=1.0, clip_actions: bool=False, rl_module_spec: Mapping[str, Any]=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        vf_loss_coeff: float | OverTime=1.0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config:
+        Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
-        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
         bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
-        vf_loss_coeff: float | OverTime=1.0, rl_module_spec: Mapping[str, Any]=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: float=...
+        vf_loss_coeff: float | OverTime=1.0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=...
     ) -> C: ...
 
 class AdaptiveKL:

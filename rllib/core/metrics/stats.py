@@ -15,7 +15,7 @@ PERCENTILES = (0, 50, 75, 90, 95, 99, 100)
 
 @dataclass(frozen=True)
 class Reduction:
-    """How the values of a key are reduced.
+    """Way in which the values of a key become one.
 
     Attributes:
         kind: "ema", "mean", "min", "max", "sum", "lifetime_sum", "item", "item_series" or "percentiles".
@@ -100,7 +100,7 @@ class Stats:
         return self._kept is not None or bool(self._values)
 
     def get_state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, JSON-able: numbers alone."""
+        """The part that a checkpoint keeps, JSON-able: numbers alone."""
         values = [float(value) for value in self._values if isinstance(value, int | float)]
         how = vars(self.how) | {"percentiles": list(self.how.percentiles)}
         return {"how": how, "values": values, "kept": self._kept}

@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from rllib.core.modules.action_distribution import distribution_class
@@ -56,17 +55,18 @@ class RLModule:
         self,
         config: Any = _NOT_GIVEN,
         *,
-        observation_space: spaces.Space | None = None,
-        action_space: spaces.Space | None = None,
+        observation_space: Any = None,
+        action_space: Any = None,
         inference_only: bool | None = None,
         learner_only: bool = False,
         model_config: Any = None,
         catalog_class: type | None = None,
         **kwargs: Any,
     ):
-        self.observation_space, self.action_space = observation_space, action_space
+        self.observation_space: Any = observation_space
+        self.action_space: Any = action_space
         self.inference_only, self.learner_only = bool(inference_only), learner_only
-        self.model_config = {} if model_config is None else model_config
+        self.model_config: Any = {} if model_config is None else model_config
         self.setup()
 
     def setup(self) -> None:

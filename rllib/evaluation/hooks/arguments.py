@@ -33,7 +33,7 @@ LATER: Mapping[str, Mapping[str, Callable[[dict, "LaterArguments"], Any]]] = {
 
 
 class LaterArguments:
-    """What later arguments stand for in one process.
+    """Values of later arguments in one process.
 
     Attributes:
         remembers_episodes: whether a hook of episodes is one of the later versions, so that they keep all their steps.

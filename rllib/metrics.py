@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,18 @@ class Metrics:
 
             self._logger = MetricsLogger()
         return self._logger
+
+    def log_value(self, key: Any, value: Any, **how: Any) -> None:
+        """`MetricsLogger.log_value` in this process."""
+        self.logger.log_value(key, value, **how)
+
+    def log_time(self, key: Any, **how: Any) -> AbstractContextManager[None]:
+        """`MetricsLogger.log_time` in this process."""
+        return self.logger.log_time(key, **how)
+
+    def peek(self, key: Any, *default: Any) -> Any:
+        """`MetricsLogger.peek`, of values that were logged."""
+        return self.logger.peek(key, *default)
 
     def add_sample(self, report) -> None:
         """Adds a worker's SampleReport."""
@@ -284,7 +296,9 @@ class Metrics:
         if self._logger is None:
             return
         for name, value in self._logger.reduce(but=(ENV_RUNNERS, LEARNERS)).items():
-            if name in result:
+            if isinstance(value, dict) and isinstance(result.get(name), dict):
+                result[name] = {**value, **result[name]}
+            elif name in result:
                 logger.warning("metrics_logger: results have %r of their own; use another name", name)
             else:
                 result[name] = value

@@ -2,6 +2,7 @@
 
 from rllib.core.connectors.pieces import AddObservationsFromEpisodesToBatch as AddObservationsFromEpisodesToBatch
 from rllib.core.columns import Columns as Columns
+from rllib.core.connectors.connected_env import ConnectedEnv as ConnectedEnv
 from rllib.core.connectors.connector import ConnectorPipelineV2 as ConnectorPipelineV2
 from rllib.core.connectors.connector import ConnectorV2 as ConnectorV2
 from rllib.core.modules.default_model_config import DefaultModelConfig as DefaultModelConfig

@@ -16,6 +16,7 @@ _CONNECTOR = "rllib.core.connectors.connector"
 # Loaded on first use: modules import torch, connectors gymnasium.
 _LAZY = {
     "Columns": "rllib.core.columns",
+    "ConnectedEnv": "rllib.core.connectors.connected_env",
     **dict.fromkeys(("ConnectorV2", "ConnectorPipelineV2"), _CONNECTOR),
     **dict.fromkeys(
         (

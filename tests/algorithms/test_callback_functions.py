@@ -198,9 +198,14 @@ def test_every_hook_can_be_given_by_name():
 
 
 def test_a_result_keeps_its_own_entries(caplog):
-    def log(*, metrics_logger, **kwargs):
+    def log(*, algorithm, metrics_logger, **kwargs):
         metrics_logger.log_value("timesteps_total", -1.0)
+        with algorithm.metrics.log_time(("timers", "mine")):
+            algorithm.metrics.log_value("other", 2, reduce="item")
+        assert algorithm.metrics.peek("other") == 2
 
     with config().callbacks(on_train_result=log).build() as algo:
-        assert algo.train()["timesteps_total"] > 0
+        result = algo.train()
+        assert result["timesteps_total"] > 0 and result["other"] == 2
+        assert {"mine", "learn_time_ms"} <= result["timers"].keys()
     assert "results have 'timesteps_total' of their own" in caplog.text

@@ -8,6 +8,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from rllib import PPOConfig
 from rllib.core import (
     Columns,
+    ConnectedEnv,
     ConnectorPipelineV2,
     ConnectorV2,
     FlattenObservations,
@@ -16,7 +17,6 @@ from rllib.core import (
     PrevActionsPrevRewards,
     SingleAgentObservationPreprocessor,
 )
-from rllib.core.connectors.connected_env import ConnectedEnv
 from tests.envs import CountingEnv
 from tests.multi_agent import NameTheSignal
 
@@ -173,6 +173,18 @@ def test_cartpole_trains_through_a_connector(make):
         result = algo.train()
         assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
         algo.evaluate(2)
+
+
+def test_a_loop_of_ones_own_has_the_connectors():
+    def make(env, spaces, device):
+        return PrevActionsPrevRewards(), FlattenObservations()
+
+    with quick("CartPole-v1").env_runners(env_to_module_connector=make).build() as algo:
+        env = ConnectedEnv.of(gymnasium.make("CartPole-v1"), make)
+        observation, _ = env.reset(seed=0)
+        assert observation.shape == (4 + 2 + 1,)
+        observation, reward, *_ = env.step(algo.compute_single_action(observation))
+        assert observation[-1] == reward == 1.0
 
 
 @pytest.mark.slow

@@ -87,6 +87,21 @@ class ConnectedEnv(gymnasium.Wrapper):
         self._numbers = itertools.count()
         self._episode: ConnectorEpisode | None = None
 
+    @classmethod
+    def of(
+        cls,
+        env: gymnasium.Env,
+        env_to_module_connector: MakePieces | None = None,
+        module_to_env_connector: MakePieces | None = None,
+    ) -> "ConnectedEnv":
+        """An environment for a loop of your own, with the connectors of a config: its observations are the policy's.
+
+        Args:
+            env: the environment.
+            env_to_module_connector, module_to_env_connector: as in the config.
+        """
+        return cls(env, *(made_pieces(make, env) for make in (env_to_module_connector, module_to_env_connector)))
+
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         observation, info = self.env.reset(seed=seed, options=options)
         self._episode = ConnectorEpisode(next(self._numbers), observation, info)

@@ -39,7 +39,8 @@ class TorchLearner:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, config: Any = None, module: Mapping[str, Any] | None = None, **kwargs: Any):
-        self.config, self.module = config, module
+        self.config = config
+        self.module: Any = module
         self.metrics = MetricsLogger(records=True)
         self.algorithm_loss: Any = None
 

@@ -50,6 +50,11 @@ _SAME = {
 _ELSEWHERE = {
     "MultiRLModule": "policies share no layers; MultiRLModuleSpec(rl_module_specs={...}) gives each policy its module",
     "SelfSupervisedLossAPI": "a module's further losses are auxiliary_losses (docs/losses.md)",
+    **dict.fromkeys(
+        tuple(f"Default{algorithm}TorchRLModule" for algorithm in ("PPO", "APPO", "IMPALA", "DQN", "SAC", "BC", "CQL")),
+        "built-in networks are no classes to derive from: derive from TorchRLModule. Masks of actions are built in "
+        "(docs/masks.md)",
+    ),
     "Catalog": "build the layers in the setup() of a TorchRLModule",
     "PPOCatalog": "build the layers in the setup() of a TorchRLModule",
     "LearnerGroup": "algo.learner_group has get_weights() and set_weights()",

@@ -261,6 +261,17 @@ class Greedy(Mlp):
         return {Columns.ACTION_DIST_INPUTS: 2 + self._forward(batch)[Columns.ACTION_DIST_INPUTS]}
 
 
+class OwnDistribution(Mlp):
+    def setup(self):
+        super().setup()
+        self.action_dist_cls = dict
+
+
+class OwnTraining(Mlp):
+    def get_train_action_dist_cls(self):
+        return dict
+
+
 class NotTorch(RLModule):
     pass
 
@@ -277,6 +288,8 @@ class WithCatalog(NoValues):
         (Draws, "must return 'action_dist_inputs', but returned \\['actions'\\].*custom_action_dist"),
         (ReadsActions, "has obs, but no 'actions'"),
         (Greedy, "_forward_inference gives other action_dist_inputs than _forward_train"),
+        (OwnDistribution, "its action_dist_cls names an action distribution of its own. Use .*custom_action_dist"),
+        (OwnTraining, "its get_train_action_dist_cls names an action distribution"),
         (NotTorch, "NotTorch is no torch.nn.Module. Derive it from rllib.core.TorchRLModule"),
         (WithCatalog, "there are no catalogs"),
     ],

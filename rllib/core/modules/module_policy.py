@@ -59,6 +59,7 @@ class ModulePolicySpec(OwnModelSpec):
     def check(self) -> None:
         super().check()
         _check_passes(self)
+        _check_distribution(self)
 
 
 class CalledModule(CalledByRows):
@@ -190,6 +191,23 @@ def _check_passes(spec: ModulePolicySpec) -> None:
                 "must be those that actions are drawn with; without exploration the most probable action is taken. "
                 "Compute them alike, and explore by exploration_config."
             )
+
+
+_DISTRIBUTIONS = ("get_inference_action_dist_cls", "get_exploration_action_dist_cls", "get_train_action_dist_cls")
+
+
+def _check_distribution(spec: ModulePolicySpec) -> None:
+    """Raises a ValueError if a module names an action distribution of its own, which nothing would read."""
+    probe = Probe(spec)
+    kind = type(probe.module)
+    own = [name for name in _DISTRIBUTIONS if getattr(kind, name).__module__ != "rllib.core.modules.rl_module"]
+    if getattr(probe.module, "action_dist_cls", None) is not None:
+        own.insert(0, "action_dist_cls")
+    if own:
+        raise probe.problem(
+            f"its {own[0]} names an action distribution of its own. Use model={{'custom_action_dist': MyDistribution}}"
+            ", a class as docs/networks.md describes it, beside the rl_module_spec."
+        )
 
 
 # ---------------------------------------------------------------------- nested dicts, lists and tuples of tensors

@@ -58,13 +58,15 @@ __all__ = list(_LAZY)
 _ELSEWHERE = {
     **dict.fromkeys(("VectorEnv", "BaseEnv"), "environments that are vectors derive from gymnasium.vector.VectorEnv"),
     **dict.fromkeys(
-        ("RLModule", "MultiRLModule", "ModelV2", "TFModelV2", "TorchModelV2"),
+        ("ModelV2", "TFModelV2", "TorchModelV2"),
         "networks of your own are torch modules, model={'custom_model': Module} (docs/networks.md)",
     ),
-    **dict.fromkeys(
-        ("Learner", "LearnerGroup"), "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"
-    ),
-    "ConnectorV2": "observations are changed by env_wrappers and observation_filter",
+    **{
+        name: f"use `from rllib.core import {name}`"
+        for name in ("RLModule", "TorchRLModule", "RLModuleSpec", "DefaultModelConfig", "ConnectorV2", "MetricsLogger")
+    },
+    "MultiRLModule": "rllib.core.MultiRLModuleSpec gives each policy its module",
+    **dict.fromkeys(("Learner", "LearnerGroup"), "a loss is changed by rllib.core.TorchLearner (docs/losses.md)"),
     "RLlibCallback": "callbacks derive from rllib.DefaultCallbacks (docs/callbacks.md)",
     **OF_STABLE_BASELINES,
     "Trainer": "the base of all algorithms is called Algorithm here",

@@ -9,18 +9,21 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from rllib.env.episodes import Episode
 from rllib.env.traffic import RunTraffic
-from rllib.result import EXTERNAL, Result
+from rllib.result import ENV_RUNNERS, EXTERNAL, LEARNERS, LOGGED, Result
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.spans import span
+
+if TYPE_CHECKING:
+    from rllib.core.metrics.metrics_logger import MetricsLogger
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +82,7 @@ class Metrics:
         self._untrained: deque[Episode] = deque(maxlen=smoothing_episodes)  # of external environments
         self._rows_too_old: int | None = None  # dropped so far, of clients that act themselves
         self._traffic = RunTraffic()
+        self._logger: MetricsLogger | None = None
         self.keeps_episodes = False
         self.episodes_total = 0
         self._has_warned = False
@@ -111,8 +115,31 @@ class Metrics:
         """A context that adds the block's seconds to a phase of this iteration."""
         return _Timer(self._seconds, phase)
 
+    @property
+    def logger(self) -> "MetricsLogger":
+        """Values that the user's hooks and losses log; those of workers below "env_runners"."""
+        if self._logger is None:
+            from rllib.core.metrics.metrics_logger import MetricsLogger
+
+            self._logger = MetricsLogger()
+        return self._logger
+
+    def log_value(self, key: Any, value: Any, **how: Any) -> None:
+        """`MetricsLogger.log_value` in this process."""
+        self.logger.log_value(key, value, **how)
+
+    def log_time(self, key: Any, **how: Any) -> AbstractContextManager[None]:
+        """`MetricsLogger.log_time` in this process."""
+        return self.logger.log_time(key, **how)
+
+    def peek(self, key: Any, *default: Any) -> Any:
+        """`MetricsLogger.peek`, of values that were logged."""
+        return self.logger.peek(key, *default)
+
     def add_sample(self, report) -> None:
         """Adds a worker's SampleReport."""
+        if report.logged is not None:
+            self.logger.repeat(report.logged, ENV_RUNNERS)
         self.episodes.extend(report.episodes[-self.episodes.maxlen :])  # no others are kept
         if self.keeps_episodes:
             self.episodes_this_iteration += report.episodes
@@ -257,7 +284,30 @@ class Metrics:
             },
         }
         result.update(self._times(elapsed))
+        if self._logger is not None:
+            self._add_logged(result)
         return result
+
+    def _add_logged(self, result: Result) -> None:
+        """Adds values that were logged in workers and learners; a learner's are among its statistics."""
+        of_learners, learners = self._logger.reduce(LEARNERS), result["info"]["learner"]
+        for policy_id in of_learners.keys() & learners.keys():
+            learners[policy_id]["learner_stats"] |= of_learners.pop(policy_id)
+        logged = {ENV_RUNNERS: self._logger.reduce(ENV_RUNNERS), LEARNERS: of_learners}
+        if any(logged.values()):
+            result[LOGGED] = {section: values for section, values in logged.items() if values}
+
+    def add_logged_here(self, result: dict) -> None:
+        """Adds values that were logged in this process to a result, beside its own entries."""
+        if self._logger is None:
+            return
+        for name, value in self._logger.reduce(but=(ENV_RUNNERS, LEARNERS)).items():
+            if isinstance(value, dict) and isinstance(result.get(name), dict):
+                result[name] = {**value, **result[name]}
+            elif name in result:
+                logger.warning("metrics_logger: results have %r of their own; use another name", name)
+            else:
+                result[name] = value
 
     def _steps(self, elapsed: float) -> dict:
         steps: dict[str, Any] = {
@@ -328,6 +378,7 @@ class Metrics:
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
             "time_total_s": self.time_total_s,
+            **({} if self._logger is None else {LOGGED: self._logger.get_state()}),
         }
 
     def set_state(self, state: dict) -> None:
@@ -343,6 +394,8 @@ class Metrics:
         self.episodes_total = state["episodes_total"]
         self.iteration = state["iteration"]
         self.time_total_s = state["time_total_s"]
+        if LOGGED in state:
+            self.logger.set_state(state[LOGGED])
         self._iterations_since_restore = 0
         self._time_since_restore = 0.0
         self._steps_at_restore = self.timesteps
@@ -351,7 +404,7 @@ class Metrics:
 
 def _episode_to_json(episode: Episode) -> dict[str, Any]:
     """The fields without media, which can be any object; what goes by agent and policy as a list of triples."""
-    fields = {name: value for name, value in vars(episode).items() if name != "media"}
+    fields = {name: value for name, value in vars(episode).items() if name not in ("media", "logged")}
     for name in _BY_AGENT:
         fields[name] = [[*key, value] for key, value in fields[name].items()]
     return fields

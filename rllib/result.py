@@ -98,9 +98,12 @@ RESULT_KEYS = frozenset((
 AGENT_RESULT_KEYS = frozenset(_OF_SEVERAL.values()) - RESULT_KEYS
 # The entry of runs whose environments drive their own loops
 EXTERNAL = "external"
+# The entry with values that hooks have logged in workers, and sections of later versions that show them
+LOGGED, ENV_RUNNERS, LEARNERS = "logged", "env_runners", "learners"
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
+_KNOWN = frozenset((EXTERNAL, LOGGED, *RESULT_KEYS, *AGENT_RESULT_KEYS, *LATER_RESULT_KEYS))
 
 
 def stored_names(name: str) -> list[str]:
@@ -111,7 +114,7 @@ def stored_names(name: str) -> list[str]:
     if section == "env_runners":
         kind, _, one = rest.partition("/")
         of_several = [f"{_OF_SEVERAL[kind]}/{one}"] if one and kind in _OF_SEVERAL else []
-        return of_several + ([_ENV_RUNNERS[rest]] if rest in _ENV_RUNNERS else [])
+        return [*of_several, _ENV_RUNNERS.get(rest, f"{LOGGED}/{name}")]
     if section == "sampler_results" and rest.partition("/")[0] in _SAMPLER_RESULTS:
         return [rest]
     if section == "learners" and "/" in rest:
@@ -122,6 +125,8 @@ def stored_names(name: str) -> list[str]:
         if statistic in _LEARNER_COUNTS:
             return [f"{learner}/{_LEARNER_COUNTS[statistic]}"]
         return [f"{learner}/learner_stats/{each}" for each in (_LEARNERS.get(statistic), statistic) if each]
+    if section == LEARNERS and rest:
+        return [f"{LOGGED}/{name}"]
     return [_TOP[name]] if name in _TOP else []
 
 
@@ -136,7 +141,7 @@ def check_result_key(key: str, what: str, short_names: Sequence[str] = ()) -> No
     Raises:
         ValueError: with the nearest key.
     """
-    root, known = str(key).partition("/")[0], sorted({EXTERNAL, *RESULT_KEYS, *AGENT_RESULT_KEYS, *LATER_RESULT_KEYS})
+    root, known = str(key).partition("/")[0], sorted(_KNOWN)
     if root not in known:
         near = nearest(root, [*short_names, *known])
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -205,7 +210,8 @@ class Result(ByAllNames):
                 found.pop(kind, None)
                 if dict.__contains__(self, old):
                     found[kind] = {"": dict(self[old])}
-        return {kind: values.get("", values) for kind, values in found.items()}
+        logged = self[LOGGED].get(ENV_RUNNERS, {}) if dict.__contains__(self, LOGGED) else {}
+        return {**logged, **{kind: values.get("", values) for kind, values in found.items()}}
 
     def _learners(self) -> dict:
         learners = {}
@@ -221,7 +227,7 @@ class Result(ByAllNames):
             counts = {new: self[old] for new, old in _ALL_LEARNERS.items() if dict.__contains__(self, old)}
             only = next(iter(learners.values())) if len(learners) == 1 else {}
             learners[_ALL_POLICIES] = only | counts
-        return learners
+        return learners | (self[LOGGED].get(LEARNERS, {}) if dict.__contains__(self, LOGGED) else {})
 
     def by_all_names(self) -> Iterator[tuple[str, Any]]:
         """Its items, and the sections and keys that are computed on access."""

@@ -29,6 +29,7 @@ FLOORS = [
     ["rllib.storage", "rllib.config", "rllib.web"],
     ["rllib.models", "rllib.losses"],
     ["rllib.hand_written", "rllib.policies", "rllib.policy", "rllib.replay", "rllib.env", "rllib.offline"],
+    ["rllib.core"],
     [
         "rllib.acting",
         "rllib.callbacks",
@@ -72,6 +73,7 @@ NOT_IN_EVERY_RUN = (
     "rllib.env.engines",
     "rllib.evaluation.external",
     "rllib.algorithms.base.policy_changes",
+    "rllib.core",
 )
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",

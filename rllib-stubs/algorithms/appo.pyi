@@ -23,6 +23,29 @@ class APPOConfig(IMPALAConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=0.0002, train_batch_size:
         int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=True, vtrace: bool=True,
+        vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold: float=1.0, lambda_: float=1.0,
+        num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval: int=1,
+        max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
+        float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
+        replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff: float
+        | OverTime=1.0, kl_target: float=0.01, target_kl: float | None=None, target_update_frequency: int=1, tau:
+        float=1.0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner:
+        int=..., num_epochs: int=..., model_config: Any=..., model_config_dict: Any=...,
+        num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
+    ) -> C: ...
+    def rl_module(
+        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=..., num_aggregator_actors_per_learner: int=...,
+        max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule:
+        OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
+        "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
+        float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
+        float=0.0002, train_batch_size: int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
+        Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
         learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01,
         entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
         "minibatch"]=True, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
@@ -31,28 +54,7 @@ class APPOConfig(IMPALAConfig):
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
         replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff: float
         | OverTime=1.0, kl_target: float=0.01, target_kl: float | None=None, target_update_frequency: int=1, tau:
-        float=1.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., num_epochs:
-        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...,
-        num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
-    ) -> C: ...
-    def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., num_aggregator_actors_per_learner: int=...,
-        max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule:
-        OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
-        "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
-        float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
-        float=0.0002, train_batch_size: int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
-        Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float |
-        OverTime=0.01, entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
-        "minibatch"]=True, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
-        float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval:
-        int=1, max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
-        float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff: float
-        | OverTime=1.0, kl_target: float=0.01, target_kl: float | None=None, target_update_frequency: int=1, tau:
-        float=1.0, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        float=1.0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
         max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
     def build(self, env: Any=None) -> APPO: ...

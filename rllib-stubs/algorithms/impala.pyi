@@ -31,10 +31,11 @@ class IMPALAConfig(PolicyGradientConfig):
         Literal["auto"]=50, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
-        delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
-        int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, delay_between_worker_restarts_s: float=1.0,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
         remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
         num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
@@ -47,16 +48,17 @@ class IMPALAConfig(PolicyGradientConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=0.0002, train_batch_size:
         int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01,
-        entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
-        "minibatch"]=False, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
-        float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval:
-        int=1, max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=False, vtrace: bool=True,
+        vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold: float=1.0, lambda_: float=1.0,
+        num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval: int=1,
+        max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
-        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner:
-        int=..., num_epochs: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...,
-        num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
+        replay_buffer_num_slots: int=0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
+        train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Any=..., model_config_dict:
+        Any=..., num_aggregator_actors_per_learner: int=..., max_requests_in_flight_per_env_runner: int=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=10, min_sample_timesteps_per_iteration: int | None=0,
@@ -72,10 +74,11 @@ class IMPALAConfig(PolicyGradientConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore:
-        bool=True, ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
         float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
         recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
@@ -85,21 +88,22 @@ class IMPALAConfig(PolicyGradientConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., num_aggregator_actors_per_learner: int=...,
+        self: C, *, train_batch_size_per_learner: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=..., num_aggregator_actors_per_learner: int=...,
         max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule:
         OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
         "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
         float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
         float=0.0002, train_batch_size: int=500, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
-        Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float |
-        OverTime=0.01, entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
+        Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
+        learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01,
+        entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
         "minibatch"]=False, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
         float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval:
         int=1, max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=0, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=...
+        replay_buffer_num_slots: int=0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...
     ) -> C: ...
     def build(self, env: Any=None) -> IMPALA: ...
     build_algo = build

@@ -16,22 +16,23 @@ class PGConfig(PolicyGradientConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=200, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0,
-        entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
-        "minibatch"]=False, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=...
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=False, clip_actions: bool=False,
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0004, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
-        int=200, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0,
-        entropy_coeff_schedule: OverTime | None=None, standardize_advantages: bool | Literal["batch",
-        "minibatch"]=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0004, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=200, model:
+        Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
+        bool | Literal["batch", "minibatch"]=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> PG: ...
     build_algo = build

@@ -20,8 +20,9 @@ class PQNConfig(SamplingAheadConfig):
         Literal["auto"]="auto", gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
         delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
         int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
@@ -36,12 +37,12 @@ class PQNConfig(SamplingAheadConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="radam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128,
-        num_sgd_iter: int=4, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=...,
-        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=...
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, clip_actions:
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config: Any=...,
+        model_config_dict: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(
@@ -58,30 +59,31 @@ class PQNConfig(SamplingAheadConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
-        custom_resources_per_worker: Mapping[str, Any]=..., delay_between_worker_restarts_s: float=1.0,
-        exploration_config: Mapping[str, Any]=..., explore: bool=True, ignore_worker_failures: bool=False,
-        max_num_worker_restarts: int=1000, num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker:
-        float=1, num_gpus_per_worker: float=0, recreate_failed_workers: bool | None=None,
-        restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
-        remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_cpus_per_env_runner: float=...,
-        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...,
-        restart_failed_env_runners: bool | None=..., ignore_env_runner_failures: bool=...,
-        max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
-        num_consecutive_env_runner_failures_tolerance: int=...
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, sample_async: bool=False, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
+        float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
+        recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
+        "vector_entry_point"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
+        custom_resources_per_env_runner: Mapping[str, Any]=..., restart_failed_env_runners: bool | None=...,
+        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
+        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=...,
-        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., gamma: float=0.99, lr: float
-        | OverTime=0.00025, lr_schedule: OverTime | None=None, grad_clip: float | None=10.0, grad_clip_by:
-        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
-        "rmsprop", "sgd"]="radam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
-        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
-        "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, optim_alpha:
-        float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps:
-        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        model_config: Any=..., model_config_dict: Any=..., gamma: float=0.99, lr: float | OverTime=0.00025,
+        lr_schedule: OverTime | None=None, grad_clip: float | None=10.0, grad_clip_by: Literal["global_norm",
+        "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="radam",
+        weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
+        rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., auxiliary_losses:
+        Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str,
+        Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size:
+        int=128, num_sgd_iter: int=4, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction:
+        Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> PQN: ...
     build_algo = build

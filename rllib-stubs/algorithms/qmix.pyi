@@ -26,8 +26,9 @@ class QMixConfig(OffPolicyConfig):
         Literal["auto"]=4, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
         delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
         int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
@@ -42,14 +43,15 @@ class QMixConfig(OffPolicyConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None,
         adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05,
         train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=...,
-        custom_loss: Any=None, learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=1,
-        target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts: int=1000,
-        training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
-        store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix", "vdn", null]="qmix", mixing_embed_dim:
-        int=32, double_q: bool=True, obs_agent_id: bool=True, clip_actions: bool=False, optim_alpha: float=...,
-        optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
-        Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps:
-        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", n_step: int=1, target_network_update_freq: int=500, tau:
+        float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix",
+        "vdn", null]="qmix", mixing_embed_dim: int=32, double_q: bool=True, obs_agent_id: bool=True, clip_actions:
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(
@@ -66,33 +68,33 @@ class QMixConfig(OffPolicyConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
-        custom_resources_per_worker: Mapping[str, Any]=..., delay_between_worker_restarts_s: float=1.0,
-        exploration_config: Mapping[str, Any]=..., explore: bool=True, ignore_worker_failures: bool=False,
-        max_num_worker_restarts: int=1000, num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker:
-        float=1, num_gpus_per_worker: float=0, recreate_failed_workers: bool | None=None,
-        restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
-        remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_cpus_per_env_runner: float=...,
-        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...,
-        restart_failed_env_runners: bool | None=..., ignore_env_runner_failures: bool=...,
-        max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
-        num_consecutive_env_runner_failures_tolerance: int=...
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, sample_async: bool=False, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
+        float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
+        recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
+        "vector_entry_point"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
+        custom_resources_per_env_runner: Mapping[str, Any]=..., restart_failed_env_runners: bool | None=...,
+        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
+        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=10.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None,
-        adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05,
-        train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=...,
-        custom_loss: Any=None, learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=1,
-        target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts: int=1000,
-        training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=10.0,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", n_step:
+        int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
+        int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
         store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix", "vdn", null]="qmix", mixing_embed_dim:
-        int=32, double_q: bool=True, obs_agent_id: bool=True, optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        int=32, double_q: bool=True, obs_agent_id: bool=True, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> QMix: ...
     build_algo = build
@@ -104,29 +106,30 @@ class VDNConfig(QMixConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None,
         adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05,
         train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=...,
-        custom_loss: Any=None, learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=1,
-        target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts: int=1000,
-        training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
-        store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix", "vdn", null]="vdn", mixing_embed_dim:
-        int=32, double_q: bool=True, obs_agent_id: bool=True, clip_actions: bool=False, optim_alpha: float=...,
-        optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
-        Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps:
-        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", n_step: int=1, target_network_update_freq: int=500, tau:
+        float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix",
+        "vdn", null]="vdn", mixing_embed_dim: int=32, double_q: bool=True, obs_agent_id: bool=True, clip_actions:
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=10.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None,
-        adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05,
-        train_batch_size: int=32, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=...,
-        custom_loss: Any=None, learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=1,
-        target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts: int=1000,
-        training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=10.0,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="rmsprop", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", n_step:
+        int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
+        int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
         store_buffer_in_checkpoints: bool=False, mixer: Literal["qmix", "vdn", null]="vdn", mixing_embed_dim:
-        int=32, double_q: bool=True, obs_agent_id: bool=True, optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        int=32, double_q: bool=True, obs_agent_id: bool=True, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> VDN: ...
     build_algo = build

@@ -147,7 +147,7 @@ def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[
         ValueError: for a key that no result has, with the nearest; callbacks, if the config has any, may add keys.
     """
     full = {_SHORT_STOP_KEYS.get(key, key): threshold for key, threshold in thresholds.items()}
-    if not config.get("callbacks") and not config.get("callbacks_class"):
+    if not any(config.get(name) for name in ("callbacks", "callbacks_class", "callback_functions")):
         for key in full:
             check_result_key(key, "stop", tuple(_SHORT_STOP_KEYS))
     return full

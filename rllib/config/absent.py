@@ -19,7 +19,7 @@ _NO_BUFFER_ON_GPU = "a learner takes whole train batches: use algo.learn_on_batc
 _LEARNERS = "use algo.learners, which has a learner for each policy id, or algo.learn_on_batch(batch)"
 
 ALGORITHM: Mapping[str, str] = {
-    **_rows(_LEARNERS, "learner_group", "optimizer"),
+    **_rows(_LEARNERS, "optimizer"),
     **_rows(_FILES, "get_checkpointable_components", "get_ctor_args_and_kwargs", "get_metadata", "from_state"),
     **_rows(_REPLACED, "restore_workers", "restore_env_runners", "restore_offline_eval_runners"),
     **_rows(_H5, "import_model", "import_policy_model_from_h5"),
@@ -42,7 +42,6 @@ ALGORITHM: Mapping[str, str] = {
     ),
     **_rows("use algo.replays, which has a replay for each policy id", "local_replay_buffer"),
     **_rows("use get_policy(), or workers.local_worker()", "local_evaluator", "remote_evaluators"),
-    **_rows("use get_policy(), whose attribute model is the network", "get_module"),
     **_rows("use evaluate(), or evaluation_workers", "eval_env_runner"),
     **_rows("it is add_policy here", "add_module"),
     **_rows("it is remove_policy here", "remove_module"),

@@ -6,6 +6,7 @@ name) says what the name is here.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 logger = logging.getLogger("rllib")
@@ -35,9 +36,18 @@ RAY_2_10 = {
     "max_requests_in_flight_per_env_runner": "max_requests_in_flight_per_sampler_worker",
 }
 
+# Hooks that are given as functions: the setting callback_functions has them by name. The last is Ray 0.8's.
+HOOKS = (
+    *("on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end", "on_checkpoint_loaded"),
+    *("on_env_runners_recreated", "on_workers_recreated", "on_learn_on_batch", "on_create_policy"),
+    *("on_environment_created", "on_sub_environment_created", "on_episode_created", "on_episode_start"),
+    *("on_episode_step", "on_episode_end", "on_sample_end", "on_postprocess_trajectory", "on_postprocess_traj"),
+)
+
 # Spellings within Ray 2.0 - 2.9: attributes that differ from their arguments, and names of the first learner API.
 RAY_2_6 = {
     "framework_str": "framework",
+    "rl_module_spec": "model",
     "callbacks": "callbacks_class",
     "num_learner_workers": "num_learners",
     "num_gpus_per_learner_worker": "num_gpus",
@@ -97,10 +107,37 @@ STABLE_BASELINES: Mapping[str, str] = {
     "replay_buffer_kwargs": "replay_buffer_config",
 }
 
-ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10, **STABLE_BASELINES}
+ALIASES: Mapping[str, str] = {
+    **RAY_0_8,
+    **RAY_2_6,
+    **RAY_2_10,
+    **STABLE_BASELINES,
+    **dict.fromkeys(HOOKS, "callback_functions"),
+}
 
 # Result for a value that asks for nothing: the setting keeps its value.
 NOTHING = object()
+
+
+def _model_of_spec(spec) -> Any:
+    """The setting `model` for an RLModuleSpec (rllib/core), which this floor does not import."""
+    if spec is None:
+        return NOTHING
+    if hasattr(spec, "to_models"):
+        models = spec.to_models()
+        return models["default_policy"] if list(models) == ["default_policy"] else {"of_policies": models}
+    if not hasattr(spec, "to_model"):
+        raise TypeError(
+            f"rl_module_spec={spec!r:.80} must be an RLModuleSpec. Use .rl_module(rl_module_spec=RLModuleSpec("
+            "module_class=MyModule, model_config={...})) with `from rllib.core import RLModuleSpec`."
+        )
+    return spec.to_model()
+
+
+def _hook_with(hook: str, function) -> Any:
+    """A function for a hook as a part of the setting callback_functions."""
+    return NOTHING if function is None else {hook: function}
+
 
 # Where the old value means the same in another form; such names can be set, but not be read.
 VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
@@ -116,6 +153,8 @@ VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "worker_side_prioritization": lambda value: {"worker_side_prioritization": value},
     "horizon": lambda value: NOTHING if value is None else [{"TimeLimit": {"max_episode_steps": value}}],
     "remote_worker_envs": lambda value: "async" if value else NOTHING,
+    "rl_module_spec": _model_of_spec,
+    **{hook: partial(_hook_with, hook) for hook in HOOKS},
 }
 
 # Values that another era has for what another value does here: (setting, value) -> (value here, why).
@@ -347,18 +386,13 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "use_worker_filter_stats": Unavailable((True,), "the statistics of all workers are always merged"),
     "remote_env_batch_wait_ms": Unavailable((0,), "environments live in their worker's process; use more workers"),
     "_learner_class": Unavailable((None,), "override Algorithm.make_learner"),
-    "learner_class": Unavailable((None,), "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"),
-    "learner_config_dict": Unavailable(({}, None), "give these values to custom_loss and auxiliary_losses themselves"),
     "worker_cls": Unavailable((None,), "workers are always RolloutWorkers"),
     "sample_collector": Unavailable((None,), "workers write the rows of a batch as they come"),
     "optimization_config": Unavailable((None,), "use actor_lr, critic_lr and alpha_lr"),
-    **dict.fromkeys(
-        ("env_to_module_connector", "module_to_env_connector", "learner_connector"),
-        Unavailable(
-            (None,),
-            "there are no connectors: observations are changed by env_wrappers and observation_filter, previous "
-            "actions and rewards come by model={'lstm_use_prev_action': True}, and auxiliary_losses are added",
-        ),
+    "learner_connector": Unavailable(
+        (None,),
+        "batches are changed by on_postprocess_trajectory and on_learn_on_batch of your callbacks, rewards by "
+        "env_wrappers, and losses by learner_class, custom_loss and auxiliary_losses",
     ),
     **dict.fromkeys(
         tuple(
@@ -369,20 +403,11 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
                 "learner",
             )
         ),
-        Unavailable((True,), "there are no connectors to leave out"),
+        Unavailable((True,), "what the default connectors of RLlib do is always done"),
     ),
     **dict.fromkeys(
-        (
-            *("on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end", "on_environment_created"),
-            *("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end"),
-            *("on_checkpoint_loaded", "on_env_runners_recreated", "on_evaluate_offline_start"),
-            *("on_evaluate_offline_end", "on_offline_eval_runners_recreated"),
-        ),
-        Unavailable(
-            (None,),
-            "make it a method of a class derived from DefaultCallbacks, and use "
-            ".callbacks(callbacks_class=MyCallbacks) (docs/callbacks.md)",
-        ),
+        ("on_evaluate_offline_start", "on_evaluate_offline_end", "on_offline_eval_runners_recreated"),
+        Unavailable((None,), "use on_train_result, whose result has the losses on held-out data (docs/callbacks.md)"),
     ),
     **dict.fromkeys(
         ("num_sgd_iter", "sgd_minibatch_size"),
@@ -430,7 +455,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
         ("memory", "memory_per_worker", "object_store_memory", "object_store_memory_per_worker"),
         Unavailable((0, None), "runtime.init(object_store_memory=...) bounds the store of the whole session"),
     ),
-    "rl_module_spec": Unavailable((None,), "use model, or override Algorithm.make_policy_spec"),
     "logger_creator": Unavailable((None,), "use tune.run(callbacks=[...]), or on_train_result of your callbacks"),
     "logger_config": Unavailable((None,), "use tune.run(callbacks=[...]), or on_train_result of your callbacks"),
     "fake_sampler": Unavailable((False,), "samples come from the environment"),

@@ -1,6 +1,8 @@
 """A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.config import absent, aliases
@@ -32,6 +34,28 @@ class ConfigObject(Settings):
     own_aliases: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
     # Values of unavailable names that ask this class for nothing, where these are others than aliases.py says.
     harmless: ClassVar[Mapping[str, tuple]] = {}
+
+    # The subclass whose constructor runs, which declares settings by setting attributes (`_declare_own`).
+    _declares: ClassVar[type["ConfigObject"] | None] = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _declaring(cls, cls.__init__)
+
+    @classmethod
+    def _declare_own(cls, name: str, value: Any) -> None:
+        """Declares a setting that a constructor sets, as RLlib's config classes do; its value there is its default."""
+        meaning = f"a setting of {cls.__name__}"
+        cls.settings[name] = cls._declared[name] = Setting(name, "training", Any, copied(value), meaning)
+        section = cls.sections["training"]
+        cls.sections["training"] = replace(section, names=(*section.names, name))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restores a pickled config; in this process its class may not have been constructed, and so not declared."""
+        self.__dict__.update(state)
+        for name in state["_values"].keys() - self.settings.keys():
+            type(self)._declare_own(name, state["_values"][name])
 
     def __init__(self):
         values = {name: copied(setting.default) for name, setting in self.settings.items()}
@@ -172,6 +196,8 @@ class ConfigObject(Settings):
             self._refuse_if_frozen(name)
             object.__setattr__(self, name, value)
             return
+        if self._declares is not None and self._find(name) is None and not _is_known(name):
+            self._declares._declare_own(name, value)
         try:
             self[name] = value
         except TypeError as error:
@@ -378,6 +404,27 @@ def _why_absent(name: str) -> str | None:
     if name in aliases.UNAVAILABLE:
         return aliases.UNAVAILABLE[name].sentence
     return absent.CONFIG.get(name) or aliases.IGNORED.get(name)
+
+
+def _declaring(cls: type[ConfigObject], init: Callable) -> Callable:
+    """A constructor that declares the attributes which it sets as settings of the class, where there are none yet."""
+
+    @functools.wraps(init)
+    def construct(self, *args, **kwargs):
+        outer = self._declares
+        self.__dict__["_declares"] = cls
+        try:
+            init(self, *args, **kwargs)
+        finally:
+            self.__dict__["_declares"] = outer
+
+    return construct
+
+
+def _is_known(name: str) -> bool:
+    """Whether a name means something in some version of RLlib, so that it is no setting of the user's own."""
+    tables = (aliases.IGNORED, aliases.UNAVAILABLE, aliases.ALIASES, aliases.ELSEWHERE, absent.CONFIG)
+    return any(name in table for table in tables)
 
 
 def _relations(cls: type) -> list[Callable]:

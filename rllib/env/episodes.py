@@ -17,6 +17,8 @@ class Episode:
 
     Where several agents act, episode_return is the sum over them, and agent_returns and agent_lengths have the return
     and the number of steps of each (agent id, policy id). Both are empty where there is one agent.
+
+    The last episode of a worker's part of an evaluation brings what hooks have logged in all of them.
     """
 
     episode_return: float
@@ -27,6 +29,7 @@ class Episode:
     media: dict[str, Any] = field(default_factory=dict)
     agent_returns: dict[tuple[str, str], float] = field(default_factory=dict)
     agent_lengths: dict[tuple[str, str], int] = field(default_factory=dict)
+    logged: list = field(default_factory=list)
 
 
 class EpisodeTracker:

@@ -6,7 +6,8 @@
 
     PPOConfig().callbacks(Print)
 
-Names and arguments are Ray 2.6's; all are keywords, and `**kwargs` takes those that may come later. The driver has one
+Names and arguments are Ray 2.6's; all are keywords, and `**kwargs` takes those that may come later. Hooks that name
+arguments of RLlib's new API stack get these (hooks/arguments.py). The driver has one
 object of the class and every worker has its own: they communicate through an episode's
 `custom_metrics` and `hist_data`, which come back in the results.
 
@@ -16,7 +17,14 @@ An object in the place of the class is a pattern: the driver and every worker be
 import copy
 import difflib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rllib.evaluation.hooks.arguments import LATER, LaterArguments, adapt, named_arguments
+from rllib.evaluation.hooks.functions import functions_problem, methods_of
+
+if TYPE_CHECKING:
+    from rllib.core.metrics.metrics_logger import Call
 
 
 class DefaultCallbacks:
@@ -55,6 +63,14 @@ class DefaultCallbacks:
             is_evaluation: whether they evaluate.
         """
 
+    def on_env_runners_recreated(
+        self, *, algorithm, env_runner_group, env_runner_indices, is_evaluation, **kwargs
+    ) -> None:
+        """As `on_workers_recreated`, by the names of RLlib's new API stack."""
+
+    def on_checkpoint_loaded(self, *, algorithm, **kwargs) -> None:
+        """After the algorithm's state was restored from a checkpoint."""
+
     def get_state(self) -> dict:
         """The state of the driver's object for a checkpoint, JSON-able; empty where there is none."""
         return {}
@@ -78,12 +94,21 @@ class DefaultCallbacks:
             env_context: the EnvContext that it was made with.
         """
 
+    def on_environment_created(self, *, env_runner, env, env_context, **kwargs) -> None:
+        """Once in a worker, when its environments have been made.
+
+        Args:
+            env_runner: a rllib.evaluation.worker.Worker.
+            env: its environments (`envs`), a BaseEnv.
+            env_context: the EnvContext that the first was made with.
+        """
+
     def on_episode_created(self, *, worker, base_env, policies, env_index, episode, **kwargs) -> None:
         """Before an environment is reset.
 
         Args:
             worker: a rllib.evaluation.worker.Worker.
-            base_env: its environments (`get_sub_environments()`), an episode_hooks.BaseEnv.
+            base_env: its environments (`get_sub_environments()`), a hooks.running_episode.BaseEnv.
             policies: {"default_policy": policy}.
             env_index: of the environment within the worker.
             episode: the new RunningEpisode.
@@ -120,8 +145,11 @@ class DefaultCallbacks:
 
 
 HOOKS = tuple(name for name in vars(DefaultCallbacks) if name.startswith("on_"))
-# Hooks of later versions of RLlib that have no counterpart here.
-_LATER_HOOKS = ("on_checkpoint_loaded", "on_env_runners_recreated", "on_environment_created", "on_sample_start")
+# Hooks of other versions of RLlib that have no counterpart here.
+_OTHER_HOOKS = (
+    *("on_sample_start", "on_evaluate_offline_start", "on_evaluate_offline_end"),
+    "on_offline_eval_runners_recreated",
+)
 
 
 def hears(callbacks: DefaultCallbacks, hook: str) -> bool:
@@ -129,11 +157,26 @@ def hears(callbacks: DefaultCallbacks, hook: str) -> bool:
     return getattr(type(callbacks), hook) is not getattr(DefaultCallbacks, hook)
 
 
+def remembers_episodes(callbacks: DefaultCallbacks) -> bool:
+    """Whether episodes keep all their steps for these hooks."""
+    later = vars(callbacks).get("_later")
+    return later is not None and later.remembers_episodes
+
+
+def pop_logged(callbacks: DefaultCallbacks) -> "list[Call] | None":
+    """Values that hooks of this worker have logged since the last time; None without any."""
+    later = vars(callbacks).get("_later")
+    return None if later is None else later.pop_calls()
+
+
 def tell_recreated_workers(algorithm, worker_set, is_evaluation: bool) -> None:
     """Calls `on_workers_recreated` if workers of the set, which may be None, were replaced since the last call."""
     if worker_set is not None and (recreated := worker_set.pop_replaced()):
         algorithm.callbacks.on_workers_recreated(
             algorithm=algorithm, worker_set=worker_set, worker_ids=recreated, is_evaluation=is_evaluation
+        )
+        algorithm.callbacks.on_env_runners_recreated(
+            algorithm=algorithm, env_runner_group=worker_set, env_runner_indices=recreated, is_evaluation=is_evaluation
         )
 
 
@@ -183,22 +226,35 @@ def make_multi_callbacks(callback_class_list: Sequence[Made]) -> type[DefaultCal
     return type("MultiCallbacks", (DefaultCallbacks,), {**methods, **hooks})
 
 
-def make_callbacks(given) -> DefaultCallbacks:
+def make_callbacks(given, functions: Mapping[str, Callable | Sequence[Callable]] | None = None) -> DefaultCallbacks:
     """The object whose hooks are called.
 
     Args:
         given: None, a class derived from DefaultCallbacks, an object of one, a function that returns such an object,
             or a list of these.
+        functions: hook -> a function, or a list of them, which are called after the methods of `given`.
 
     Raises:
         ValueError: if it is none of these, or has a hook that cannot be called.
     """
+    if functions:
+        own = _of_functions(functions)
+        given = own if given is None else [*(given if isinstance(given, list | tuple) else [given]), own]
     if isinstance(given, (list, tuple)):
         given = make_multi_callbacks(given)
     made = _made(DefaultCallbacks if given is None else given)
     if problem := callbacks_problem(type(made)):
         raise ValueError(problem)
+    if type(made) is not DefaultCallbacks:
+        made._later = LaterArguments()
+        for part in getattr(made, "_parts", [made]):
+            adapt(part, tuple(hook for hook in HOOKS if hears(part, hook)), made._later)
     return made
+
+
+def _of_functions(functions: Mapping[str, Callable | Sequence[Callable]]) -> type[DefaultCallbacks]:
+    """A class whose hooks are these functions."""
+    return type("CallbackFunctions", (DefaultCallbacks,), methods_of(functions))
 
 
 def _made(given: Made) -> DefaultCallbacks:
@@ -206,8 +262,10 @@ def _made(given: Made) -> DefaultCallbacks:
     return copy.deepcopy(given) if isinstance(given, DefaultCallbacks) else given()
 
 
-def callbacks_problem(given) -> str | None:
-    """Sentence on the mistake in the setting `callbacks_class`; None if it is valid."""
+def callbacks_problem(given, functions: Mapping[str, Callable | Sequence[Callable]] | None = None) -> str | None:
+    """Sentence on the mistake in the settings `callbacks_class` and `callback_functions`; None if they are valid."""
+    if functions and (problem := functions_problem(functions, HOOKS) or callbacks_problem(_of_functions(functions))):
+        return problem
     if isinstance(given, (list, tuple)):
         return next(filter(None, map(callbacks_problem, given)), None)
     if isinstance(given, DefaultCallbacks):
@@ -228,17 +286,33 @@ def callbacks_problem(given) -> str | None:
 def _hook_problem(owner: type[DefaultCallbacks], name: str) -> str | None:
     if name not in HOOKS:
         near = difflib.get_close_matches(name, HOOKS, n=1)
-        if not near and name not in _LATER_HOOKS:
+        if not near and name not in _OTHER_HOOKS:
             return None  # a method of the user's own
         hint = f"Did you mean {near[0]}?" if near else f"The hooks are {', '.join(HOOKS)}."
         return f"has {name}, which nothing calls. {hint} A method of your own needs a name that is less like a hook's."
     declared = inspect.signature(getattr(DefaultCallbacks, name)).parameters.values()
     given = [parameter.name for parameter in declared if parameter.kind is parameter.KEYWORD_ONLY]
+    method, later = getattr(owner, name), LATER.get(name, {})
+    if getattr(method, "is_new_style", False) or named_arguments(method)[0] & later.keys():
+        return _later_problem(method, name, [*given, *later])
     try:
-        inspect.signature(getattr(owner, name)).bind(None, **dict.fromkeys(given))
+        inspect.signature(method).bind(None, **dict.fromkeys(given))
     except TypeError as error:
         return (
-            f"has {name}{inspect.signature(getattr(owner, name))}, which cannot be called with {', '.join(given)} "
+            f"has {name}{inspect.signature(method)}, which cannot be called with {', '.join(given)} "
             f"({error}). Use def {name}(self, *, {', '.join(given)}, **kwargs)."
+        )
+    return None
+
+
+def _later_problem(method: Callable, name: str, known: list[str]) -> str | None:
+    """Sentence on an argument that a hook of RLlib's new API stack needs and does not get; None if there is none."""
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    rest = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in rest]
+    if unknown := [each for each in needed if each not in known]:
+        return (
+            f"has {name}{inspect.signature(method)}, but there is no argument {', '.join(unknown)}. The arguments are "
+            f"{', '.join(known)}."
         )
     return None

@@ -3,21 +3,18 @@
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext
-from rllib.env.spaces.actions import zero_action
-from rllib.env.streams.base import EnvironmentStream
-from rllib.evaluation.callbacks import DefaultCallbacks, hears
+from rllib.evaluation.callbacks import DefaultCallbacks, hears, remembers_episodes
+from rllib.evaluation.hooks.running_episode import AGENT, BaseEnv, RememberedEpisode, RunningEpisode
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.worker import Worker
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
-AGENT = "agent0"
 EPISODE_HOOKS = (
     "on_episode_created",
     "on_episode_start",
@@ -25,131 +22,6 @@ EPISODE_HOOKS = (
     "on_episode_end",
     "on_postprocess_trajectory",
 )
-
-
-class RunningEpisode:
-    """The running episode that hooks get, from its reset on. The agent id of the `..._for` methods is optional.
-
-    Attributes:
-        episode_id: index of the environment in the run << 32 | number of the episode in it, from 0.
-        env_id: index of the environment within the worker.
-        worker: the worker that has the environment.
-        length: steps so far.
-        total_reward: sum of the raw rewards so far.
-        user_data: a dict for the user's hooks.
-        custom_metrics: name -> number; the results have name_mean, name_min and name_max.
-        hist_data: name -> list of numbers; joined over episodes they are in the results' `hist_stats`.
-        media: name -> any object; listed in the results' `episode_media`.
-        is_faulty: whether the environment raised, so that the episode is void.
-        game_goes_on: whether the episode has ended with a life of a game whose next life is the next episode.
-    """
-
-    def __init__(self, worker: Worker, env_id: int, episode_id: int):
-        self.episode_id = episode_id
-        self.env_id = env_id
-        self.worker = worker
-        self.length = 0
-        self.total_reward = 0.0
-        self.user_data: dict[str, Any] = {}
-        self.custom_metrics: dict[str, float] = {}
-        self.hist_data: dict[str, list[float]] = {}
-        self.media: dict[str, Any] = {}
-        self.is_faulty = False
-        self.game_goes_on = False
-        # (action, result of step()) of the newest step and of the one before it; zeros if there is none.
-        nothing = zero_action(worker.stream.action_space), (None, 0.0, False, False, None)
-        self._newest, self._before = nothing, nothing
-        self._is_over = False
-
-    def started(self, observation, info: dict) -> None:
-        """Records the result of reset()."""
-        self._newest = self._newest[0], (observation, 0.0, False, False, info)
-
-    def stepped(self, action, result: tuple) -> None:
-        """Records the result of step(action). It is evaluated on demand only, since this is called in every step."""
-        self.length += 1
-        self.total_reward += float(result[1])
-        self._before, self._newest = self._newest, (action, result)
-
-    def ended(self) -> None:
-        """Records the end of the episode; if the environment has not reported it, a time limit has ended it."""
-        self._is_over = True
-
-    def last_observation_for(self, agent_id=AGENT):
-        """The newest observation, as returned by the environment."""
-        return self._newest[1][0]
-
-    last_raw_obs_for = last_observation_for
-
-    def last_info_for(self, agent_id=AGENT) -> dict | None:
-        """The info of the newest observation."""
-        return self._newest[1][4]
-
-    def last_action_for(self, agent_id=AGENT):
-        """The newest action, in the environment's units; zeros before the first step."""
-        return self._newest[0]
-
-    def prev_action_for(self, agent_id=AGENT):
-        """The action before that; zeros where there is none."""
-        return self._before[0]
-
-    def last_reward_for(self, agent_id=AGENT) -> float:
-        """The newest reward; 0 before the first step."""
-        return float(self._newest[1][1])
-
-    def prev_reward_for(self, agent_id=AGENT) -> float:
-        """The reward before that; 0 where there is none."""
-        return float(self._before[1][1])
-
-    def last_terminated_for(self, agent_id=AGENT) -> bool:
-        """Whether the newest step terminated the episode."""
-        return bool(self._newest[1][2])
-
-    def last_truncated_for(self, agent_id=AGENT) -> bool:
-        """Whether the newest step truncated the episode; a time limit is known from `on_episode_end` on."""
-        return bool(self._newest[1][3]) or (self._is_over and not self.last_terminated_for())
-
-    def policy_for(self, agent_id=AGENT) -> str:
-        """Name of the policy that acts."""
-        return DEFAULT_POLICY
-
-    def get_agents(self) -> list[str]:
-        """The only agent."""
-        return [AGENT]
-
-    @property
-    def agent_rewards(self) -> dict[tuple[str, str], float]:
-        """The total reward by (agent, policy)."""
-        return {(AGENT, DEFAULT_POLICY): self.total_reward}
-
-
-class BaseEnv:
-    """The environments of a worker, with the interface of RLlib's BaseEnv."""
-
-    def __init__(self, stream: EnvironmentStream):
-        self._stream = stream
-        self.num_envs = stream.num_envs
-        self.observation_space, self.action_space = stream.observation_space, stream.action_space
-
-    @property
-    def envs(self) -> list:
-        """The environments, without gymnasium's outermost standard wrappers."""
-        return self._stream.environments
-
-    def get_sub_environments(self, as_dict: bool = False) -> list | dict:
-        """`envs`, or index -> environment."""
-        return dict(enumerate(self.envs)) if as_dict else self.envs
-
-    get_unwrapped = get_sub_environments
-
-    @property
-    def vector_env(self) -> "BaseEnv":
-        """This object, which has `envs`."""
-        return self
-
-    def try_render(self, env_id: int = 0):
-        """Result of the environment's render()."""
-        return self.envs[env_id].render()
 
 
 class EnvironmentHooks:
@@ -173,24 +45,30 @@ class EnvironmentHooks:
 
     def report_environments(self) -> bool:
         """Reports the environments that there are; returns whether later ones have to be reported as well."""
-        if not (self.follows_episodes or hears(self._callbacks, "on_sub_environment_created")):
+        created = hears(self._callbacks, "on_environment_created")
+        if not (self.follows_episodes or created or hears(self._callbacks, "on_sub_environment_created")):
             return False
+        if created:
+            self._all_made()
         for index, env in enumerate(self._worker.stream.environments):
             self.environment_made(index, env)
         return True
 
     def environment_made(self, index: int, env) -> None:
         """Calls `on_sub_environment_created` for a new environment."""
-        settings, count = self._worker.settings, self._worker.stream.num_envs
-        context = EnvContext(
-            settings.env_config,
-            self._worker.worker_index,
-            index,
-            settings.num_workers,
-            count,
-            in_evaluation=self._in_evaluation,
-        )
+        context = self._context(index)
         self._callbacks.on_sub_environment_created(worker=self._worker, sub_environment=env, env_context=context)
+
+    def _all_made(self) -> None:
+        """Calls `on_environment_created`, once for all environments of the worker."""
+        env, context = self._arguments["base_env"], self._context(0)
+        self._callbacks.on_environment_created(env_runner=self._worker, env=env, env_context=context)
+
+    def _context(self, index: int) -> EnvContext:
+        """The EnvContext that the environment with this index was made with."""
+        settings, worker = self._worker.settings, self._worker
+        place = worker.worker_index, index, settings.num_workers, worker.stream.num_envs
+        return EnvContext(settings.env_config, *place, in_evaluation=self._in_evaluation)
 
 
 class EpisodeHooks(EnvironmentHooks):
@@ -215,6 +93,7 @@ class EpisodeHooks(EnvironmentHooks):
     ):
         super().__init__(callbacks, worker, in_evaluation)
         self._wants, self._first_env = wants, first_env
+        self._episode_class = RememberedEpisode if remembers_episodes(callbacks) else RunningEpisode
         self._numbers = [itertools.count() for _ in range(worker.stream.num_envs)]
         self.start_over()
         if self.report_environments():
@@ -228,7 +107,8 @@ class EpisodeHooks(EnvironmentHooks):
         self._just_ended = [0] * count  # length of the episode that an environment has ended, until the next is created
 
     def _new_episode(self, index: int) -> RunningEpisode:
-        return RunningEpisode(self._worker, index, (self._first_env + index) << 32 | next(self._numbers[index]))
+        number = (self._first_env + index) << 32 | next(self._numbers[index])
+        return self._episode_class(self._worker, index, number)
 
     # ------------------------------------------------------------------ called by the stream
 

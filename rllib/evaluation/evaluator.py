@@ -12,6 +12,7 @@ from rllib.env.checkup.driver import SpaceCheck
 from rllib.env.episodes import Episode
 from rllib.env.spaces.actions import action_mapper
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
@@ -125,6 +126,8 @@ class EvaluationWorker(Worker):
         ):
             episodes = self._play(Budget(duration, num_envs), patience, indices, round_index, explore)
         self.stream = None
+        if episodes and (logged := pop_logged(self.callbacks)):
+            episodes[-1] = replace(episodes[-1], logged=logged)
         return episodes
 
     @property

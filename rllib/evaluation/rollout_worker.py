@@ -17,6 +17,7 @@ from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.env.streams.base import StepBuffers
 from rllib.env.traffic import Traffic
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.episode_ids import EpisodeIds
 from rllib.evaluation.lane import Lane
@@ -50,6 +51,7 @@ class SampleReport:
         rows_too_old: steps of clients that were dropped, since the weights that acted are too old; None where no client
             acts by itself.
         traffic: of an environment that drives its own loop; None for others.
+        logged: values that the user's hooks have logged (hooks/arguments.py); None without any.
     """
 
     episodes: Sequence[Episode] = field(default_factory=list)
@@ -66,6 +68,7 @@ class SampleReport:
     untrained_episodes: list[Episode] = field(default_factory=list)
     rows_too_old: int | None = None
     traffic: Traffic | None = None
+    logged: list | None = None
 
 
 @dataclass
@@ -246,6 +249,7 @@ class RolloutWorker(Worker):
         for episode in report.episodes:
             self._hooks.report(episode, episode.env_index)
         self.callbacks.on_sample_end(worker=self, samples=batch)
+        report.logged = pop_logged(self.callbacks)
         return batch, report
 
     def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:

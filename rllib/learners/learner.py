@@ -57,6 +57,12 @@ class Learner:
         """The flat vector of all modules, the memory itself; without further modules the policy's weights."""
         return self.vector.flat
 
+    def pop_logged(self) -> list:
+        """Values that the user's loss has logged since the last time (core/learner), where updates are computed."""
+        elsewhere, self.backend.logged = getattr(self.backend, "logged", []), []
+        here = [call for each in self.objectives for call in getattr(each.loss, "pop_logged", list)()]
+        return [*elsewhere, *here]
+
     def update(
         self,
         batch: SampleBatch,

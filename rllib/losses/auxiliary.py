@@ -1,6 +1,6 @@
 """Users' losses that extend or replace an algorithm's loss: the settings auxiliary_losses and custom_loss."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,17 +86,24 @@ class WithAuxiliary:
 
     def __init__(self, loss: Loss, parts: Sequence[AuxiliaryLoss], custom: Callable | None, opened: Callable):
         self._loss, self._parts, self._custom, self._opened = loss, tuple(parts), custom, opened
-        self.columns = tuple(dict.fromkeys([*loss.columns, *(name for part in parts for name in part.columns)]))
+        more = [*(name for part in parts for name in part.columns), *getattr(custom, "columns", ())]
+        self.columns = tuple(dict.fromkeys([*loss.columns, *more]))
         self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
         self.row_stats = getattr(loss, "row_stats", ())
         self.takes_across = getattr(loss, "takes_across", False)
         self.identity_error = loss.identity_error
         self._model = self._read = None
 
+    def pop_logged(self) -> list:
+        """Values that the user's function has logged since the last time; [] where it logs none."""
+        pop = getattr(self._custom, "pop_logged", None)
+        return [] if pop is None else pop()
+
     def bind(self, module) -> "WithAuxiliary":
         """The loss for the outputs of this module, which users' functions can call."""
         bound = WithAuxiliary(self._loss, self._parts, self._custom, self._opened)
-        bound._model, bound._read = self._opened(module)
+        model, bound._read = self._opened(module)
+        bound._model = BuiltInNetwork(model) if hasattr(model, "leaves") else model
         return bound
 
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
@@ -117,6 +124,32 @@ class WithAuxiliary:
         if "total_loss" in self.stats:
             statistics[self.stats.index("total_loss")] = loss.detach()
         return loss, tuple(statistics), *of_rows
+
+
+class BuiltInNetwork:
+    """A built-in network as users' functions get it: gradients flow to its `parameters`.
+
+    Those of the torch module are views for reading, shaped as in torch.nn.Linear; it computes with other tensors in the
+    same memory, the weights and biases of each layer.
+
+    Args:
+        network: the torch module; its attributes are this object's as well.
+    """
+
+    def __init__(self, network: Any):
+        self._network = network
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return self._network(*inputs, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._network, name)
+
+    def parameters(self) -> Iterator:
+        """The tensors that it computes with; together they have each parameter once."""
+        return iter(self._network.leaves)
 
 
 def auxiliary_losses(setting: Mapping[str, Any]) -> tuple[AuxiliaryLoss, ...]:

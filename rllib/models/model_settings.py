@@ -61,6 +61,7 @@ MODEL_DEFAULTS = {
     # A custom network: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
     "custom_model": None,
     "custom_model_config": {},
+    "of_policies": {},  # policy id -> settings in which its network differs, where several agents act
     "custom_action_dist": None,  # a class, or a name given to register_action_dist (docs/networks.md)
 }
 
@@ -71,6 +72,18 @@ NOT_AVAILABLE = {
     "zero_mean": (None, True, False),
     "no_final_linear": (False,),
     "encoder_latent_dim": (None,),
+    # Of DefaultModelConfig.
+    **{
+        f"{part}_{of}_initializer{kwargs}": (None, {})
+        for part in ("fcnet", "conv", "head_fcnet", "lstm", "fusionnet")
+        for of in ("kernel", "bias")
+        for kwargs in ("", "_kwargs")
+        if (part, of) != ("fcnet", "kernel")
+    },
+    "head_fcnet_use_layernorm": (False,),  # layer_norm is of all hidden layers
+    "log_std_clip_param": (20.0,),
+    "fusionnet_hiddens": ([256, 256],),
+    "fusionnet_activation": ("tanh",),
 }
 
 # Ray's settings of parts that this version does not have, or without effect here: any value is accepted.
@@ -83,7 +96,13 @@ OF_PARTS_THAT_ARE_OFF = frozenset(
     }
 )
 
-EARLIER_NAMES = {"custom_options": "custom_model_config"}  # of Ray 0.8
+OTHER_NAMES = {
+    "custom_options": "custom_model_config",  # of Ray 0.8
+    # Of DefaultModelConfig (rllib/core).
+    "head_fcnet_hiddens": "post_fcnet_hiddens",
+    "head_fcnet_activation": "post_fcnet_activation",
+    "fcnet_use_layernorm": "layer_norm",
+}
 
 ACTIVATION_NAMES = {
     "tanh": "tanh",
@@ -103,8 +122,13 @@ def check_model(model: Mapping) -> dict:
     """
     settings = dict(MODEL_DEFAULTS)
     for key, value in model.items():
-        key = EARLIER_NAMES.get(key, key)
-        if key in NOT_AVAILABLE:
+        key = OTHER_NAMES.get(key, key)
+        if key == "fcnet_kernel_initializer":
+            if value is not None:
+                settings["fcnet_weights_initializer"] = _initializer_today(value)
+        elif key == "fcnet_kernel_initializer_kwargs":
+            settings["orthogonal_gains"] = _gains_of(value) or settings["orthogonal_gains"]
+        elif key in NOT_AVAILABLE:
             if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
                 raise ValueError(
                     f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks, "
@@ -115,6 +139,8 @@ def check_model(model: Mapping) -> dict:
             settings["lstm_use_prev_action"] = settings["lstm_use_prev_reward"] = value
         elif key in OF_PARTS_THAT_ARE_OFF or (key in ("use_lstm", "use_attention") and value is None):
             continue
+        elif key not in MODEL_DEFAULTS and hasattr(model.get("custom_model"), "policy_description"):
+            continue  # a module's own (rllib/core)
         elif key not in MODEL_DEFAULTS:
             near = [OF_MODEL[key]] if key in OF_MODEL else (
                 difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
@@ -127,6 +153,27 @@ def check_model(model: Mapping) -> dict:
         settings["post_fcnet_hiddens"] = NATURE_HIDDENS
     _check_values(settings)
     return settings
+
+
+def _initializer_today(given) -> str:
+    """The setting fcnet_weights_initializer for one that is named as in torch.nn.init, or given as such a function."""
+    name = str(getattr(given, "__name__", given)).removesuffix("_")
+    if name not in INITIALIZERS:
+        raise ValueError(
+            f"model['fcnet_kernel_initializer']={given!r:.80} is not available: built-in networks begin with "
+            '"orthogonal_" weights, or with those of torch.nn.Linear: \'fcnet_weights_initializer\': "uniform". Make '
+            "others in a network of your own, 'custom_model' (docs/networks.md)."
+        )
+    return name
+
+
+def _gains_of(given: Mapping | None) -> dict[str, float]:
+    """The setting orthogonal_gains for keyword arguments of torch.nn.init.orthogonal_."""
+    if given and set(given) - {"gain"}:
+        raise ValueError(
+            f"model['fcnet_kernel_initializer_kwargs'] may hold a gain, {{'gain': 1.0}}, but got {given!r:.80}"
+        )
+    return {"hidden": given["gain"]} if given else {}
 
 
 _SWITCHES = (
@@ -166,7 +213,18 @@ def _check_values(settings: dict) -> None:
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
     _check_memory(settings)
     _check_custom_model(settings)
+    _check_of_policies(settings["of_policies"])
     _check_sizes_and_noise(settings)
+
+
+def _check_of_policies(models) -> None:
+    if not isinstance(models, Mapping) or not all(isinstance(each, Mapping) for each in models.values()):
+        raise ValueError(f"model['of_policies'] must map policy ids to model settings, but got {models!r:.80}")
+    for policy_id, own in models.items():
+        try:
+            check_model(own)
+        except ValueError as error:
+            raise ValueError(f"model['of_policies'][{policy_id!r}]: {error}") from None
 
 
 # Settings that do not reach a custom model.

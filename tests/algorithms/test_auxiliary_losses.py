@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from rllib import A2C, A3C, DQN, ES, IMPALA, PPO, AlgorithmConfig
 from rllib.learners.learner import make_learner
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.ppo import PPO_LOSS
+from rllib.models.catalog.catalog import policy_spec
+from rllib.policy import Policy
 from tests.algorithms.test_custom_networks import PPO_SETTINGS, Cell, Net, config
 from tests.algorithms.test_recall import Recall
 from tests.learners.learner_support import SETTINGS, make_batch
@@ -164,3 +167,17 @@ def test_columns_are_asked_of_the_batch():
     settings = config(PPO, {}).training(auxiliary_losses=setting)
     with settings.build() as algo, pytest.raises(ValueError, match=r"lacks the columns \['goal'\]"):
         algo.train()
+
+
+@pytest.mark.parametrize("model", [{"vf_share_layers": True}, {"vf_share_layers": False, "layer_norm": True}])
+def test_gradients_flow_to_the_parameters_of_a_built_in_network(model):
+    """The gradient of half the sum of their squares is the weights themselves."""
+
+    def decay(minibatch, outputs, model):
+        return sum(parameter.square().sum() for parameter in model.parameters()) / 2
+
+    policy = Policy(policy_spec(Box(-1, 1, (4,)), Discrete(3), {"fcnet_hiddens": [8, 5], **model}),
+                    rng=np.random.default_rng(0))  # fmt: skip
+    plain, _ = gradient_of(policy, PPO_LOSS)
+    whole, _ = gradient_of(policy, with_losses(policy, {"decay": decay}), decay_weight=1.0)
+    np.testing.assert_allclose(whole - plain, policy.weights, atol=1e-5)

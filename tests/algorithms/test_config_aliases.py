@@ -155,6 +155,8 @@ def test_every_name_with_a_changed_value_is_among_these():
         "remote_worker_envs",
         "replay_buffer_class",
         "replay_buffer_kwargs",
+        "rl_module_spec",  # tests/core/test_modules.py
+        *aliases.HOOKS,  # test_callback_functions.py
     }
 
 
@@ -261,9 +263,7 @@ FOREIGN_WORDS = [
     (ARSConfig, "delta_std", 0.1, "Did you mean .training(noise_stdev=...)?"),
     (ARSConfig, "zero_policy", False, "directions start from the policy's initial weights"),
     (ARSConfig, "alive_bonus_offset", -1, "offset="),
-    (PPOConfig, "env_to_module_connector", int, "there are no connectors"),
-    (PPOConfig, "learner_class", int, "custom_loss and auxiliary_losses"),
-    (PPOConfig, "on_episode_end", int, "derived from DefaultCallbacks"),
+    (PPOConfig, "learner_connector", int, "on_postprocess_trajectory and on_learn_on_batch"),
     (DQNConfig, "num_epochs", 3, "a train batch makes one update here"),
     (SACConfig, "minibatch_size", 64, "a train batch makes one update here"),
     (APPOConfig, "target_network_update_freq", 2, "Did you mean .training(target_update_frequency=...)?"),

@@ -164,14 +164,6 @@ def test_a_method_that_nothing_would_call_is_refused(name, instead):
         type("Own", (PPO,), {name: lambda self, *given: None})
 
 
-def test_a_setup_with_a_config_is_refused():
-    def setup(self, config):
-        """As in RLlib."""
-
-    with pytest.raises(TypeError, match=r"Own\.setup takes a config, as in RLlib\. Write setup\(self\)"):
-        type("Own", (PPO,), {"setup": setup})
-
-
 def test_a_trained_policy_is_exported_in_rllibs_words(algo, tmp_path):
     for export in (algo.export_policy_checkpoint, algo.get_policy().export_checkpoint):
         policy = Policy.from_checkpoint(export(tmp_path / export.__name__))

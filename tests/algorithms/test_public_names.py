@@ -16,6 +16,7 @@ FOR_USERS = """
     get_weights set_weights observation_space action_space workers learner learners sample learn_on_batch rollout_device
     get_default_config default_resource_request
     goal recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train
+    get_module learner_group
 """
 # docs/add_algorithm.md says what each is for.
 FOR_AUTHORS = """

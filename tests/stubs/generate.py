@@ -37,7 +37,7 @@ from rllib.schedules import OverTime
 # Type variable of `self` in section methods; jedi would take `Self` for the class that declares them.
 SELF = "C"
 # Names of other eras that the section methods take as well; those of the old dicts of settings are for dicts alone.
-LATER_NAMES = {**aliases.RAY_2_6, **aliases.RAY_2_10}
+LATER_NAMES = {**aliases.RAY_2_6, **aliases.RAY_2_10, **dict.fromkeys(aliases.HOOKS, "callback_functions")}
 
 
 def stubs() -> dict[Path, str]:
@@ -189,6 +189,9 @@ def _section(class_: type[ConfigObject], name: str, section_name: str) -> str:
     renamed = class_.section_aliases[name].new_names if name != section_name else {}
     of_now = {new: old for new, old in renamed.items() if old in section.names}
     own = dict.fromkeys(class_.own_aliases, None) if section_name == "training" else {}
+    # Names whose value has another form than the setting's.
+    of_other_form = {"rl_module_spec", "model_config", "model_config_dict", *aliases.HOOKS}
+    own |= {new: None for new in {**of_now, **later} if new in of_other_form}
     parameters = {
         shown: _parameter(class_, shown, old) for shown, old in {**of_now, **canonical, **later, **own}.items()
     }

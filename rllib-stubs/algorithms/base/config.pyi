@@ -72,6 +72,8 @@ class AlgorithmConfig(OfflineDataConfig):
     batch_mode: Literal["truncate_episodes", "complete_episodes"]
     observation_filter: Literal["NoFilter", "MeanStdFilter"]
     observation_clip: float | None
+    env_to_module_connector: Any
+    module_to_env_connector: Any
     preprocessor_pref: Literal["deepmind", "rllib"] | None
     sample_timeout_s: float
     gamma: float
@@ -89,6 +91,8 @@ class AlgorithmConfig(OfflineDataConfig):
     model: Mapping[str, Any]
     auxiliary_losses: Mapping[str, Any]
     custom_loss: Any
+    learner_class: Any
+    learner_config_dict: Mapping[str, Any]
     learner: Literal["auto", "numpy", "torch"]
     num_gpus: float
     num_cpus_per_worker: float
@@ -124,6 +128,7 @@ class AlgorithmConfig(OfflineDataConfig):
     explore: bool
     exploration_config: Mapping[str, Any]
     callbacks_class: Any
+    callback_functions: Mapping[str, Any]
     export_native_model_files: bool
     checkpoint_trainable_policies_only: bool
     seed: int | None
@@ -166,10 +171,11 @@ class AlgorithmConfig(OfflineDataConfig):
         Literal["auto"]=200, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
-        delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
-        int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, delay_between_worker_restarts_s: float=1.0,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
         remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
         num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
@@ -181,10 +187,10 @@ class AlgorithmConfig(OfflineDataConfig):
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", clip_actions: bool=False, optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=...
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def resources(
         self: C, *, num_gpus: float=0, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0,
@@ -219,7 +225,15 @@ class AlgorithmConfig(OfflineDataConfig):
         None="auto", max_episodes_per_client: int=1000
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
-    def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...
+    def callbacks(
+        self: C, callbacks_class: Any=None, *, callback_functions: Mapping[str, Any]=..., callbacks: Any=...,
+        on_algorithm_init: Any=..., on_train_result: Any=..., on_evaluate_start: Any=..., on_evaluate_end: Any=...,
+        on_checkpoint_loaded: Any=..., on_env_runners_recreated: Any=..., on_workers_recreated: Any=...,
+        on_learn_on_batch: Any=..., on_create_policy: Any=..., on_environment_created: Any=...,
+        on_sub_environment_created: Any=..., on_episode_created: Any=..., on_episode_start: Any=...,
+        on_episode_step: Any=..., on_episode_end: Any=..., on_sample_end: Any=..., on_postprocess_trajectory:
+        Any=..., on_postprocess_traj: Any=...
+    ) -> C: ...
     def checkpointing(
         self: C, *, export_native_model_files: bool=False, checkpoint_trainable_policies_only: bool=False
     ) -> C: ...
@@ -249,10 +263,11 @@ class AlgorithmConfig(OfflineDataConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore:
-        bool=True, ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
         float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
         recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
@@ -262,13 +277,14 @@ class AlgorithmConfig(OfflineDataConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> Algorithm: ...
     build_algo = build

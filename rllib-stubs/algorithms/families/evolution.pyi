@@ -26,9 +26,10 @@ class EvolutionConfig(AlgorithmConfig):
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
         Literal["NoFilter", "MeanStdFilter"]="MeanStdFilter", observation_clip: float | None=10.0,
-        preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
-        delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
-        int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, delay_between_worker_restarts_s: float=1.0,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
         remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
         num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
@@ -40,11 +41,12 @@ class EvolutionConfig(AlgorithmConfig):
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob:
-        float=0.03, report_length: int=10, filter_update_prob: float=1.0, noise_size: int=250000000, clip_actions:
-        bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
-        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob: float=0.03, report_length: int=10,
+        filter_update_prob: float=1.0, noise_size: int=250000000, clip_actions: bool=False, rl_module_spec: Any=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=False, exploration_config: Mapping[str, Any]=...) -> C: ...
     def env_runners(
@@ -53,10 +55,11 @@ class EvolutionConfig(AlgorithmConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="MeanStdFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker:
-        Mapping[str, Any]=..., delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str,
-        Any]=..., explore: bool=False, ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        "MeanStdFilter"]="MeanStdFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=False,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
         float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
         recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
@@ -66,15 +69,16 @@ class EvolutionConfig(AlgorithmConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob:
-        float=0.03, report_length: int=10, filter_update_prob: float=1.0, noise_size: int=250000000, optim_alpha:
-        float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", noise_stdev:
+        float=0.02, action_noise_std: float=0.0, eval_prob: float=0.03, report_length: int=10, filter_update_prob:
+        float=1.0, noise_size: int=250000000, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> Evolution: ...
     build_algo = build

@@ -16,10 +16,11 @@ class PolicyGradientConfig(AlgorithmConfig):
         Literal["auto"]="auto", gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
-        delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
-        int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, delay_between_worker_restarts_s: float=1.0,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
         remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
         num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
@@ -31,11 +32,12 @@ class PolicyGradientConfig(AlgorithmConfig):
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, clip_actions:
-        bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
-        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
+        bool | Literal["batch", "minibatch"]=False, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config:
+        Any=..., model_config_dict: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -43,10 +45,11 @@ class PolicyGradientConfig(AlgorithmConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore:
-        bool=True, ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
         float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
         recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
@@ -56,15 +59,16 @@ class PolicyGradientConfig(AlgorithmConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, optim_alpha:
-        float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
+        bool | Literal["batch", "minibatch"]=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=...
     ) -> C: ...
 
 class ActorCriticConfig(PolicyGradientConfig):
@@ -78,24 +82,26 @@ class ActorCriticConfig(PolicyGradientConfig):
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
-        bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, clip_actions:
-        bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
-        int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=...
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
+        bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
+        vf_loss_coeff: float | OverTime=1.0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config:
+        Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
-        bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, optim_alpha:
-        float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None, standardize_advantages:
+        bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0,
+        vf_loss_coeff: float | OverTime=1.0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=...
     ) -> C: ...
 
 class AdaptiveKL:

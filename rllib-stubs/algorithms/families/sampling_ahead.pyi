@@ -16,8 +16,9 @@ class SamplingAheadConfig(AlgorithmConfig):
         Literal["auto"]=200, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
+        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
+        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
         delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
         int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
@@ -32,18 +33,18 @@ class SamplingAheadConfig(AlgorithmConfig):
         Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
-        custom_resources_per_worker: Mapping[str, Any]=..., delay_between_worker_restarts_s: float=1.0,
-        exploration_config: Mapping[str, Any]=..., explore: bool=True, ignore_worker_failures: bool=False,
-        max_num_worker_restarts: int=1000, num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker:
-        float=1, num_gpus_per_worker: float=0, recreate_failed_workers: bool | None=None,
-        restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
-        remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_cpus_per_env_runner: float=...,
-        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...,
-        restart_failed_env_runners: bool | None=..., ignore_env_runner_failures: bool=...,
-        max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
-        num_consecutive_env_runner_failures_tolerance: int=...
+        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
+        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
+        sample_timeout_s: float=60.0, sample_async: bool=False, custom_resources_per_worker: Mapping[str, Any]=...,
+        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
+        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
+        num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
+        float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
+        recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
+        "vector_entry_point"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
+        custom_resources_per_env_runner: Mapping[str, Any]=..., restart_failed_env_runners: bool | None=...,
+        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
+        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
 
 class SamplingAhead(Algorithm):

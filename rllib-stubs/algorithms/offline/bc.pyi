@@ -15,24 +15,25 @@ class BCConfig(MARWILConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0,
-        moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp",
-        "mse"]="logp", clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=...
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
+        "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate:
+        float=1e-08, moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae:
+        bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp", "mse"]="logp", clip_actions: bool=False,
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
-        int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0,
-        moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp",
-        "mse"]="logp", optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=2000, model:
+        Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        beta: float=0.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate: float=1e-08,
+        moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae: bool=True,
+        vf_coeff: float=1.0, bc_loss: Literal["logp", "mse"]="logp", rl_module_spec: Any=..., optim_alpha:
+        float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> BC: ...
     build_algo = build

@@ -93,7 +93,7 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
     Raises:
         ValueError: with the mistake: an id that is none, policies whose agents have different spaces, ...
     """
-    specs = _specs(config.policies, examined)
+    specs = _with_models(_specs(config.policies, examined), config.model.get("of_policies", {}))
     mapping = make_mapping(config.policy_mapping_fn, specs, examined)
     if config.num_rollout_workers or config.evaluation_num_workers:
         _check_travels(mapping)
@@ -126,6 +126,20 @@ def make_agents(config: AlgorithmConfig, examined: ExaminedAgents) -> Agents:
 
 
 # ------------------------------------------------------------------ policies
+
+
+def _with_models(specs: dict[str, PolicySpec], models: Mapping[str, Mapping]) -> dict[str, PolicySpec]:
+    """The specs with the settings of networks that `model` has for single policies; a spec's own go before them."""
+    for policy_id, model in models.items():
+        if policy_id not in specs:
+            raise ValueError(
+                f"there are settings of a network for {policy_id!r}, but no such policy; there are {', '.join(specs)}. "
+                "Name it in .multi_agent(policies=...)."
+            )
+        own = dict(specs[policy_id].config or {})
+        config = {**own, "model": {**model, **own.get("model", {})}}
+        specs[policy_id] = replace(specs[policy_id], config=config)
+    return specs
 
 
 def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:

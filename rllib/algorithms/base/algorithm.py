@@ -71,7 +71,7 @@ from rllib.offline.dataset import Dataset
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
-from rllib.result import Result
+from rllib.result import LEARNERS, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
 
@@ -144,7 +144,7 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         if config is None or isinstance(config, dict):
             config = self.get_default_config().update_from_dict(config or {})
         self.config = frozen(self.config_class, config, env)
-        self.callbacks = make_callbacks(self.config.callbacks_class)
+        self.callbacks = make_callbacks(self.config.callbacks_class, self.config.callback_functions)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = wiring.learned_environment(self.config)
@@ -264,6 +264,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         """
         super().__init_subclass__(**kwargs)
         _refuse_methods_of_rllib(cls)
+        if "setup" in vars(cls):
+            cls.setup = _taking_a_config(cls.setup)
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
             config_class.algo_class = cls
@@ -286,6 +288,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
 
     def setup(self) -> None:
         """Makes the algorithm's further parts, such as a replay, before any worker starts.
+
+        An override may take the config, as in RLlib: def setup(self, config).
 
         If this raises, or the workers cannot start, parts that were passed to `_owns` are stopped.
         """
@@ -330,7 +334,12 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
         """`make_loss()` and the user's auxiliary_losses and custom_loss."""
         spec = self.policies[policy_id].spec
-        loss, custom = self.make_loss(policy_id), self.config_of(policy_id).custom_loss or spec.custom_loss
+        loss, config = self.make_loss(policy_id), self.config_of(policy_id)
+        custom = config.custom_loss or spec.custom_loss
+        if config.learner_class is not None:
+            from rllib.core.learner.learner_loss import LearnerLoss
+
+            custom = LearnerLoss(config.learner_class, config, policy_id)
         waits = self.agents is not None or self._is_external
         if waits and getattr(loss, "by_newest_weights", False):
             # What has waited at the end of a fragment acts by the weights from before the last update.
@@ -342,7 +351,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
             return loss
         if isinstance(loss, LossOverModules):
             raise ValueError(
-                f"auxiliary_losses and custom_loss change a loss of the policy's outputs, but {type(self).__name__}'s "
+                "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that of "
+                f"{type(self).__name__} "
                 "is over several modules. Change what its make_loss returns."
             )
         return WithAuxiliary(loss, self._auxiliary_losses, custom, spec.masked_opened)
@@ -368,7 +378,9 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
                 return self._owns(LearnerGroup(*parts, settings))
 
         device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
-        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
+        # A recording would call a learner's Python, which logs values, only once.
+        graphs = config.torch_cuda_graphs and config.learner_class is None
+        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, graphs)
         cores = wiring.cores_per_learner(config)
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
         return make_learner(self.policies[policy_id], objectives, cores=cores, **how, **more)
@@ -581,6 +593,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
             extra_stats |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self.learner_rng(policy_id), **settings)
+        if self.config.learner_class is not None:
+            self.metrics.logger.repeat(self.learners[policy_id].pop_logged(), LEARNERS)
         # Agents share steps of their environments, so a policy may have more rows, or fewer.
         env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
         gradient_steps = int(stats.pop("num_minibatches", 1))
@@ -620,6 +634,24 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     def learner(self) -> Learner:
         """The learner of the only policy."""
         return self.learners[DEFAULT_POLICY]
+
+    # ------------------------------------------------------------------ names of RLlib's new API stack
+
+    def get_module(self, module_id: str = DEFAULT_POLICY) -> Any:
+        """The network of a policy with the methods of an RLModule (core/modules); None if there is no such policy.
+
+        It has the present weights, and changes with them. A torch module of the user's is that module.
+        """
+        from rllib.core.modules.module_of_policy import module_of
+
+        return module_of(self.policies[module_id]) if module_id in self.policies else None
+
+    @property
+    def learner_group(self) -> Any:
+        """The learners with RLlib's get_weights() and set_weights()."""
+        from rllib.core.learner.group_names import LearnerGroupNames
+
+        return LearnerGroupNames(self)
 
     @property
     def num_updates(self) -> int:
@@ -719,6 +751,7 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
             if self._learning is not None:
                 self._learning.on_result(result)
             self.log_result(result)
+            self.metrics.add_logged_here(result)
             self._reporting.on_result(result)
             return result
 
@@ -949,12 +982,20 @@ def _refuse_methods_of_rllib(cls: type) -> None:
     for name, instead in _OF_RLLIB.items():
         if name in vars(cls):
             raise TypeError(f"{cls.__name__}.{name} would never be called: {instead} (docs/add_algorithm.md)")
-    setup = vars(cls).get("setup")
-    if setup is not None and len(inspect.signature(setup).parameters) > 1:
-        raise TypeError(
-            f"{cls.__name__}.setup takes a config, as in RLlib. Write setup(self), and super().setup(): it is called "
-            "before any worker starts, and finds the settings in self.config (docs/add_algorithm.md)"
-        )
+
+
+def _taking_a_config(setup: Callable) -> Callable:
+    """A method `setup` of a subclass that may be called with the config, as RLlib's is, or without."""
+    takes_config = len(inspect.signature(setup).parameters) > 1
+
+    @functools.wraps(setup)
+    def call(self, config: AlgorithmConfig | None = None) -> None:
+        if takes_config:
+            setup(self, self.config)
+        else:
+            setup(self)
+
+    return call
 
 
 def _set_log_level(name: str) -> None:

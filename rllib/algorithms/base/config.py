@@ -23,6 +23,7 @@ from rllib.config import aliases
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.config.setting_types import shortened
+from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.evaluation.estimators.choose import methods_problem
@@ -205,6 +206,12 @@ class AlgorithmConfig(OfflineDataConfig):
         observation_clip: Annotated[
             float | None, "bound of filtered observations, in standard deviations; None: unbounded", above(0)
         ] = 10.0,
+        env_to_module_connector: Annotated[
+            Any, "function (env, spaces, device) that makes connectors of observations (rllib.core); None: none"
+        ] = None,
+        module_to_env_connector: Annotated[
+            Any, "the same for actions on their way to the environment; None: none"
+        ] = None,
         preprocessor_pref: Annotated[
             Literal["deepmind", "rllib"] | None, 'Atari games as DeepMind\'s agents see them; "rllib", None: unchanged'
         ] = "deepmind",
@@ -239,6 +246,10 @@ class AlgorithmConfig(OfflineDataConfig):
         custom_loss: Annotated[
             Any, "function (loss, minibatch, outputs, model) -> the loss to minimise instead; None: the algorithm's"
         ] = None,
+        learner_class: Annotated[
+            Any, "class derived from rllib.core.TorchLearner, whose compute_loss_for_module is minimised; None: none"
+        ] = None,
+        learner_config_dict: Annotated[dict, "values of your own for learner_class", Merged] = _EMPTY,
         learner: Annotated[
             Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
         ] = "auto",
@@ -392,6 +403,10 @@ class AlgorithmConfig(OfflineDataConfig):
     def callbacks(
         self,
         callbacks_class: Annotated[Any, "class derived from DefaultCallbacks, or a list of them"] = None,
+        *,
+        callback_functions: Annotated[
+            dict, "name of a hook -> a function, or a list of them; also by name: on_episode_end=f", Merged
+        ] = _EMPTY,
     ) -> Self:
         """Hooks of your own."""
 
@@ -636,9 +651,9 @@ class AlgorithmConfig(OfflineDataConfig):
                 '.resources(num_gpus=0), or learner_collective="auto".'
             )
 
-    @relation("callbacks_class")
+    @relation("callbacks_class", "callback_functions")
     def _check_callbacks(self):
-        return callbacks_problem(self.callbacks_class)
+        return callbacks_problem(self.callbacks_class, self.callback_functions)
 
     @relation("model")
     def _check_model(self):
@@ -655,6 +670,29 @@ class AlgorithmConfig(OfflineDataConfig):
             auxiliary_losses(self.auxiliary_losses)
         except ValueError as error:
             return str(error)
+
+    @relation("env_to_module_connector", "module_to_env_connector")
+    def _check_connectors(self):
+        for name in ("env_to_module_connector", "module_to_env_connector"):
+            is_piece = hasattr(self[name], "recompute_output_observation_space")
+            if self[name] is not None and (is_piece or not callable(self[name])):
+                return (
+                    f"{name}={shortened(self[name])} must be a function that makes connectors. Use "
+                    f".env_runners({name}=lambda env, spaces, device: MyConnector())."
+                )
+
+    @relation("learner_class", "custom_loss")
+    def _check_learner_class(self):
+        if self.learner_class is None:
+            return None
+        from rllib.core.learner.torch_learner import learner_problem
+
+        if self.custom_loss is not None:
+            return (
+                f"learner_class={shortened(self.learner_class)} and custom_loss both replace the loss. Call the "
+                "function in compute_loss_for_module, and leave custom_loss out."
+            )
+        return learner_problem(self.learner_class)
 
     @relation("env_config")
     def _check_env_config(self):
@@ -913,6 +951,18 @@ def _serve_by_input(config: AlgorithmConfig) -> None:
         config.external(listen=config.input_).offline_data(input_=SAMPLER)
 
 
+def _filter_by_connectors(config: AlgorithmConfig) -> None:
+    """Takes a MeanStdFilter among the connectors as the setting observation_filter."""
+    if config.env_to_module_connector is None:
+        return
+    from rllib.core.connectors.filter_settings import filter_settings
+
+    def make_env():
+        return resolve(config.env).make(EnvContext(config.env_config))
+
+    config.rollouts(**filter_settings(config.env_to_module_connector, make_env))
+
+
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     """A validated, frozen config of the algorithm's own class.
 
@@ -938,5 +988,6 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     if not config.is_frozen:
         _serve_by_input(config)
         config.validate()
+        _filter_by_connectors(config)
         config.freeze()
     return config

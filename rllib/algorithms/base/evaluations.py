@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import DATA_OF_EVALUATION, AlgorithmConfig
@@ -14,7 +14,7 @@ from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import episode_statistics
-from rllib.result import Result
+from rllib.result import ENV_RUNNERS, LOGGED, Result
 
 if TYPE_CHECKING:
     from rllib.evaluation.multi_agent.settings import AgentSettings
@@ -189,6 +189,8 @@ class Evaluations:
             result.update(estimates)
             result["timesteps_this_iter"] = sum(result["hist_stats"]["episode_lengths"])
             result["num_healthy_workers"] = self.workers.num_healthy_workers if self.workers is not None else 0
+            if logged := [episode.logged for episode in episodes if episode.logged]:
+                result[LOGGED] = {ENV_RUNNERS: _reduced(logged)}
             algorithm.callbacks.on_evaluate_end(algorithm=algorithm, evaluation_metrics={"evaluation": result})
             return result
 
@@ -219,3 +221,13 @@ class Evaluations:
         self._stopped = True
         if self.workers is not None:
             self.workers.stop()
+
+
+def _reduced(logged: list[list]) -> dict[str, Any]:
+    """The values that the hooks of an evaluation have logged, one list of calls from each worker."""
+    from rllib.core.metrics.metrics_logger import MetricsLogger
+
+    metrics_logger = MetricsLogger()
+    for calls in logged:
+        metrics_logger.repeat(calls)
+    return metrics_logger.reduce()

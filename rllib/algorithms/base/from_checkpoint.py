@@ -160,6 +160,24 @@ def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
     return saved
 
 
+def saved_config_class(state: State, algorithm_class: type) -> type[AlgorithmConfig]:
+    """The class of a checkpoint's config: of the algorithm, or one of the user's with settings of its own.
+
+    Raises:
+        CheckpointError: if it is the user's and was not loaded.
+    """
+    saved = state["algorithm.json"].get("config_class", algorithm_class.config_class)
+    if not isinstance(saved, UserCode):
+        return saved
+    default = type(algorithm_class.get_default_config())
+    if saved.reference == importable_path(default):
+        return default
+    raise CheckpointError(
+        f"the checkpoint's settings are of a class of your own ({saved.reference}). Use from_checkpoint(path, "
+        "load_user_code=True) if you trust its origin."
+    )
+
+
 def saved_config(
     state: State,
     path: str | os.PathLike,

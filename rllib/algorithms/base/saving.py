@@ -22,6 +22,7 @@ from rllib.algorithms.base.from_checkpoint import (
     read_state,
     saved_class,
     saved_config,
+    saved_config_class,
     without_environment,
 )
 from rllib.algorithms.base.sources import Source
@@ -216,7 +217,7 @@ class Saving:
         state = read_state(checkpoint_path, load_user_code)
         with naming_damage(checkpoint_path):
             algorithm_class = saved_class(state, checkpoint_path, base=cls)
-        config_class = algorithm_class.config_class
+            config_class = saved_config_class(state, algorithm_class)
         if isinstance(config, AlgorithmConfig):
             config = config.changes()
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
@@ -279,6 +280,7 @@ class Saving:
             "algorithm.json": {
                 "algorithm": type(self).__name__,
                 "class": type(self),
+                **({} if type(self.config) is self.config_class else {"config_class": type(self.config)}),
                 "seed": self.seed,
                 "metrics": self.metrics.get_state(),
                 "state": self.algorithm_state(),
@@ -346,6 +348,7 @@ class Saving:
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)
+        self.callbacks.on_checkpoint_loaded(algorithm=self)
 
     def _filter_states(self) -> list[dict[str, np.ndarray]]:
         """Numbers by which recorded rows are normalised, of each policy; [] where they are not."""

@@ -110,11 +110,20 @@ def environment_name(config: AlgorithmConfig) -> str | None:
 
 
 def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
-    """The factory of a config's environments, with its wrappers or an Atari game's preprocessing.
+    """The factory of a config's environments, with its wrappers or an Atari game's preprocessing, and its connectors.
 
     Raises:
         ValueError: if there are both.
     """
+    factory, connectors = _wrapped(config), (config.env_to_module_connector, config.module_to_env_connector)
+    if connectors == (None, None):
+        return factory
+    from rllib.core.connectors.connected_env import ConnectedFactory
+
+    return ConnectedFactory(factory, *connectors)
+
+
+def _wrapped(config: AlgorithmConfig) -> EnvFactory:
     factory = resolve(config.env)
     is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
     if wrappers := resolve_wrappers(config.env_wrappers):
@@ -199,7 +208,8 @@ def agents_of(
     """
     config = config or algorithm.config
     if examined is None:
-        if config.is_multi_agent or config.policy_mapping_fn is not None or config.centralized_critic:
+        of_policies = config.model.get("of_policies")
+        if config.is_multi_agent or config.policy_mapping_fn is not None or config.centralized_critic or of_policies:
             name = environment_name(config)
             raise ValueError(
                 f"{name} has one agent, but .multi_agent() is for environments with several. "
@@ -260,8 +270,8 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         if config.normalize_returns
         else None,
         time_limit_ends_episode=config.time_limit_ends_episode,
-        callbacks=partial(make_callbacks, config.callbacks_class),
-        config=config if config.callbacks_class else None,
+        callbacks=partial(make_callbacks, config.callbacks_class, config.callback_functions),
+        config=config if config.callbacks_class or config.callback_functions else None,
         sample_timeout_s=config.sample_timeout_s,
         check_env=not config.disable_env_checking,
         seeds_driver=config.seed is not None,

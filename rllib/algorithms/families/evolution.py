@@ -46,7 +46,10 @@ _WITHOUT_EFFECT = {
     ),
     **dict.fromkeys(("rollout_fragment_length", "batch_mode"), "leave it out, episodes are always whole"),
     **dict.fromkeys(
-        ("learner", "num_gpus", "num_learners", "learner_collective", "auxiliary_losses", "custom_loss"),
+        (
+            *("learner", "num_gpus", "num_learners", "learner_collective", "auxiliary_losses", "custom_loss"),
+            *("learner_class", "learner_config_dict"),
+        ),
         "leave it out, there is no gradient of a network to compute",
     ),
 }

@@ -107,9 +107,9 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
                 return f"{own}: {name}={settings[name]!r} is not available for an actor with critics. Leave it out."
         return None
 
-    @relation("auxiliary_losses", "custom_loss")
+    @relation("auxiliary_losses", "custom_loss", "learner_class")
     def _check_losses(self):
-        given = [name for name in ("auxiliary_losses", "custom_loss") if self[name]]
+        given = [name for name in ("auxiliary_losses", "custom_loss", "learner_class") if self[name]]
         if given:
             return (
                 f"{' and '.join(given)} cannot be used here: the losses are over actor and critics. Derive from the "

@@ -133,6 +133,41 @@ class AgentEpisode:
         """Sum of the raw rewards of all agents so far."""
         return sum(self.agent_rewards.values()) + sum(self.loose.values())
 
+    # ------------------------------------------------------------------ names of RLlib's new API stack
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        return True  # of length 0 as well
+
+    @property
+    def id_(self) -> str:
+        """`episode_id` as a string."""
+        return str(self.episode_id)
+
+    @property
+    def custom_data(self) -> dict[str, Any]:
+        """The same dict as `user_data`."""
+        return self.user_data
+
+    def env_steps(self) -> int:
+        """Steps of the environment so far."""
+        return self.length
+
+    def get_return(self) -> float:
+        """Sum of the raw rewards of all agents so far."""
+        return self.total_reward
+
+    def module_for(self, agent_id: AgentID) -> str:
+        """`policy_for`."""
+        return self.policy_for(agent_id)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode was terminated or truncated as a whole."""
+        return self.last_terminated_for(ALL) or self.last_truncated_for(ALL)
+
     # ------------------------------------------------------------------ records for callbacks
 
     def started(self, observations: Mapping, infos: Mapping) -> None:

@@ -13,6 +13,7 @@ from rllib.env.multi_agent.vector_stream import VectorAgentsStream
 from rllib.env.spaces.actions import action_mapper
 from rllib.env.streams.base import successor_seed
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.lane import Lane
 from rllib.evaluation.multi_agent.dense import DenseSteps, can_be_dense
 from rllib.evaluation.multi_agent.hooks import AgentEpisodeHooks
@@ -303,6 +304,7 @@ class MultiAgentWorker(Worker):
         self._hooks.report()
         samples = self._joined(batches, report)
         self.callbacks.on_sample_end(worker=self, samples=samples)
+        report.logged = pop_logged(self.callbacks)
         return samples, report
 
     def _joined(self, batches: dict[str, SampleBatch], report: SampleReport) -> Any:

@@ -17,6 +17,7 @@ from rllib.env.episodes import Episode
 from rllib.env.tensors.spaces import tensor_action_mapper
 from rllib.env.tensors.stream import TensorStepBuffers, TensorStream
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
@@ -135,6 +136,7 @@ class TensorRolloutWorker(Worker):
         if self._filter is not None:
             report.filter_deltas = {DEFAULT_POLICY: self._filter.pop_delta()}
         self.callbacks.on_sample_end(worker=self, samples=batch)
+        report.logged = pop_logged(self.callbacks)
         return batch, report
 
     def _new_columns(self) -> tuple[dict[str, Tensor], Tensor]:

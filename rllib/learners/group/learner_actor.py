@@ -46,6 +46,7 @@ class Outcome(NamedTuple):
         failure: exception of its backend.
         busy_s: duration of the call (seconds).
         gpus: `gpu_usage` in its process, at most a second old.
+        logged: values that the user's loss has logged, if this learner reports.
     """
 
     num_done: float
@@ -55,6 +56,7 @@ class Outcome(NamedTuple):
     failure: Exception | None = None
     busy_s: float = 0.0
     gpus: Mapping[str, float] = {}
+    logged: Sequence = ()
 
 
 class LearnerActor:
@@ -173,9 +175,10 @@ class LearnerActor:
             self._leave()
             failure.add_note(f"in learner {self._rank}:\n{traceback.format_exc()}")
             return Outcome(self._backend.num_done, failure=failure)
+        logged = self._learner.pop_logged()
         if not reports:
             return Outcome(self._backend.num_done)
-        return Outcome(self._backend.num_done, found=found, weights=self._learner.vector.flat)
+        return Outcome(self._backend.num_done, found=found, weights=self._learner.vector.flat, logged=logged)
 
     def _take(self, changed: Mapping[int, np.ndarray]) -> None:
         for place, array in changed.items():

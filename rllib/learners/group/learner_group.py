@@ -83,6 +83,7 @@ class LearnerGroup:
 
     Attributes:
         fleet: the processes.
+        logged: values that the user's loss has logged in them, for Learner.pop_logged.
 
     Raises:
         UnschedulableError: if the machine, or the cluster, lacks the resources of a learner.
@@ -106,6 +107,7 @@ class LearnerGroup:
         # Since the last `usage`: seconds of all processes together, and when that was.
         self._busy_s, self._busy_since = 0.0, time.monotonic()
         self._gpus: dict[str, float] = {}
+        self.logged: list = []
         ensure_runtime()
         _warn_of_few_cores(settings.num_learners)
         of_targets = [(target.module, target.tau, target.every) for target in targets]
@@ -332,6 +334,7 @@ class LearnerGroup:
         """`_ask` for work whose failure is common to all learners: it is raised here."""
         outcomes = self._ask(method, *arguments, meanwhile=meanwhile)
         self._busy_s += sum(outcome.busy_s for outcome in outcomes.values())
+        self.logged += [call for outcome in outcomes.values() for call in outcome.logged]
         # Learners that share a GPU say the same of it; of equal numbers on several machines the fullest counts.
         gpus = [item for outcome in outcomes.values() for item in outcome.gpus.items()]
         self._gpus |= {name: max(value for other, value in gpus if other == name) for name, _ in gpus}

@@ -215,9 +215,10 @@ def _own_model_spec(
             f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
             "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
         )
-    is_v2 = hasattr(own, "value_function")
+    kind = getattr(own, "policy_description", None) or (ModelV2Spec if hasattr(own, "value_function") else OwnModelSpec)
+    is_v2, is_rl_module = kind is ModelV2Spec, hasattr(own, "policy_description")
     unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
-    if unread and not is_v2:
+    if unread and not (is_v2 or is_rl_module):
         logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
     encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
     distribution = _distribution(action_space, settings, model)
@@ -230,13 +231,19 @@ def _own_model_spec(
         "vf_share_layers": True,
         "observation_filter": "MeanStdFilter" if filtered else "NoFilter",
         "model": own,
-        "config": dict(settings["custom_model_config"]),
+        "config": {**(_own_settings(model) if is_rl_module else {}), **settings["custom_model_config"]},
         "observation_space": observation_space,
         "action_space": action_space,
         "max_seq_len": settings["max_seq_len"],
     }
-    spec = ModelV2Spec(**given, model_config={**settings, **model}) if is_v2 else OwnModelSpec(**given)
+    spec = kind(**given, model_config={**settings, **model}) if is_v2 else kind(**given)
     return with_state_shapes(spec)
+
+
+def _own_settings(model: Mapping) -> dict:
+    """Settings that an RLModule gets in its model_config, beside those of custom_model_config."""
+    passed_over = ("custom_model", "custom_model_config", "custom_action_dist", "of_policies")
+    return {key: value for key, value in model.items() if key not in passed_over}
 
 
 def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:

@@ -243,6 +243,7 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
             "seed=tune.grid_search([1, 2, ...]), or no seed.", spec.num_samples, space["seed"]
         )  # fmt: skip
     is_ours = trainable.algorithm_class.__module__.startswith("rllib.")
-    if is_ours and not (space.get("callbacks") or space.get("callbacks_class")):
+    has_callbacks = any(space.get(name) for name in ("callbacks", "callbacks_class", "callback_functions"))
+    if is_ours and not has_callbacks:
         for what, key in replace(spec, stop=make_stopper(spec.stop)).result_keys():
             check_result_key(key, what)

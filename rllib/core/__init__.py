@@ -1,0 +1,79 @@
+"""RLlib's new API stack: modules, learners, connectors and logged metrics, as far as programs touch them.
+
+    from rllib.core import Columns, ConnectorV2, RLModuleSpec, TorchLearner, TorchRLModule, ValueFunctionAPI
+
+docs/from_rllib.md says what each becomes here, and what is refused.
+"""
+
+import importlib
+from typing import Any
+
+from rllib.did_you_mean import missing
+
+_MODULES = "rllib.core.modules."
+_PIECES = "rllib.core.connectors.pieces"
+_CONNECTOR = "rllib.core.connectors.connector"
+# Loaded on first use: modules import torch, connectors gymnasium.
+_LAZY = {
+    "Columns": "rllib.core.columns",
+    "ConnectedEnv": "rllib.core.connectors.connected_env",
+    **dict.fromkeys(("ConnectorV2", "ConnectorPipelineV2"), _CONNECTOR),
+    **dict.fromkeys(
+        (
+            *("AddObservationsFromEpisodesToBatch", "FlattenObservations", "FrameStackingEnvToModule", "GetActions"),
+            *("MeanStdFilter", "NormalizeAndClipActions", "PrevActionsPrevRewards"),
+            "SingleAgentObservationPreprocessor",
+        ),
+        _PIECES,
+    ),
+    "DefaultModelConfig": _MODULES + "default_model_config",
+    "MetricsLogger": "rllib.core.metrics.metrics_logger",
+    **dict.fromkeys(("MultiRLModuleSpec", "RLModuleSpec"), _MODULES + "module_spec"),
+    **dict.fromkeys(
+        ("InferenceOnlyAPI", "QNetAPI", "RLModule", "TargetNetworkAPI", "TorchRLModule", "ValueFunctionAPI"),
+        _MODULES + "rl_module",
+    ),
+    "TorchLearner": "rllib.core.learner.torch_learner",
+}
+# RLlib's names of one thing.
+_SAME = {
+    **{
+        f"{algorithm}{kind}": "TorchLearner"
+        for algorithm in ("", "PPO", "APPO", "IMPALA", "DQN", "SAC", "BC", "MARWIL", "CQL")
+        for kind in ("Learner", "TorchLearner")
+        if algorithm + kind != "TorchLearner"
+    },
+    "EnvToModulePipeline": "ConnectorPipelineV2",
+    "ModuleToEnvPipeline": "ConnectorPipelineV2",
+}
+# Names that are not here -> advice.
+_ELSEWHERE = {
+    "MultiRLModule": "policies share no layers; MultiRLModuleSpec(rl_module_specs={...}) gives each policy its module",
+    "SelfSupervisedLossAPI": "a module's further losses are auxiliary_losses (docs/losses.md)",
+    **dict.fromkeys(
+        tuple(f"Default{algorithm}TorchRLModule" for algorithm in ("PPO", "APPO", "IMPALA", "DQN", "SAC", "BC", "CQL")),
+        "built-in networks are no classes to derive from: derive from TorchRLModule. Masks of actions are built in "
+        "(docs/masks.md)",
+    ),
+    "Catalog": "build the layers in the setup() of a TorchRLModule",
+    "PPOCatalog": "build the layers in the setup() of a TorchRLModule",
+    "LearnerGroup": "algo.learner_group has get_weights() and set_weights()",
+    "MultiAgentObservationPreprocessor": "change the observations in a wrapper around the MultiAgentEnv",
+    "LearnerConnectorPipeline": "batches are changed by on_postprocess_trajectory and on_learn_on_batch of callbacks",
+    "SingleAgentEpisode": "connectors and hooks get episodes with its methods; samples are SampleBatches",
+}
+
+__all__ = list(_LAZY | _SAME)
+
+
+def __getattr__(name: str) -> Any:
+    present = _SAME.get(name, name)
+    if present not in _LAZY:
+        raise missing(__name__, name, list(_LAZY), _ELSEWHERE.get(name))
+    value = getattr(importlib.import_module(_LAZY[present]), present)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

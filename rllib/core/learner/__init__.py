@@ -1,0 +1,1 @@
+"""Losses in the form of RLlib's Learner classes."""

@@ -1,0 +1,1 @@
+"""Values that users log in hooks and losses, and their reduction to numbers of a result."""

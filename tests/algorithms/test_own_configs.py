@@ -1,0 +1,86 @@
+"""Config and algorithm classes that are written in RLlib's way: own attributes, and setup(config)."""
+
+import pickle
+
+import pytest
+
+from rllib import DQN, PPO, PPOConfig
+
+
+class Mine(PPO):
+    def setup(self, config):
+        super().setup(config)
+        self.factor = config.factor
+
+
+class MineConfig(PPOConfig):
+    def __init__(self, algo_class=None):
+        super().__init__(algo_class or Mine)
+        self.factor = 3
+        self.lr = 1e-3
+
+    def training(self, *, factor=None, **kwargs):
+        super().training(**kwargs)
+        if factor is not None:
+            self.factor = factor
+        return self
+
+
+def small(config):
+    return config.environment("CartPole-v1").training(train_batch_size=32, sgd_minibatch_size=32, num_sgd_iter=1)
+
+
+def test_a_config_has_attributes_of_its_own():
+    config = small(MineConfig()).training(factor=5, lr=2e-3)
+    assert (config.factor, config.lr, config["factor"]) == (5, 2e-3, 5)
+    assert MineConfig().factor == 3, "its default"
+    assert "factor" not in PPOConfig.settings
+    assert config.copy().factor == 5 and config.changes()["factor"] == 5
+    with config.build() as algo:
+        assert isinstance(algo, Mine) and algo.factor == 5
+        algo.train()
+
+
+def test_a_dict_sets_them():
+    assert MineConfig.from_dict({"factor": 7}).factor == 7
+    assert MineConfig().training(factor=8).to_dict()["factor"] == 8
+
+
+def test_an_attribute_that_the_constructor_does_not_set_is_refused():
+    with pytest.raises(AttributeError, match="has no setting 'factr'"):
+        MineConfig().factr = 3
+    with pytest.raises(AttributeError, match="has no setting"):
+        PPOConfig().factor = 3
+
+
+def test_a_process_that_has_not_made_one_reads_it():
+    pickled = pickle.dumps(MineConfig().training(factor=9))
+    del MineConfig.settings["factor"]
+    assert pickle.loads(pickled).factor == 9
+
+
+def test_a_checkpoint_brings_them_back(tmp_path):
+    with small(MineConfig()).training(factor=4).build() as algo:
+        algo.save(str(tmp_path))
+    with Mine.from_checkpoint(tmp_path, load_user_code=True) as again:
+        assert again.config.factor == 4
+
+
+@pytest.mark.parametrize("base", [PPO, DQN])
+def test_setup_with_and_without_the_config(base):
+    class With(base):
+        def setup(self, config):
+            super().setup(config)
+            self.mine = config.train_batch_size
+
+    class Without(base):
+        def setup(self):
+            super().setup()
+            self.mine = "none"
+
+    for kind, expected in ((With, 8), (Without, "none")):
+        config = kind.get_default_config().environment("CartPole-v1").training(train_batch_size=8)
+        if base is PPO:
+            config.training(sgd_minibatch_size=8)
+        with config.build() as algo:
+            assert algo.mine == expected

@@ -24,6 +24,7 @@ _COMMANDS = {
     "plot": "Draw runs and experiments.",
     "dashboard": "Look at runs in the browser.",
     "check-env": "Check an environment.",
+    "convert": "Show a program for Ray with rllib's imports.",
 }
 # Other names of commands.
 _ALIASES = {"enjoy": "play"}

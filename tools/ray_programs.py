@@ -141,12 +141,13 @@ def documents(folder: Path, work: Path) -> Iterator[Program]:
     stand_in = work / "sources" / "tune" / "examples" / "mnist_pytorch.py"
     stand_in.parent.mkdir(parents=True)
     stand_in.write_text(_MNIST)
-    verbs = "\n".join(line for line in _with("class Counter()", overview).splitlines() if not line.startswith("To use"))
+    tasks, _, actors = _with("class Counter()", overview).partition("\n\nTo use")
     solution = texts[4].partition("# SOLUTION")[2].partition("\n\n\n2022")[0].partition("\n2022-")[0]
     parts = {
         "0: a function, its learning rate by grid search": _with("train_mnist", overview),
         "0: PPO on an environment of the old gym API": _with("SimpleCorridor", overview),
-        "0: tasks and actors": verbs,
+        "0: tasks": tasks,
+        "0: actors": actors.partition("\n")[2],
         "1: a job submitted to a cluster": _with("JobSubmissionClient", _python_blocks(texts[1], clusters)),
         "3: tasks": _BEFORE_SLIDES + "\n".join(_each("def read_array", "def add", "id3 = add", blocks=slides)),
         # The slide's `return` lies outside its method.
@@ -187,8 +188,11 @@ def _with(words: str, blocks: list[str]) -> str:
 
 
 def _each(*words: str, blocks: list[str]) -> list[str]:
-    """A block for each of the words; that of a function is the one with its decorator."""
-    return [next(block for block in blocks if word in block and "#" not in block.partition(word)[0]) for word in words]
+    """A block for each of the words; that of a function is the one that begins with its decorator."""
+    return [
+        next(block for block in blocks if word in block and (block.startswith("@ray.remote") or "def" not in word))
+        for word in words
+    ]
 
 
 # ---------------------------------------------------------------------- runs

@@ -15,6 +15,10 @@ DEPRECATED_VALUE = -1
 _logged: set = set()
 
 
+class EnvError(Exception):
+    """Raised by programs whose environment does what it must not."""
+
+
 class NotProvided:
     """Default of an argument that was not given, where None is a value of its own."""
 

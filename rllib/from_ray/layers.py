@@ -49,7 +49,7 @@ class SlimFC(nn.Module):
         if use_bias:
             nn.init.constant_(linear.bias, bias_init)
         if isinstance(activation_fn, str):
-            activation_fn = _module_of(activation_fn)
+            activation_fn = get_activation_fn(activation_fn)
         self._model = nn.Sequential(linear, *([activation_fn()] if activation_fn is not None else []))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,13 +69,50 @@ class AppendBiasLayer(nn.Module):
         return torch.cat([x, self.log_std.expand(len(x), -1)], dim=1)
 
 
-def _module_of(name: str) -> Callable[[], nn.Module] | None:
+def get_activation_fn(name: str | type[nn.Module] | None, framework: str = "torch") -> type[nn.Module] | None:
+    """The torch module of an activation by its name; None for "linear". A class is returned as it is.
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    if not isinstance(name, str):
+        return name
     if name in ("linear", "none"):
         return None
     known = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "swish": nn.SiLU, "silu": nn.SiLU, "sigmoid": nn.Sigmoid}
     if name.lower() not in known:
         raise ValueError(f"activation_fn={name!r} is unknown; there are {', '.join(known)} and linear")
     return known[name.lower()]
+
+
+Size = tuple[int, int]
+
+
+def same_padding(in_size: Size, filter_size: int | Size, stride: int | Size) -> tuple[tuple[int, ...], Size]:
+    """Padding with which a convolution gives ceil(size / stride) pixels, as TensorFlow's "same".
+
+    Args:
+        in_size: (height, width).
+        filter_size, stride: of the convolution, by height and width where they differ.
+
+    Returns:
+        (left, right, top, bottom) for torch.nn.ZeroPad2d, and the output's (height, width).
+    """
+    filters, strides = _pair(filter_size), _pair(stride)
+    out = tuple(math.ceil(size / step) for size, step in zip(in_size, strides))
+    needed = [max((n - 1) * step + k - size, 0) for n, step, k, size in zip(out, strides, filters, in_size)]
+    (top, bottom), (left, right) = ((pixels // 2, pixels - pixels // 2) for pixels in needed)
+    return (left, right, top, bottom), out
+
+
+def valid_padding(in_size: Size, filter_size: int | Size, stride: int | Size) -> Size:
+    """(height, width) of a convolution's output without padding; arguments as above."""
+    filters, strides = _pair(filter_size), _pair(stride)
+    return tuple((size - k) // step + 1 for size, k, step in zip(in_size, filters, strides))
+
+
+def _pair(value: int | Size) -> Size:
+    return (value, value) if isinstance(value, int) else tuple(value)
 
 
 def convert_to_torch_tensor(x: Any, device: str | torch.device | None = None, pin_memory: bool = False) -> Any:

@@ -209,12 +209,13 @@ FOUND: dict[str, dict[str, str]] = {
         "rllib.from_ray.default_configs": "MODEL_DEFAULTS=Model",
     },
     "ray.rllib.models.torch.fcnet": {"rllib.models.user.model_v2": "FullyConnectedNetwork=TorchFC"},
-    "ray.rllib.models.torch.misc": {_LAYERS: "SlimFC AppendBiasLayer normc_initializer"},
+    "ray.rllib.models.torch.misc": {_LAYERS: "SlimFC AppendBiasLayer normc_initializer same_padding valid_padding"},
     "ray.rllib.models.torch.recurrent_net": {"rllib.models.user.model_v2": "RecurrentNetwork"},
     "ray.rllib.models.torch.torch_action_dist": {
         "rllib.models.distributions.user": "TorchDistributionWrapper",
     },
     "ray.rllib.models.torch.torch_modelv2": {"rllib.models.user.model_v2": "TorchModelV2"},
+    "ray.rllib.models.utils": {_LAYERS: "get_activation_fn"},
     "ray.rllib.offline": {"rllib.offline": "IOContext InputReader JsonReader JsonWriter"},
     "ray.rllib.offline.estimators": {
         "rllib.evaluation.estimators": "DirectMethod DoublyRobust ImportanceSampling OffPolicyEstimator "
@@ -236,9 +237,12 @@ FOUND: dict[str, dict[str, str]] = {
         "OverrideToImplementCustomLogic OverrideToImplementCustomLogic_CallToSuperRecommended"
     },
     "ray.rllib.utils.debug": {_ANNOTATIONS: "update_global_seed_if_necessary"},
+    "ray.rllib.utils.debug.deterministic": {_ANNOTATIONS: "update_global_seed_if_necessary"},
     "ray.rllib.utils.deprecation": {_ANNOTATIONS: "Deprecated DEPRECATED_VALUE deprecation_warning"},
+    "ray.rllib.utils.error": {_ANNOTATIONS: "EnvError"},
     "ray.rllib.utils.framework": {
         _FRAMEWORKS: "try_import_jax try_import_tf try_import_tfp try_import_torch",
+        _LAYERS: "get_activation_fn",
     },
     "ray.rllib.utils.images": {"rllib.from_ray.atari": "resize"},
     "ray.rllib.utils.metrics": {_CONSTANTS: _METRICS},
@@ -315,11 +319,14 @@ _EXAMPLE_FILES = (
     "it is an example of Ray: copy its file beside the program; rllib.as_ray reads it from an installed Ray, or from "
     "the sources that RLLIB_RAY_SOURCES names"
 )
+_RECORDED = "recorded steps are read by rllib.offline.Dataset (docs/offline.md)"
 _LOSSES = "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"
 
 # Module or name of Ray -> why it is not here, or what to use instead. A module's reason holds for all below it.
 MISSING: dict[str, str] = {
     "ray.air.integrations.keras": _TENSORFLOW,
+    "ray.air.integrations.mlflow.setup_mlflow": "give tune.MLflowLoggerCallback to the callbacks of the run",
+    "ray.air.integrations.wandb.setup_wandb": "give tune.WandbLoggerCallback to the callbacks of the run",
     "ray.air.ScalingConfig": _DISTRIBUTED_TRAINING,
     "ray.autoscaler": _CLUSTERS,
     "ray.cluster_utils": _CLUSTERS,
@@ -352,6 +359,8 @@ MISSING: dict[str, str] = {
     "ray.rllib.models.modelv2": _UNIFORM_MODEL,
     "ray.rllib.models.torch": _UNIFORM_MODEL,
     "ray.rllib.models.preprocessors": "observations in Dict and Tuple spaces are taken as they are",
+    "ray.rllib.offline.offline_data": _RECORDED,
+    "ray.rllib.offline.offline_prelearner": _RECORDED,
     "ray.rllib.policy.eager_tf_policy": _TENSORFLOW,
     "ray.rllib.policy.policy_template": _LOSSES,
     "ray.rllib.policy.tf_policy": _TENSORFLOW,
@@ -365,6 +374,7 @@ MISSING: dict[str, str] = {
     "ray.rllib.utils.exploration": "give it by name: exploration_config={'type': ...} (docs/exploration.md)",
     "ray.rllib.utils.replay_buffers": "give it by name: replay_buffer_config={'type': ...} (docs/replay.md)",
     "ray.rllib.utils.schedules": "a setting over time is a list: lr=[[0, 1e-3], [100_000, 1e-5]] (docs/schedules.md)",
+    "ray.rllib.utils.spaces.repeated": "observations of changing length are not taken: pad them to the longest",
     "ray.rllib.utils.tf_utils": _TENSORFLOW,
     "ray.serve": "use rllib serve CHECKPOINT, or load_policy in a server of your own (docs/deployment.md)",
     "ray.train": _DISTRIBUTED_TRAINING,
@@ -391,6 +401,7 @@ MISSING: dict[str, str] = {
     "ray.tune.stopper.NoopStopper": "leave stop out",
     "ray.tune.SyncConfig": "there is nothing to synchronise: leave sync_config out",
     "ray.tune.syncer": "there is nothing to synchronise: leave sync_config out",
+    "ray.tune.utils": "it belongs to the tests of Ray",
     "ray.util.collective": "learners sum their gradients by learner_collective (docs/learners.md)",
     "ray.util.dask": "there is no scheduler for Dask; it has one of its own for processes",
     "ray.util.iter": "use tasks that yield, whose values come one by one (docs/runtime.md)",

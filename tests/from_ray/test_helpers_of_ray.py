@@ -2,6 +2,7 @@
 
 import argparse
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -9,7 +10,7 @@ import yaml
 from gymnasium import spaces
 
 from rllib import PPOConfig
-from rllib.from_ray import annotations, arrays, example_scripts, layers
+from rllib.from_ray import annotations, arrays, atari, example_scripts, layers
 from rllib.from_ray.printing import pretty_print
 
 
@@ -61,6 +62,10 @@ def test_layers():
     assert layers.AppendBiasLayer(2)(torch.ones(1, 1)).tolist() == [[1, 0, 0]]
     with pytest.raises(ValueError, match="activation_fn='step' is unknown"):
         layers.SlimFC(1, 1, activation_fn="step")
+    padding, size = layers.same_padding((5, 6), 3, (2, 1))
+    padded = torch.nn.functional.pad(torch.zeros(1, 1, 5, 6), padding)
+    assert torch.nn.Conv2d(1, 1, 3, (2, 1))(padded).shape[2:] == size == (3, 6)
+    assert layers.valid_padding((5, 6), 3, 2) == torch.nn.Conv2d(1, 1, 3, 2)(torch.zeros(1, 1, 5, 6)).shape[2:]
     mixed = layers.one_hot(torch.tensor([[1, 2]]), spaces.MultiDiscrete([2, 3]))
     assert mixed.tolist() == [[0, 1, 0, 0, 1]]
     assert layers.sequence_mask(torch.tensor([1, 2])).tolist() == [[True, False], [True, True]]
@@ -117,3 +122,37 @@ def test_an_example_that_misses_its_goal_fails_as_a_test(tmp_path, monkeypatch):
 def test_options_that_cannot_be_are_refused(option, message):
     with pytest.raises(ValueError, match=message):
         example_scripts.run_rllib_example_script_experiment(small(), arguments(option, "--num-cpus=2"))
+
+
+class Game(gymnasium.Env):
+    """Coloured pictures that are as bright as the step is late; two lives."""
+
+    observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._picture(), {"lives": 2}
+
+    def step(self, action):
+        self.t += 1
+        return self._picture(), 1.0, self.t >= 20, False, {"lives": 1 if self.t > 10 else 2}
+
+    def _picture(self):
+        return np.full((8, 8, 3), 10 * self.t, np.uint8)
+
+    def get_action_meanings(self):
+        return ["NOOP", "UP"]
+
+
+def test_atari_wrappers_give_stacked_grey_pictures():
+    env = atari.wrap_atari_for_new_api_stack(Game(), dim=4, framestack=2)
+    observation, _ = env.reset(seed=0)
+    assert observation.shape == (2, 4, 4) and env.observation_space.contains(observation)
+    observation, reward, *_ = env.step(0)
+    assert reward == 4 and observation[-1, 0, 0] == 10 * env.unwrapped.t
+    assert atari.wrap_deepmind(Game(), dim=4).observation_space.shape == (4, 4, 4)
+    with pytest.raises(ValueError, match="grayscale=False cannot be used"):
+        atari.wrap_atari_for_new_api_stack(Game(), grayscale=False)
+    assert atari.resize(np.full((8, 6, 3), 7, np.uint8), 4, 3).shape == (4, 3, 3)

@@ -102,7 +102,7 @@ def _dotted(node: ast.AST) -> list[str]:
 
 
 class _Place(NamedTuple):
-    """What stands where in a dotted name: the part of it that is replaced, and by which object."""
+    """Part of a dotted name that is replaced: number of its first words, and the object that they stand for."""
 
     num_parts: int
     ours: Ours

@@ -134,7 +134,7 @@ _examples: dict[str, types.ModuleType | None] = {}
 
 
 def _example(module: str) -> types.ModuleType | None:
-    """What the file of a module of examples defines; it is run once, when a name is first asked for."""
+    """The module that a file of examples makes; the file is run once, when a name is first asked for."""
     if module not in _examples:
         file = _source(present_path(module))
         if file is None or file.is_dir():

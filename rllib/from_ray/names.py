@@ -414,7 +414,7 @@ MISSING: dict[str, str] = {
 
 
 def reason_for(path: str) -> str | None:
-    """Why a module or name of Ray is not here; None if nothing is known about it.
+    """The reason why a module or name of Ray is not here; None if nothing is known about it.
 
     Args:
         path: with all its parents: "ray.tune.search.ax.AxSearch".

@@ -81,13 +81,14 @@ def examples(ray: Path) -> Iterator[Program]:
             if path.name == "__init__.py":
                 continue
             short = f"{name}/{path.name}"
-            has_usual = "add_rllib_example_script_args" in path.read_text()
-            yield Program(f"rllib/examples/{short}", path, _arguments(short, has_usual))
+            yield Program(f"rllib/examples/{short}", path, _arguments(short, path.read_text()))
 
 
-def _arguments(short: str, has_usual: bool) -> tuple[str, ...]:
+def _arguments(short: str, program: str) -> tuple[str, ...]:
+    """Arguments of an example; one that looks at the results of its trials needs Tune."""
     given = ARGUMENTS.get(short) or ARGUMENTS.get(short.partition("/")[0])
-    return given or (USUAL if has_usual else ())
+    given = given or (USUAL if "add_rllib_example_script_args" in program else ())
+    return tuple(word for word in given if word != "--no-tune" or ".get_best_result" not in program)
 
 
 def tune_examples(ray: Path) -> Iterator[Program]:

@@ -23,10 +23,33 @@ class _Grey(gymnasium.ObservationWrapper):
         return observation
 
 
+class _ChannelsLast(gymnasium.ObservationWrapper):
+    """Stacked pictures [H, W, C], as programs' own networks read them."""
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        count, *size = env.observation_space.shape
+        self.observation_space = gymnasium.spaces.Box(0, 255, (*size, count), np.uint8)
+
+    def observation(self, observation):
+        return np.moveaxis(observation, 0, -1)
+
+
+class _Normalized(gymnasium.ObservationWrapper):
+    """Pictures float32 from -1 to 1, from bytes."""
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, env.observation_space.shape, np.float32)
+
+    def observation(self, observation):
+        return observation.astype(np.float32) / 128 - 1
+
+
 def wrap_deepmind(
     env: gymnasium.Env, dim: int = 84, framestack: bool = True, noframeskip: bool = False
 ) -> gymnasium.Env:
-    """DeepMind's preprocessing of a game: grey pictures uint8 [4, dim, dim], an episode for each life.
+    """DeepMind's preprocessing of a game: grey pictures uint8 [dim, dim, 4], an episode for each life.
 
     Args:
         env: the game.
@@ -34,13 +57,13 @@ def wrap_deepmind(
         framestack: 4 pictures in an observation; else 1.
         noframeskip: the game shows every frame, so that 4 become one step.
     """
-    return _wrapped(env, dim, 4 if framestack else 1, 4 if noframeskip else 1)
+    return _ChannelsLast(_preprocessed(env, dim, 4 if framestack else 1, 4 if noframeskip else 1))
 
 
 def wrap_atari_for_new_api_stack(
     env: gymnasium.Env, dim: int = 64, frameskip: int = 4, framestack: int | None = None, grayscale: bool = True
 ) -> gymnasium.Env:
-    """The same with other defaults, as uint8 [stacked, dim, dim], where Ray has float32 [dim, dim, stacked].
+    """The same with other defaults, as float32 [dim, dim, pictures] from -1 to 1.
 
     Args:
         env: the game; it shows every frame.
@@ -54,10 +77,10 @@ def wrap_atari_for_new_api_stack(
     """
     if not grayscale:
         raise ValueError("grayscale=False cannot be used: pictures of Atari games are grey here. Leave it out.")
-    return _wrapped(env, dim, framestack or 1, frameskip)
+    return _Normalized(_ChannelsLast(_preprocessed(env, dim, framestack or 1, frameskip)))
 
 
-def _wrapped(env, dim, stack_num, frameskip):
+def _preprocessed(env, dim, stack_num, frameskip):
     return AtariPreprocessing(
         _Grey(env), img_height=dim, img_width=dim, stack_num=stack_num, frameskip=frameskip, episodic_life=True
     )

@@ -149,9 +149,9 @@ class Game(gymnasium.Env):
 def test_atari_wrappers_give_stacked_grey_pictures():
     env = atari.wrap_atari_for_new_api_stack(Game(), dim=4, framestack=2)
     observation, _ = env.reset(seed=0)
-    assert observation.shape == (2, 4, 4) and env.observation_space.contains(observation)
+    assert observation.shape == (4, 4, 2) and env.observation_space.contains(observation)
     observation, reward, *_ = env.step(0)
-    assert reward == 4 and observation[-1, 0, 0] == 10 * env.unwrapped.t
+    assert reward == 4 and observation[0, 0, -1] == np.float32(10 * env.unwrapped.t / 128 - 1)
     assert atari.wrap_deepmind(Game(), dim=4).observation_space.shape == (4, 4, 4)
     with pytest.raises(ValueError, match="grayscale=False cannot be used"):
         atari.wrap_atari_for_new_api_stack(Game(), grayscale=False)

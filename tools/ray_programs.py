@@ -35,6 +35,7 @@ ARGUMENTS = {
         *("--num-gpus-per-learner=0", "--storage-path=results"),
     ),
     "tune": ("--smoke-test",),
+    "rl_modules/pretraining_single_agent_training_multi_agent.py": (*USUAL, "--num-agents=2"),
     # They assert that there are two.
     "multi_agent": (*USUAL, "--num-agents=2"),
 }
@@ -226,6 +227,7 @@ def _reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"^[\w.]*(Error|Exception|Refused|Exit|Interrupt)\b[\w.]*:?", line)]
     reason = (errors or lines or [""])[-1]
+    reason = re.sub(r"<function (\S+) at 0x\w+>", r"\1", reason)  # an address changes with each run
     return re.sub(r"\S*/(?=[\w.]+\.py)", "", reason)
 
 

@@ -41,8 +41,10 @@ class Absent:
         reason = f": {self._reason}." if self._reason else ". docs/from_rllib.md lists what is."
         return NotServedError(f"{f'{place}: ' if place else ''}{self._path} is not here{reason}", name=self._path)
 
-    def __call__(self, *args, **kwargs):
+    def _refuse(self, *args, **kwargs):
         raise self._error()
+
+    __call__ = __contains__ = __delitem__ = __enter__ = __getitem__ = __iter__ = __setitem__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):  # asked for by copy, inspect, typing and the like
@@ -50,12 +52,6 @@ class Absent:
         raise self._error()
 
     def __setattr__(self, name: str, value):
-        raise self._error()
-
-    def __getitem__(self, key):
-        raise self._error()
-
-    def __iter__(self):
         raise self._error()
 
     def __or__(self, other):

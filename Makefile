@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput multi_agent_throughput tensor_environments \
-	environment_processes external scale serving
+	environment_processes external scale serving as_ray
 
 .PHONY: train test extras faults soak learning ray engines docs types benchmark gpu wheel release-check clean
 .DELETE_ON_ERROR:

@@ -45,7 +45,8 @@ FLOORS = [
     ["rllib.client", "rllib.algorithms"],
     ["rllib.serving"],
     ["rllib.tune"],
-    ["rllib.cli", "rllib.dashboard", "rllib.__main__"],
+    ["rllib.from_ray"],
+    ["rllib.cli", "rllib.dashboard", "rllib.__main__", "rllib.as_ray"],
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
@@ -57,6 +58,8 @@ KNOW_THE_RUNTIME = [
     "rllib.learners.group.learner_actor",
     "rllib.learners.group.learner_group",
     "rllib.tune",
+    "rllib.from_ray.example_scripts",
+    "rllib.as_ray",
 ]
 # What may import inside functions, and why.
 IMPORTS_LATE = {

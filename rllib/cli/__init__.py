@@ -27,6 +27,7 @@ _COMMANDS = {
     "upload": "Bring a run's copy in remote storage up to date.",
     "push": "Publish a policy on the Hugging Face Hub.",
     "check-env": "Check an environment.",
+    "convert": "Show a program for Ray with rllib's imports.",
 }
 # Other names of commands.
 _ALIASES = {"enjoy": "play", "rollout": "evaluate"}

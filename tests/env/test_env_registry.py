@@ -107,6 +107,14 @@ def test_registered_name():
     assert isinstance(resolve("corridor").make(CONTEXT), CountingEnv)
 
 
+def test_register_env_takes_the_function_by_rays_name():
+    register_env("by_keyword", env_creator=lambda context: SimpleCorridor(context))
+    assert isinstance(resolve("by_keyword").make(EnvContext({"corridor_length": 3})), SimpleCorridor)
+    for creators in ({}, {"creator": SimpleCorridor, "env_creator": SimpleCorridor}):
+        with pytest.raises(TypeError, match="takes the name and one function or class"):
+            register_env("by_keyword", **creators)
+
+
 def test_register_env_is_on_the_front_door():
     assert rllib.register_env is register_env
 

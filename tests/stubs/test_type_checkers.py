@@ -20,7 +20,7 @@ COMMANDS = {
 }  # fmt: skip
 
 # Settings of Ray 2.6 that have no effect here are taken, and are not in the stubs.
-LEFT_OUT = ("from_rllib_0",)
+LEFT_OUT = ("from_rllib_1",)
 
 
 @pytest.fixture(scope="module")

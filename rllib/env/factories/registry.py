@@ -298,17 +298,25 @@ def environment_class(factory: EnvFactory) -> type | None:
     return creator if isinstance(creator, type) else None
 
 
-def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
+def register_env(
+    name: str,
+    creator: Callable[[EnvContext], Any] | None = None,
+    *,
+    env_creator: Callable[[EnvContext], Any] | None = None,
+) -> None:
     """Registers an environment under a name for `.environment(name)`; a later call with the same name replaces it.
 
     Args:
         name: any string; it takes precedence over gymnasium's ids.
         creator: function of an EnvContext (or of nothing), or a class, that returns the environment.
+        env_creator: the same, by Ray's name.
 
     Raises:
-        TypeError: if name is no string, or creator cannot be called.
+        TypeError: if name is no string, if creator cannot be called, or if both or none of them are given.
     """
-    ENVIRONMENTS.register(name, creator)
+    if (creator is None) == (env_creator is None):
+        raise TypeError("register_env takes the name and one function or class, as register_env('mine', make_mine)")
+    ENVIRONMENTS.register(name, env_creator if creator is None else creator)
 
 
 def resolve(env) -> EnvFactory:

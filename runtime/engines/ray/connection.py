@@ -9,6 +9,7 @@ import sys
 
 import ray
 
+from ... import worker_imports
 from ...errors import RuntimeFailure
 from ..base import EngineConfig
 from .engine import RayEngine, report_unseen_errors
@@ -28,8 +29,9 @@ def start(config: EngineConfig) -> RayEngine:
     owns_connection = not ray.is_initialized()
     if owns_connection:
         _connect(config)
+    preload = (*worker_imports.names(), *config.preload)
     try:
-        engine = RayEngine(Session(os.urandom(8).hex(), config.preload, tuple(sys.path), RayEngine), owns_connection)
+        engine = RayEngine(Session(os.urandom(8).hex(), preload, tuple(sys.path), RayEngine), owns_connection)
         engine.resources()
     except BaseException:
         if owns_connection:

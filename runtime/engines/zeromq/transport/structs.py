@@ -142,12 +142,14 @@ class Groups(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Define(msgspec.Struct, array_like=True, frozen=True):
-    """A pickled function or class (a value), the keys of captured items, and the sender's import path."""
+    """A pickled function or class (a value), the keys of captured items, and the sender's import path and modules that
+    are imported before the value is loaded (worker_imports.py)."""
 
     digest: Digest
     data: bytes
     items: list[Key]
     path: list[str]
+    imports: list[str] = []
 
 
 class References(msgspec.Struct, array_like=True, frozen=True):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .... import worker_imports
 from ....remote.refs import ObjectRef
 from ....unpicklable import refuse_call
 from ...definitions import Definition
@@ -78,8 +79,8 @@ class Arguments:
         self._captured = None
         self.defined[digest] = captured.pins
         self._local_refs.escape(captured.items, captured.pins, None)
-        body = structs.encode(structs.Define(digest, data, list(captured.items), list(sys.path)))
-        self._mailbox.tell_node(wire.DEFINE, body=body)
+        define = structs.Define(digest, data, list(captured.items), list(sys.path), worker_imports.names())
+        self._mailbox.tell_node(wire.DEFINE, body=structs.encode(define))
 
     # -- the pairs Call.arguments -------------------------------------------------------------------------------------
 

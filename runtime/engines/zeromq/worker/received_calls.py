@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .... import worker_imports
 from ....calls.retries import Attempts, worth_retrying
 from ..transport import structs, wire
 from ..values.serializer import Serializer
@@ -87,6 +88,7 @@ class ReceivedValues:
         """The function or class with this digest."""
         known = self._definitions[digest]
         if isinstance(known, structs.Define):
+            worker_imports.load(known.imports)
             known = self.decode(known.data, 0, self.pins(known.data, 0))
             self._definitions[digest] = known
         return known

@@ -1,0 +1,85 @@
+"""Keys of results and ids, under the names of Ray's constants. The values are those that results have here, too."""
+
+# The latest Ray whose names are served, for programs that look at the version.
+RAY_VERSION = "2.60.0"
+WANDB_ENV_VAR = "WANDB_API_KEY"
+
+# Ids
+DEFAULT_AGENT_ID = "default_agent"
+DEFAULT_POLICY_ID = DEFAULT_MODULE_ID = "default_policy"
+ALL_MODULES = "__all_modules__"
+DEFAULT_OPTIMIZER = "default_optimizer"
+
+# Parts of an algorithm
+COMPONENT_ENV_RUNNER = "env_runner"
+COMPONENT_ENV_TO_MODULE_CONNECTOR = "env_to_module_connector"
+COMPONENT_EVAL_ENV_RUNNER = "eval_env_runner"
+COMPONENT_LEARNER = "learner"
+COMPONENT_LEARNER_GROUP = "learner_group"
+COMPONENT_METRICS_LOGGER = "metrics_logger"
+COMPONENT_MODULE_TO_ENV_CONNECTOR = "module_to_env_connector"
+COMPONENT_OPTIMIZER = "optimizer"
+COMPONENT_RL_MODULE = "rl_module"
+
+# Parts of a result
+ENV_RUNNER_RESULTS = "env_runners"
+EVALUATION_RESULTS = "evaluation"
+FAULT_TOLERANCE_STATS = "fault_tolerance"
+LEARNER_INFO = "learner"
+LEARNER_RESULTS = "learners"
+LEARNER_STATS_KEY = "learner_stats"
+REPLAY_BUFFER_RESULTS = "replay_buffer"
+TIMERS = "timers"
+
+# Episodes
+EPISODE_AGENT_RETURN_MEAN = "agent_episode_returns_mean"
+EPISODE_DURATION_SEC_MEAN = "episode_duration_sec_mean"
+EPISODE_LEN_MAX = "episode_len_max"
+EPISODE_LEN_MEAN = "episode_len_mean"
+EPISODE_LEN_MIN = "episode_len_min"
+EPISODE_MODULE_RETURN_MEAN = "module_episode_returns_mean"
+EPISODE_RETURN_MAX = "episode_return_max"
+EPISODE_RETURN_MEAN = "episode_return_mean"
+EPISODE_RETURN_MIN = "episode_return_min"
+EPISODE_REWARD_MEAN = "episode_reward_mean"
+EPISODES_TOTAL = "episodes_total"
+NUM_EPISODES = "num_episodes"
+NUM_EPISODES_LIFETIME = "num_episodes_lifetime"
+
+# Counters
+DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY = "diff_num_grad_updates_vs_sampler_policy"
+LAST_TARGET_UPDATE_TS = "last_target_update_ts"
+NUM_AGENT_STEPS_SAMPLED = "num_agent_steps_sampled"
+NUM_AGENT_STEPS_SAMPLED_LIFETIME = "num_agent_steps_sampled_lifetime"
+NUM_AGENT_STEPS_SAMPLED_THIS_ITER = "num_agent_steps_sampled_this_iter"
+NUM_AGENT_STEPS_TRAINED = "num_agent_steps_trained"
+NUM_AGENT_STEPS_TRAINED_LIFETIME = "num_agent_steps_trained_lifetime"
+NUM_ENV_STEPS_SAMPLED = "num_env_steps_sampled"
+NUM_ENV_STEPS_SAMPLED_LIFETIME = "num_env_steps_sampled_lifetime"
+NUM_ENV_STEPS_SAMPLED_THIS_ITER = "num_env_steps_sampled_this_iter"
+NUM_ENV_STEPS_TRAINED = "num_env_steps_trained"
+NUM_ENV_STEPS_TRAINED_LIFETIME = "num_env_steps_trained_lifetime"
+NUM_ENV_STEPS_TRAINED_THIS_ITER = "num_env_steps_trained_this_iter"
+NUM_GRAD_UPDATES_LIFETIME = "num_grad_updates_lifetime"
+NUM_MODULE_STEPS_SAMPLED = "num_module_steps_sampled"
+NUM_MODULE_STEPS_SAMPLED_LIFETIME = "num_module_steps_sampled_lifetime"
+NUM_MODULE_STEPS_TRAINED = "num_module_steps_trained"
+NUM_TARGET_UPDATES = "num_target_updates"
+TD_ERROR_KEY = "td_error"
+
+# Timers
+ENV_RUNNER_SAMPLING_TIMER = "env_runner_sampling_timer"
+EVALUATION_ITERATION_TIMER = "evaluation_iteration"
+LEARN_ON_BATCH_TIMER = "learn"
+LEARNER_UPDATE_TIMER = "learner_update_timer"
+SAMPLE_TIMER = "sample"
+SYNCH_WORKER_WEIGHTS_TIMER = "synch_weights"
+TRAINING_ITERATION_TIMER = "training_iteration"
+
+# Of Tune
+DONE = "done"
+SHOULD_CHECKPOINT = "should_checkpoint"
+TIMESTEPS_TOTAL = "timesteps_total"
+TIME_TOTAL_S = "time_total_s"
+TRAINING_ITERATION = "training_iteration"
+TRIAL_ID = "trial_id"

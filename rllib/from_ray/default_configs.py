@@ -1,0 +1,55 @@
+"""The dicts of defaults that programs for Ray 0.8 to 2.x copy and change: `config = ppo.DEFAULT_CONFIG.copy()`.
+
+`default_configs.PPO` is that of PPO; `Common` has the settings of all algorithms, `Model` those of `model`.
+"""
+
+import copy
+from typing import Any
+
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_config
+from rllib.models.model_settings import MODEL_DEFAULTS
+
+
+class Defaults(dict):
+    """Changes to an algorithm's settings; a setting that is read has its default until it is set.
+
+    It is empty at first: an algorithm adds the defaults itself, and a setting that the program sets by an earlier name
+    would stand beside its default under the present one.
+
+    Args:
+        config: has the defaults.
+    """
+
+    def __init__(self, config: AlgorithmConfig, *changes):
+        super().__init__(*changes)
+        self._config = config
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            value = copy.deepcopy(getattr(self._config, name))
+        except AttributeError as error:
+            raise KeyError(str(error)) from None
+        if isinstance(value, dict):  # the program may change it in its place
+            self[name] = value
+        return value
+
+    def copy(self) -> "Defaults":
+        """A dict of its own, with the same defaults."""
+        return copy.deepcopy(self)
+
+    def __deepcopy__(self, memo):
+        return Defaults(self._config, copy.deepcopy(dict(self), memo))
+
+    def __reduce__(self):
+        return dict, (dict(self),)
+
+
+Common = Defaults(AlgorithmConfig())
+Model = dict(MODEL_DEFAULTS)
+
+
+def __getattr__(name: str) -> Defaults:
+    if name not in ALGORITHMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return Defaults(get_algorithm_config(name))

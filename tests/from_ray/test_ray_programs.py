@@ -1,0 +1,47 @@
+"""The script that runs Ray's programs: which it finds, and what its table says."""
+
+import ray_programs
+from ray_programs import Outcome, Program
+
+
+def write(path, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_scripts_are_found_with_arguments_that_make_them_short(tmp_path):
+    folder = tmp_path / "rllib" / "examples"
+    write(folder / "envs" / "mine.py", "parser = add_rllib_example_script_args()")
+    write(folder / "envs" / "__init__.py")
+    write(folder / "envs" / "classes" / "helper.py")
+    write(folder / "ray_tune" / "plain.py", "print()")
+    write(tmp_path / "tune" / "examples" / "small.py", "'--smoke-test'; __name__ == '__main__'")
+    write(tmp_path / "tune" / "examples" / "utils.py")
+    found = {program.name: program.arguments for program in ray_programs.examples(tmp_path)}
+    assert found == {"rllib/examples/envs/mine.py": ray_programs.USUAL, "rllib/examples/ray_tune/plain.py": ()}
+    (of_tune,) = ray_programs.tune_examples(tmp_path)
+    assert of_tune.name == "tune/examples/small.py" and of_tune.arguments == ("--smoke-test",)
+
+
+def test_a_program_is_run_in_a_directory_of_its_own(tmp_path):
+    write(tmp_path / "well.py", "import ray, os; assert not os.listdir()")
+    write(tmp_path / "ill.py", "from ray.tune.search.ax import AxSearch\nAxSearch()\n")
+    assert ray_programs.run(Program("well", tmp_path / "well.py"), 60).runs
+    failed = ray_programs.run(Program("ill", tmp_path / "ill.py"), 60)
+    assert not failed.runs
+    assert failed.reason.startswith(
+        "rllib.from_ray.absent.NotServedError: ill.py:2: ray.tune.search.ax.AxSearch is not"
+    )
+
+
+def test_the_table_counts_what_runs():
+    shown = ray_programs.table(
+        {
+            "rllib/examples/envs/a.py": Outcome(True, 1.0, ""),
+            "rllib/examples/envs/b.py": Outcome(False, 1.0, "ValueError: a|b"),
+            "document 0: tasks": Outcome(True, 1.0, ""),
+        }
+    )
+    assert "### rllib/examples: 1 of 2 run" in shown
+    assert "| `envs/b.py` | ValueError: a\\|b |" in shown
+    assert "### Five documents: 1 of 1 run" in shown

@@ -72,6 +72,8 @@ from rllib.algorithms.qmix import VDN as VDN
 from rllib.algorithms.qmix import VDNConfig as VDNConfig
 from rllib.env.checkup.check_env import check_env as check_env
 from rllib.sample_batch import concat_samples as concat_samples
+from rllib.foreign.ray_checkpoints.model import import_ray as import_ray
+from rllib.foreign.sb3.model import import_sb3 as import_sb3
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner
 from rllib.env.multi_agent.copies import make_multi_agent as make_multi_agent

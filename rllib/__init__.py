@@ -34,6 +34,8 @@ _LAZY = {
     "SampleBatch": "rllib.sample_batch",
     "check_env": "rllib.env.checkup.check_env",
     "concat_samples": "rllib.sample_batch",
+    "import_ray": "rllib.foreign.ray_checkpoints.model",
+    "import_sb3": "rllib.foreign.sb3.model",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
     "make_multi_agent": "rllib.env.multi_agent.copies",

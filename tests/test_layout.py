@@ -40,7 +40,7 @@ FLOORS = [
         "rllib.runs",
     ],
     ["rllib.client", "rllib.algorithms"],
-    ["rllib.serving"],
+    ["rllib.serving", "rllib.foreign"],
     ["rllib.tune"],
     ["rllib.cli", "rllib.dashboard", "rllib.__main__"],
 ]

@@ -24,13 +24,17 @@ _COMMANDS = {
     "plot": "Draw runs and experiments.",
     "dashboard": "Look at runs in the browser.",
     "check-env": "Check an environment.",
+    "import-sb3": "Take over a model of Stable-Baselines3.",
+    "import-ray": "Take over a checkpoint of Ray RLlib.",
 }
+# Commands whose modules are not in `rllib.cli.verbs`.
+_PLACES = {"import-sb3": "rllib.cli.imports", "import-ray": "rllib.cli.imports"}
 # Other names of commands.
 _ALIASES = {"enjoy": "play"}
 
 
 class LazyGroup(click.Group):
-    """Imports the module of a command in `rllib.cli.verbs` when the command runs; help needs the table above only."""
+    """Imports the module of a command when the command runs; help needs the tables above only."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -38,7 +42,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"rllib.cli.verbs.{cmd_name.replace('-', '_')}").command
+        place = _PLACES.get(cmd_name, "rllib.cli.verbs")
+        return importlib.import_module(f"{place}.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         args = [_ALIASES.get(args[0], args[0]), *args[1:]]

@@ -18,7 +18,7 @@ from rllib.errors import DamagedFileError
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, write_whole
-from rllib.storage.checkpoint import OF_ITERATION, newest_checkpoint
+from rllib.storage.checkpoint import OF_ITERATION, import_command, newest_checkpoint
 from rllib.storage.foreign_files import json_object, read_inside, refuse_links
 
 SPEC = "run.json"
@@ -95,6 +95,8 @@ class RunDirectory:
         if not (path / SPEC).is_file():
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
+            if command := import_command(path):
+                hint = f". Import it first: {command}"
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")
         with user_input():
             refuse_links(path)

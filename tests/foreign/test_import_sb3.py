@@ -162,6 +162,17 @@ def test_settings_are_those_of_the_model(imported):
         assert algo.config.model["fcnet_activation"] == "elu"
 
 
+def test_settings_that_are_pickled(tmp_path):
+    kind = "<class 'stable_baselines3.common.utils.FloatSchedule'>"
+    clip = {":type:": kind, ":serialized:": "", "value_schedule": "ConstantSchedule(val=0.125)"}
+    rate = {":type:": "<class 'function'>", ":serialized:": ""}
+    model = changed(DATA / "ppo_cartpole.zip", tmp_path / "model.zip", clip_range=clip, learning_rate=rate)
+    made = import_sb3(model, tmp_path / "made", env="CartPole-v1", config={"gamma": 0.5})
+    assert any(sentence.startswith("learning_rate: pickled in the model") for sentence in made.left_out)
+    with Algorithm.from_checkpoint(made.path) as algo:
+        assert (algo.config.clip_param, algo.config.lr, algo.config.gamma) == (0.125, 3e-4, 0.5)
+
+
 @pytest.mark.parametrize("name", ["ppo_pendulum", "dqn_cartpole", "sac_pendulum", "td3_pendulum"])
 def test_a_model_learns_on(name, imported):
     overrides = {"train_batch_size": 64, "sgd_minibatch_size": 32} if name.startswith("ppo") else {}
@@ -377,6 +388,12 @@ def test_command_keeps_what_is_there(tmp_path):
     done = run("import-sb3", DATA / "ppo_cartpole.zip", "--env", "CartPole-v1", "-o", tmp_path)
     assert done.exit_code == 2
     assert "exists already" in done.output
+
+
+def test_command_names_a_file_that_is_missing(tmp_path):
+    done = run("import-sb3", tmp_path / "none.zip", "--env", "CartPole-v1", "-o", tmp_path / "made")
+    assert done.exit_code == 2
+    assert f"there is no {tmp_path / 'none.zip'}" in done.output
 
 
 @pytest.mark.parametrize("words", [("evaluate",), ("train", "--resume"), ("export",), ("serve",)])

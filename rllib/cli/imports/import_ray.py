@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import reported, user_input
-from rllib.cli.imports.taken_over import output_option, settings_of, take_over, verbose_option
+from rllib.cli.imports.taken_over import output_option, refuse_missing, settings_of, take_over, verbose_option
 from rllib.foreign.ray_checkpoints.model import environment_of, import_ray
 from rllib.sample_batch import DEFAULT_POLICY
 
 
 @click.command("import-ray", short_help="Take over a checkpoint of Ray RLlib.")
-@click.argument("checkpoint", type=click.Path(exists=True, path_type=Path))
+@click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--env", metavar="ENV", help="Environment that it was trained in [default: the one that it names].")
 @click.option("--policy", default=DEFAULT_POLICY, metavar="ID", help="Which one, where CHECKPOINT holds several.")
@@ -28,6 +28,7 @@ def command(checkpoint, words, env, policy, output, verbose) -> None:
     """
     with reported(verbose):
         settings = settings_of(words)
+        refuse_missing(checkpoint)
         with user_input():
             env = env or environment_of(checkpoint, policy)
         take_over(output, env, lambda path: import_ray(checkpoint, path, env=env, policy_id=policy, config=settings))

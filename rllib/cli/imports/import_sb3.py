@@ -5,15 +5,22 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import reported
-from rllib.cli.imports.taken_over import env_option, output_option, settings_of, take_over, verbose_option
+from rllib.cli.imports.taken_over import (
+    env_option,
+    output_option,
+    refuse_missing,
+    settings_of,
+    take_over,
+    verbose_option,
+)
 from rllib.foreign.sb3.model import import_sb3
 
 
 @click.command("import-sb3", short_help="Take over a model of Stable-Baselines3.")
-@click.argument("model", type=click.Path(exists=True, path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path))
 @click.argument("words", nargs=-1, metavar="[KEY=VALUE]...")
 @env_option
-@click.option("--vecnormalize", metavar="FILE", type=click.Path(exists=True, path_type=Path),
+@click.option("--vecnormalize", metavar="FILE", type=click.Path(path_type=Path),
               help="The file that VecNormalize.save wrote.")  # fmt: skip
 @output_option
 @verbose_option
@@ -28,6 +35,7 @@ def command(model, words, env, vecnormalize, output, verbose) -> None:
     """
     with reported(verbose):
         settings = settings_of(words)
+        refuse_missing(model, vecnormalize)
         take_over(
             output,
             env,

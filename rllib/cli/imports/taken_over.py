@@ -32,6 +32,13 @@ def settings_of(words: Sequence[str]) -> dict:
         return parse_assignments(words, "lr=1e-4")
 
 
+def refuse_missing(*paths: Path | None) -> None:
+    """Raises a Mistake if one of these paths, as far as they are given, does not exist."""
+    for path in paths:
+        if path is not None and not path.exists():
+            raise Mistake(f"there is no {path}")
+
+
 def take_over(output: Path, env: str | None, write: Callable[[Path], ImportedModel]) -> None:
     """Imports a model into a directory, and prints what it has become.
 

@@ -11,16 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rllib import import_ray, import_sb3
 from rllib.foreign.ray_checkpoints.files import read_ray_checkpoint
+from rllib.foreign.ray_checkpoints.filters import filter_of
+from rllib.foreign.ray_checkpoints.networks import network_of as network_of_ray
 from rllib.foreign.sb3.archive import read_model
 from rllib.foreign.sb3.networks import network_of
 from rllib.foreign.sb3.settings import algorithm_of, settings_of
 from rllib.foreign.sb3.spaces import space_of
 from rllib.foreign.sb3.vec_normalize import Normalization
+from rllib.storage.checkpoint import naming_damage
 from rllib.storage.foreign_files import json_object
 from tests.foreign.sb3_models import DATA, box, changed, discrete, saved
 from tests.test_damaged_files import changed_bytes, changed_json
@@ -76,7 +80,8 @@ def test_damaged_zips_are_read_or_refused(name, data, tmp_path_factory):
             entries[chosen] = data.draw(changed_bytes(entries[chosen]))
         written(path, entries)
     try:
-        read_all(path)
+        with naming_damage(path):
+            read_all(path)
     except ValueError as error:
         assert str(error)
 
@@ -86,8 +91,6 @@ def test_damaged_zips_are_read_or_refused(name, data, tmp_path_factory):
 def test_damaged_statistics_are_read_or_refused(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("damaged") / "vec.pkl"
     path.write_bytes(data.draw(changed_bytes((DATA / "vecnormalize.pkl").read_bytes())))
-    from gymnasium.spaces import Box
-
     try:
         found = Normalization(path)
         found.observation_state(Box(-1, 1, (3,)))
@@ -195,17 +198,15 @@ def copied(source: Path, target: Path) -> Path:
 @settings(max_examples=60, **SETTINGS)
 @given(name=st.sampled_from(["ppo_old", "ppo_new"]), data=st.data())
 def test_damaged_checkpoints_of_ray_are_read_or_refused(name, data, tmp_path_factory):
-    from rllib.foreign.ray_checkpoints.filters import filter_of
-    from rllib.foreign.ray_checkpoints.networks import network_of as network_of_ray
-
     path = copied(RAY / name, tmp_path_factory.mktemp("damaged") / "checkpoint")
     file = data.draw(st.sampled_from(sorted(file for file in path.rglob("*") if file.is_file())))
     file.write_bytes(data.draw(changed_bytes(file.read_bytes())))
     try:
-        found = read_ray_checkpoint(path)
-        network_of_ray("PPO", found)
-        if found.filter is not None and (filtered := filter_of(found.filter, "it")) is not None:
-            filtered.state(4)
+        with naming_damage(path):
+            found = read_ray_checkpoint(path)
+            network_of_ray("PPO", found)
+            if found.filter is not None and (filtered := filter_of(found.filter, "it")) is not None:
+                filtered.state(4)
     except ValueError as error:
         assert str(error)
 

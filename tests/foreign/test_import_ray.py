@@ -151,6 +151,24 @@ def test_a_checkpoint_of_ray_2_6(tmp_path, monkeypatch):
     np.testing.assert_allclose(policy.dist_inputs(policy.filter(observations)), expected, atol=1e-4)
 
 
+def test_a_module_in_a_policy_of_ray_2_6(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    weights = {}
+    for name, inputs, outputs in (
+        *(("encoder.actor_encoder", 4, 8), ("encoder.critic_encoder", 4, 8), ("pi", 8, 2), ("vf", 8, 1)),
+    ):
+        weights[f"{name}.net.mlp.0.weight"] = rng.normal(size=(outputs, inputs)).astype(np.float32)
+        weights[f"{name}.net.mlp.0.bias"] = rng.normal(size=outputs).astype(np.float32)
+    path = write_ray_2_6(tmp_path / "ray", weights, monkeypatch, worker={})
+    rows = rng.normal(size=(5, 4)).astype(np.float32)
+    policy = load_policy(import_ray(path, tmp_path / "made").path).policy
+    encoded = np.tanh(
+        rows @ weights["encoder.actor_encoder.net.mlp.0.weight"].T + weights["encoder.actor_encoder.net.mlp.0.bias"]
+    )
+    expected = encoded @ weights["pi.net.mlp.0.weight"].T + weights["pi.net.mlp.0.bias"]
+    np.testing.assert_allclose(policy.dist_inputs(rows), expected, atol=1e-4)
+
+
 def test_dueling_streams_of_ray_2_6(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     weights = {

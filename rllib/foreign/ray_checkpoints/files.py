@@ -42,9 +42,8 @@ class RayCheckpoint:
     Attributes:
         path: of the directory.
         version: of Ray; "" if the checkpoint does not say it.
-        is_new: whether it is of the new API stack.
         algorithm: name of the algorithm's class, such as "PPO".
-        weights: parameters by name.
+        weights: parameters by name, of an RLModule or a ModelV2.
         model: settings of the network, by Ray's names.
         config: settings of the algorithm, by Ray's names; values are plain data or records.
         module: class of the network, of the new API stack: "module.Class"; "" of the old one.
@@ -54,7 +53,6 @@ class RayCheckpoint:
 
     path: Path
     version: str
-    is_new: bool
     algorithm: str
     weights: dict[str, np.ndarray]
     model: Mapping[str, Any]
@@ -95,12 +93,12 @@ def _of_new_stack(path: Path, version: str, policy_id: str) -> RayCheckpoint:
     place = f"{MODULES}/{_known(path / MODULES, policy_id)}"
     weights = _weights(_strict(path, f"{place}/module_state.pkl"), path)
     made = _inert(path, f"{place}/class_and_ctor_args.pkl")
-    given = _arguments(made)
-    whole = _inert(path, "class_and_ctor_args.pkl") if (path / "class_and_ctor_args.pkl").is_file() else {}
-    (config, *_), _ = whole.get("ctor_args_and_kwargs", (({},), {})) if isinstance(whole, dict) else (({},), {})
-    state = _inert(path, "algorithm_state.pkl") if (path / "algorithm_state.pkl").is_file() else {}
+    _, given = _arguments(made)
+    whole = _inert_if_there(path, "class_and_ctor_args.pkl")
+    config = next(iter(_arguments(whole)[0]), None)
+    state = _inert_if_there(path, "algorithm_state.pkl")
     return RayCheckpoint(
-        path, version, True, _class_name(whole), weights, _fields(given.get("model_config")), _fields(config),
+        path, version, _class_name(whole), weights, _fields(given.get("model_config")), _fields(config),
         _path_of(made.get("class") if isinstance(made, dict) else None), _connector_state(path), _lifetime_steps(state),
     )  # fmt: skip
 
@@ -110,8 +108,7 @@ def _of_old_stack(path: Path, version: str, policy_id: str) -> RayCheckpoint:
     policy = _inert(path, place)
     if not isinstance(policy, dict) or "weights" not in policy:
         raise DamagedFileError(f"{path / place} holds no weights")
-    state = _inert(path, "algorithm_state.pkl") if (path / "algorithm_state.pkl").is_file() else {}
-    state = state if isinstance(state, dict) else {}
+    state = _fields(_inert_if_there(path, "algorithm_state.pkl"))
     spec = _fields(policy.get("policy_spec"))
     config = {**_fields(state.get("config")), **_fields(spec.get("config"))}
     worker = _fields(state.get("worker"))
@@ -121,9 +118,9 @@ def _of_old_stack(path: Path, version: str, policy_id: str) -> RayCheckpoint:
     steps = counters.get("num_env_steps_sampled", counters.get("timesteps_total", 0))
     named = _class_name({"class": state.get("algorithm_class")}) or str(spec.get("policy_class", ""))
     return RayCheckpoint(
-        path, version, False, named, _weights(policy["weights"], path), _fields(config.get("model")), config, "",
+        path, version, named, _weights(policy["weights"], path), _fields(config.get("model")), config, "",
         found if found is not None else _old_connector(policy.get("connector_configs")),
-        steps if type(steps) is int and steps >= 0 else 0,
+        int(steps) if isinstance(steps, int | np.integer) and steps >= 0 else 0,
     )  # fmt: skip
 
 
@@ -152,6 +149,10 @@ def _inert(path: Path, name: str):
     return read_pickle(_content(path, name), f"the file {path / name}", lambda named: True)
 
 
+def _inert_if_there(path: Path, name: str):
+    return _inert(path, name) if (path / name).is_file() else None
+
+
 def _weights(found, path: Path) -> dict[str, np.ndarray]:
     if not isinstance(found, dict) or not all(
         isinstance(name, str) and isinstance(value, np.ndarray | np.generic | float | int)
@@ -177,10 +178,11 @@ def _pairs(items: list) -> list[tuple]:
     return [each for each in items if isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str)]
 
 
-def _arguments(made) -> Mapping[str, Any]:
-    """Keyword arguments in a class_and_ctor_args.pkl."""
+def _arguments(made) -> tuple[tuple, Mapping[str, Any]]:
+    """Positional and keyword arguments in a class_and_ctor_args.pkl; none if it has another form."""
     given = made.get("ctor_args_and_kwargs") if isinstance(made, dict) else None
-    return given[1] if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict) else {}
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    return given if is_pair and isinstance(given[0], tuple) and isinstance(given[1], dict) else ((), {})
 
 
 def _path_of(found) -> str:

@@ -15,7 +15,7 @@ from rllib.foreign.ray_checkpoints.filters import filter_of
 from rllib.foreign.ray_checkpoints.networks import TAKEN, network_of
 from rllib.policy import FILTER_PREFIX
 from rllib.sample_batch import DEFAULT_POLICY
-from rllib.storage.checkpoint import write_checkpoint
+from rllib.storage.checkpoint import naming_damage, write_checkpoint
 
 # Settings that say how to learn, by the names of Ray 2.6 and 2.60. Those here are the same, or are known as aliases.
 _WORDS = (
@@ -56,16 +56,15 @@ def import_ray(
             have, or of another environment; for weights that ask for a class. The message says which part.
         OSError: if a file cannot be read or written.
     """
-    found = read_ray_checkpoint(Path(checkpoint), policy_id)
-    name = _algorithm_of(found)
-    network = network_of(name, found)
+    with naming_damage(checkpoint):
+        found = read_ray_checkpoint(Path(checkpoint), policy_id)
+        name = _algorithm_of(found)
+        network = network_of(name, found)
+        filtered = None if found.filter is None else filter_of(found.filter, str(found.path))
     env = _named_environment(found) if env is None else env
     made, left_out = _settings(name, found)
-    made.update_from_dict(network.settings)
-    made.update_from_dict({"env": env, "num_rollout_workers": 0})
-    filtered = None if found.filter is None else filter_of(found.filter, str(found.path))
-    if filtered is not None:
-        made.update_from_dict(filtered.settings)
+    for each in (network.settings, filtered.settings if filtered else {}, {"env": env, "num_rollout_workers": 0}):
+        made.update_from_dict(each)
     made.update_from_dict(dict(config or {}))
     with made.build() as algorithm:
         network.load_into(algorithm)
@@ -97,7 +96,8 @@ def _algorithm_of(found: RayCheckpoint) -> str:
 
 def environment_of(checkpoint: str | os.PathLike, policy_id: str = DEFAULT_POLICY) -> str:
     """Name of the environment that a checkpoint was trained in; raises as `import_ray` if it does not say it."""
-    return _named_environment(read_ray_checkpoint(Path(checkpoint), policy_id))
+    with naming_damage(checkpoint):
+        return _named_environment(read_ray_checkpoint(Path(checkpoint), policy_id))
 
 
 def _named_environment(found: RayCheckpoint) -> str:

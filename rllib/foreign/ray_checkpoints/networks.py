@@ -1,6 +1,6 @@
 """Ray's default networks by the names of their parameters, in the words of this library.
 
-Of the new API stack (RLModule):
+Of an RLModule, which the new API stack has, and PPO's policies of Ray 2.5 to 2.9:
 
 | there                                          | here                                             |
 |------------------------------------------------|--------------------------------------------------|
@@ -12,7 +12,7 @@ Of the new API stack (RLModule):
 | _target_encoder, _target_af, _target_vf        | the target copy                                  |
 | pi_encoder.net, pi.net (SAC)                   | shared.hidden_0, ...; policy.head                |
 
-Of the old one (ModelV2):
+Of a ModelV2:
 
 | there                                          | here                                             |
 |------------------------------------------------|--------------------------------------------------|
@@ -44,6 +44,8 @@ _HINT = (
 )
 # Classes of networks of the new API stack that are taken: those of Ray itself.
 _OWN = "ray.rllib."
+# Beginnings of names that an RLModule has, and a ModelV2 has not.
+_OF_MODULES = ("encoder.", "pi_encoder.")
 
 
 def network_of(algorithm: str, checkpoint: RayCheckpoint) -> ForeignNetwork:
@@ -61,7 +63,9 @@ def network_of(algorithm: str, checkpoint: RayCheckpoint) -> ForeignNetwork:
     if checkpoint.model.get("custom_model"):
         raise ValueError(f"the network of {checkpoint.path} is a custom_model. {_HINT}")
     parameters = Parameters(checkpoint.weights, str(checkpoint.path))
-    made = _READERS[algorithm, checkpoint.is_new](parameters, checkpoint)
+    # Policies of Ray 2.5 to 2.9 have an RLModule, too.
+    is_module = any(name.startswith(_OF_MODULES) for name in parameters)
+    made = _READERS[algorithm, is_module](parameters, checkpoint)
     parameters.refuse_left(_HINT)
     return made
 
@@ -73,6 +77,11 @@ def _activation(checkpoint: RayCheckpoint, default: str, name: str = "fcnet_acti
     if given not in ACTIVATION_NAMES:
         raise ValueError(f"the network of {checkpoint.path} has the {name} {given!r:.40}, which is not available here")
     return ACTIVATION_NAMES[given]
+
+
+def _of_heads(checkpoint: RayCheckpoint) -> str:
+    """Activation of the hidden layers of an RLModule's heads; before Ray 2.40 by another name."""
+    return _activation(checkpoint, checkpoint.model.get("post_fcnet_activation", "relu"), "head_fcnet_activation")
 
 
 def _one_activation(checkpoint: RayCheckpoint, first: str, second: str, below: list, behind: list) -> str:
@@ -104,7 +113,7 @@ def _module_with_value(parameters: Parameters, checkpoint: RayCheckpoint) -> For
     parameters.drop("pi.log_std_clip_param", "vf.log_std_clip_param")
     *pi, head = _not_empty(parameters.layers("pi.net.mlp"), "pi.net.mlp", checkpoint)
     vf = parameters.layers("vf.net.mlp")
-    activation, of_heads = _activation(checkpoint, "tanh"), _activation(checkpoint, "relu", "head_fcnet_activation")
+    activation, of_heads = _activation(checkpoint, "tanh"), _of_heads(checkpoint)
     activation = _one_activation(checkpoint, activation, of_heads, both or of_policy, pi)
     if both and not pi and len(vf) == 1:
         policy = {**named("shared", both, head, "policy"), **named("value", (), vf[0])}
@@ -157,7 +166,7 @@ def _action_values(parameters: Parameters, checkpoint: RayCheckpoint) -> Foreign
         networks.append((below, parameters.layers(f"{prefix}af.net.mlp"), parameters.layers(f"{prefix}vf.net.mlp")))
     parameters.drop("af.log_std_clip_param", "vf.log_std_clip_param", "_target_af.log_std", "_target_vf.log_std")
     below, advantages, values = networks[0]
-    hidden = _activation(checkpoint, "relu", "head_fcnet_activation")
+    hidden = _of_heads(checkpoint)
     made = _streams(checkpoint, below, _not_empty(advantages, "af.net.mlp", checkpoint), values, activation, hidden)
     if networks[1][1]:
         made.targets["policy"] = _streams(checkpoint, *networks[1], activation, hidden).policy
@@ -217,7 +226,7 @@ def _atoms(checkpoint: RayCheckpoint) -> dict[str, float]:
 def _soft_module(parameters: Parameters, checkpoint: RayCheckpoint) -> ForeignNetwork:
     below = parameters.layers("pi_encoder.net.mlp")
     *behind, head = _not_empty(parameters.layers("pi.net.mlp"), "pi.net.mlp", checkpoint)
-    activation, of_heads = _activation(checkpoint, "tanh"), _activation(checkpoint, "relu", "head_fcnet_activation")
+    activation, of_heads = _activation(checkpoint, "tanh"), _of_heads(checkpoint)
     activation = _one_activation(checkpoint, activation, of_heads, below, behind)
     parameters.drop("pi.log_std_clip_param", "qf", "target_qf")
     hiddens = [*below, *behind]

@@ -19,7 +19,7 @@ from rllib.foreign.sb3.spaces import differing, space_of
 from rllib.foreign.sb3.vec_normalize import Normalization
 from rllib.policy import FILTER_PREFIX
 from rllib.sample_batch import DEFAULT_POLICY
-from rllib.storage.checkpoint import write_checkpoint
+from rllib.storage.checkpoint import naming_damage, write_checkpoint
 
 _SPACES = ("observation_space", "action_space")
 
@@ -56,10 +56,11 @@ def import_sb3(
     for name in _SPACES:
         if not isinstance(saved.data.get(name), dict):
             raise DamagedFileError(f"{saved.path} is no model of Stable-Baselines3: it does not say its {name}")
-    name = algorithm_of(saved)
-    network = network_of(name, saved, type_of(saved.data["action_space"]))
+    with naming_damage(saved.path):
+        name = algorithm_of(saved)
+        network = network_of(name, saved, type_of(saved.data["action_space"]))
+        settings, left_out = settings_of(name, saved)
     normalization = None if vecnormalize is None else Normalization(Path(vecnormalize))
-    settings, left_out = settings_of(name, saved)
     made = get_algorithm_config(name)
     for each in (settings, network.settings, normalization.settings if normalization else {}, _place(saved, env)):
         made.update_from_dict(each)

@@ -38,6 +38,8 @@ _LAZY = {
     "compute_advantages": "rllib.evaluation.postprocess.of_episodes",
     "concat_samples": "rllib.sample_batch",
     "evaluate_policy": "rllib.acting.evaluate_policy",
+    "import_ray": "rllib.foreign",
+    "import_sb3": "rllib.foreign",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
     "make_multi_agent": "rllib.env.multi_agent.copies",

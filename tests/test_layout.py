@@ -43,7 +43,7 @@ FLOORS = [
         "rllib.runs",
     ],
     ["rllib.client", "rllib.algorithms"],
-    ["rllib.serving"],
+    ["rllib.serving", "rllib.foreign"],
     ["rllib.tune"],
     ["rllib.from_ray"],
     ["rllib.cli", "rllib.dashboard", "rllib.__main__", "rllib.as_ray"],

@@ -28,13 +28,17 @@ _COMMANDS = {
     "push": "Publish a policy on the Hugging Face Hub.",
     "check-env": "Check an environment.",
     "convert": "Show a program for Ray with rllib's imports.",
+    "import-sb3": "Take over a model of Stable-Baselines3.",
+    "import-ray": "Take over a checkpoint of Ray RLlib.",
 }
+# Commands whose modules are not in `rllib.cli.verbs`.
+_PLACES = {"import-sb3": "rllib.cli.imports", "import-ray": "rllib.cli.imports"}
 # Other names of commands.
 _ALIASES = {"enjoy": "play", "rollout": "evaluate"}
 
 
 class LazyGroup(click.Group):
-    """Imports the module of a command in `rllib.cli.verbs` when the command runs; help needs the table above only."""
+    """Imports the module of a command when the command runs; help needs the tables above only."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -43,7 +47,8 @@ class LazyGroup(click.Group):
         cmd_name = _ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"rllib.cli.verbs.{cmd_name.replace('-', '_')}").command
+        place = _PLACES.get(cmd_name, "rllib.cli.verbs")
+        return importlib.import_module(f"{place}.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if args[0] not in (*_COMMANDS, *_ALIASES) and not args[0].startswith("-"):

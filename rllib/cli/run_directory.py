@@ -22,7 +22,7 @@ from rllib.remote.url import is_url, joined, parent_and_name
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, remove_whole, write_whole
-from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, newest_checkpoint
+from rllib.storage.checkpoint import OF_ITERATION, checkpoints_in, import_command, newest_checkpoint
 from rllib.storage.foreign_files import json_object, printable, read_inside, refuse_links
 
 logger = logging.getLogger(__name__)
@@ -115,6 +115,8 @@ class RunDirectory:
         if not (path / SPEC).is_file():
             within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
             hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
+            if command := import_command(path):
+                hint = f". Import it first: {command}"
             raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")
         with user_input():
             refuse_links(path)

@@ -40,6 +40,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointPath",
     "UserCode",
+    "import_command",
     "naming_damage",
     "newest_checkpoint",
     "read_checkpoint",
@@ -59,6 +60,8 @@ OF_ITERATION = re.compile(r"checkpoint_(\d{6,})")
 
 Tree = Mapping[str, Mapping[str, Any]]
 Content = bytes | TensorFile
+# First bytes of a zip.
+_ZIP = b"PK\x03\x04"
 # Size in bytes from which on a file of arrays is mapped instead of read.
 MAPPED = 2**26
 
@@ -458,7 +461,20 @@ def _damaged(path: Path, name: str, what: str) -> str:
     return f"the checkpoint {path} is damaged: {shown}: {what}. Use another checkpoint, or copy this one anew."
 
 
+def import_command(path: Path) -> str | None:
+    """The command that takes over what another library has written there; None for anything else."""
+    if path.is_file():
+        with path.open("rb") as file:
+            is_zip = file.read(len(_ZIP)) == _ZIP
+        return f"rllib import-sb3 {path} --env ENV -o DIRECTORY" if is_zip else None
+    if (path / "rllib_checkpoint.json").is_file():
+        return f"rllib import-ray {path} -o DIRECTORY"
+    return None
+
+
 def _missing(path: Path) -> str:
+    if command := import_command(path):
+        return f"a checkpoint is a directory, but {path} is a zip. If it is of Stable-Baselines3, use {command}"
     if path.is_file():
         return f"a checkpoint is a directory, but {path} is a file. Give the directory it lies in."
     set_aside = sorted(path.parent.glob(f".{path.name}.old-*")) if path.parent.is_dir() else []
@@ -468,6 +484,8 @@ def _missing(path: Path) -> str:
 
 
 def _checkpoints_within(path: Path) -> str:
+    if command := import_command(path):
+        return f"It is one of Ray's; use {command}"
     if within := sorted(found.parent.name for found in path.glob(f"*/{MANIFEST}")):
         return f"Give one of those within: {', '.join(within[-3:])}."
     manifests = sorted(path.glob(f"*/*/{MANIFEST}"), key=lambda found: found.stat().st_mtime)

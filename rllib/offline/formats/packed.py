@@ -1,46 +1,23 @@
 """Packed columns of RLlib's files: base64 of an lz4 frame of a pickled array, read without running code.
 
-Pickles may call any function; these are read by an unpickler that knows the four names that arrays are made of. Files
-with a step a line have tens of thousands of pickles that differ in the bytes of their numbers alone: once one of them
-was read, others of the same form are not interpreted again.
+The pickles are read as data (storage/pickled_data.py). Files with a step a line have tens of thousands of pickles
+that differ in the bytes of their numbers alone: once one of them was read, others of the same form are not interpreted
+again.
 """
 
 import binascii
-import io
-import pickle
 from dataclasses import dataclass
 
 import numpy as np
 
 from rllib.offline.formats.packages import package
+from rllib.storage.pickled_data import read_pickle
 
 # First bytes of an lz4 frame.
 _MAGIC = b"\x04\x22\x4d\x18"
 _HAS_SIZE = 8
 # A packed column may not grow to more bytes than this.
 _LARGEST = 1 << 32
-_ARRAYS = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.multiarray", "scalar"),
-    ("numpy.core.numeric", "_frombuffer"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str):
-        # numpy 2 has renamed its core; the earlier name would warn.
-        earlier = module.replace("numpy._core", "numpy.core")
-        if (earlier, name) not in _ARRAYS:
-            raise ValueError(
-                f"the packed column asks for {module}.{name}, which is no part of an array. Nothing of it was run."
-            )
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-
-    def persistent_load(self, pid):
-        raise ValueError("the packed column refers to an object outside of it")
 
 
 @dataclass(frozen=True)
@@ -133,12 +110,5 @@ def _content(value: str, frames) -> bytes:
 
 
 def _unpickled(content: bytes):
-    try:
-        found = _ArrayUnpickler(io.BytesIO(content)).load()
-    except ValueError:
-        raise
-    except Exception as error:  # a damaged pickle raises anything
-        raise ValueError(f"the packed column holds no array ({error})") from None
-    if isinstance(found, np.ndarray) and found.dtype.hasobject:
-        raise ValueError("the packed column holds objects, not numbers")
-    return found
+    found = read_pickle(content, "the packed column")
+    return np.asarray(found) if isinstance(found, np.ndarray) else found

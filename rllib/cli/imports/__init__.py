@@ -1,0 +1,1 @@
+"""Commands that take over trained models of other libraries, a module each."""

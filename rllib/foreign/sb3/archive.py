@@ -1,0 +1,172 @@
+"""The zip that `model.save` writes, read as data.
+
+data                        settings and spaces, JSON; objects in it are pickles in base64, which are not read, with
+                            their readable fields beside them
+policy.pth                  parameters of all networks
+pytorch_variables.pth       the temperature of SAC and TQC
+*.optimizer.pth             memories of the optimizers, which are not read
+_stable_baselines3_version  a text
+"""
+
+import io
+import pickle
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from rllib.errors import DamagedFileError
+from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside
+
+# An entry may be larger than the whole zip by this factor, plus a MiB: settings are texts, parameters hardly shrink.
+_MOST_TIMES = 50
+_MEBIBYTE = 2**20
+_SERIALIZED, _TYPE = ":serialized:", ":type:"
+_CLASS = re.compile(r"<class '(?P<path>[\w.]+)'>")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """Content of the zip of a model.
+
+    Attributes:
+        path: of the zip.
+        data: settings and other attributes of the model; objects are dicts of their readable fields, with their type
+            under ":type:".
+        parameters: of the networks, by name.
+        variables: further tensors, by name.
+        version: of Stable-Baselines3; "" if it is not known.
+    """
+
+    path: Path
+    data: dict[str, Any]
+    parameters: dict[str, np.ndarray]
+    variables: dict[str, np.ndarray]
+    version: str
+
+    def plain(self, name: str, default=None):
+        """A setting that is plain data; the default where it is missing, or an object that is not read."""
+        value = self.data.get(name, default)
+        return default if is_object(value) else value
+
+    @property
+    def policy_kwargs(self) -> dict[str, Any]:
+        """Settings of the networks; classes are their paths, "torch.nn.modules.activation.ReLU"."""
+        given = self.data.get("policy_kwargs") or {}
+        return {
+            name: found["path"] if isinstance(value, str) and (found := _CLASS.fullmatch(value)) else value
+            for name, value in given.items()
+            if not name.startswith(":")
+        }
+
+
+def is_object(value) -> bool:
+    """Whether a value of `data` stands for a pickled object."""
+    return isinstance(value, dict) and _SERIALIZED in value
+
+
+def type_of(value) -> str:
+    """Name of the class of a pickled object, such as "Box"; "" if it is none."""
+    text = value.get(_TYPE) if isinstance(value, dict) else None
+    found = _CLASS.fullmatch(text) if isinstance(text, str) else None
+    return found["path"].rpartition(".")[2] if found else ""
+
+
+def read_model(path: Path) -> SavedModel:
+    """Reads a zip without running anything in it.
+
+    Raises:
+        DamagedFileError: (a ValueError) if it is no such zip, cut off, or holds anything but settings and tensors.
+        OSError: if it cannot be opened.
+    """
+    if path.is_dir():
+        raise DamagedFileError(f"{path} is a directory, and a model is a zip")
+    whole = path.resolve()
+    with open_inside(whole.parent, whole.name) as file:
+        try:
+            return _read(path, file)
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, *WRONG_FORM) as error:
+            raise DamagedFileError(f"{path} is no model of Stable-Baselines3, or damaged: {error}") from None
+
+
+def _read(path: Path, file: BinaryIO) -> SavedModel:
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+        for name in ("data", "policy.pth"):
+            if name not in names:
+                raise DamagedFileError(f"it has no entry {name!r}, which `model.save` writes")
+        data = json_object(_content(archive, "data"))
+        parameters = _tensors(_content(archive, "policy.pth"), "policy.pth")
+        variables: dict[str, np.ndarray] = {}
+        if "pytorch_variables.pth" in names:
+            variables = _tensors(_content(archive, "pytorch_variables.pth"), "pytorch_variables.pth")
+        version = "_stable_baselines3_version"
+        version = _content(archive, version).decode(errors="replace")[:20] if version in names else ""
+    return SavedModel(path, data, parameters, variables, version)
+
+
+def _content(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Content of an entry, unless it would grow to far more than the file."""
+    size = archive.fp.seek(0, io.SEEK_END)
+    limit = _MOST_TIMES * size + _MEBIBYTE
+    with archive.open(name) as entry:
+        content = entry.read(limit + 1)
+    if len(content) > limit:
+        raise DamagedFileError(f"its entry {name!r} grows to more than {limit:,} bytes, from a file of {size:,}")
+    return content
+
+
+def _tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
+    """Tensors of a file of torch.save as arrays, by name; it may hold nothing else."""
+    import torch
+
+    _refuse_packed(content, name)
+    try:
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise DamagedFileError(f"{name} holds other things than tensors: {_first_line(error)}") from None
+    except Exception as error:  # a damaged file raises anything
+        raise DamagedFileError(f"{name} cannot be read: {_first_line(error)}") from None
+    if not isinstance(found, dict):
+        raise DamagedFileError(f"{name} holds {type(found).__name__} instead of tensors by name")
+    return {
+        key: _array(value, f"{name}: {key!r:.60}", len(content)) for key, value in found.items() if value is not None
+    }
+
+
+def _refuse_packed(content: bytes, name: str) -> None:
+    """Refuses a file of torch that is compressed, since it could grow without bound; torch writes none."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            entries = inner.infolist()
+    except zipfile.BadZipFile:
+        raise DamagedFileError(f"{name} is no file that torch.save writes since 1.6") from None
+    if any(each.compress_type != zipfile.ZIP_STORED for each in entries):
+        raise DamagedFileError(f"{name} is compressed, and torch.save compresses nothing")
+    if sum(each.file_size for each in entries) > len(content):
+        raise DamagedFileError(f"{name} says that its entries are larger than itself")
+
+
+def _array(value, what: str, most_bytes: int) -> np.ndarray:
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
+        raise DamagedFileError(f"{what} is no plain tensor")
+    # A tensor may be a view that repeats a few numbers without end.
+    if value.numel() * value.element_size() > most_bytes or not (
+        value.is_floating_point() or value.dtype == torch.int64
+    ):
+        raise DamagedFileError(f"{what} of shape {tuple(value.shape)} is larger than its file, or not of numbers")
+    return value.detach().to(torch.float32).numpy().copy()
+
+
+def _first_line(error: Exception) -> str:
+    """The part of torch's message that says what was found, without its advice to trust the file."""
+    text = str(error)
+    if found := re.search(r"Unsupported (?:global|class)[^\n]*|GLOBAL [\w.]+", text):
+        return found[0][:200]
+    return text.strip().partition("\n")[0][:200]

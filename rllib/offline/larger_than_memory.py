@@ -225,6 +225,7 @@ class _Column:
             return np.empty((self._rows, *self._row_shape), self._dtype)
         with self._file:
             # Private: whoever changes a column changes his own copy of it.
-            mapping = mmap.mmap(self._file.fileno(), size, flags=mmap.MAP_PRIVATE)
-        mapping.madvise(mmap.MADV_RANDOM)
+            mapping = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
+        if hasattr(mapping, "madvise"):  # not on Windows
+            mapping.madvise(mmap.MADV_RANDOM)
         return np.ndarray((self._rows, *self._row_shape), self._dtype, mapping)

@@ -58,6 +58,7 @@ def dataset_on_disk(
         if first is None:
             first = dataset
             columns = {name: _Column(directory, column) for name, column in dataset.columns.items()}
+        dataset = dataset.with_densities_as(first)
         for name in [name for name in columns if name not in dataset.columns]:
             if name in _ALWAYS or name == sb.REWARDS:
                 raise ValueError(f"not all files of {source} have {name}")

@@ -896,10 +896,13 @@ def _serve_by_input(config: AlgorithmConfig) -> None:
     """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
     if not callable(config.input_) or config.env is not None or config.listen is not None:
         return
-    from rllib.env.external.policy_server_input import makes_server
+    from rllib.env.external.policy_server_input import PolicyServerInput, made_for_first_worker
 
-    if makes_server(config.input_, config):
+    made = made_for_first_worker(config.input_, config)
+    if isinstance(made, PolicyServerInput):
         config.external(listen=config.input_).offline_data(input_=SAMPLER)
+    else:
+        config.keep_input(made)
 
 
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:

@@ -356,6 +356,12 @@ class AlgorithmConfig(OfflineDataConfig):
         token_file: Annotated[
             str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
         ] = None,
+        tls_certificate: Annotated[
+            str | None, "PEM file of the server's certificate, for https:// in place of http://; None: no encryption"
+        ] = None,
+        tls_key: Annotated[
+            str | None, "PEM file of the certificate's private key; None: it is in the certificate's file"
+        ] = None,
         episode_timeout_s: Annotated[
             float, "an episode whose client is silent for so long is given up (seconds)", above(0)
         ] = 300.0,

@@ -255,6 +255,24 @@ def test_a_policy_with_a_memory_imitates_sequences():
         algorithm.train()
 
 
+@pytest.mark.parametrize("burn_in", [0, 2, 100])
+def test_a_burn_in_fills_the_memory_before_a_sequence(burn_in):
+    """The states are those of the present weights after at most as many of the rows before it in its episode."""
+    model = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [4], "max_seq_len": 3}
+    data = steps([7, 2, 4], [True] * 3)
+    with config("BC", data, env=None, model=model, lr=0.1).training(burn_in=burn_in).build() as algorithm:
+        algorithm.train()
+        rows = algorithm.workers.rows
+        batch, starts = rows.batch(np.arange(len(rows))), [0, 3, 6, 7, 9, 12]
+        assert batch[sb.SEQ_LENS].tolist() == [3, 3, 1, 2, 3, 1]
+        for state, start, episode in zip(batch[sb.STATE_IN], starts, [0, 0, 0, 7, 9, 9]):
+            parts = [each[None] for each in algorithm.policy.get_initial_state()]
+            for row in range(max(start - burn_in, episode), start):
+                _, parts, _ = algorithm.policy.compute_actions(data.columns[sb.OBS][row][None], parts)
+            for part, expected in zip(algorithm.policy.state_parts(state[None]), parts, strict=True):
+                np.testing.assert_allclose(part, expected, atol=1e-6)
+
+
 def test_batches_of_sequences_have_the_rows_that_were_asked_for():
     """Whatever the lengths of the sequences that were drawn: at most the last one is too long."""
     lengths = [1, 1, 1, 1, 10, 10, 10, 2]

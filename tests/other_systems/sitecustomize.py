@@ -31,8 +31,8 @@ UNIX_ALONE = {
     "os": "fork* register_at_fork getuid geteuid getgid getegid getgroups getpgid getpgrp getsid getresuid getresgid "
     "set*id setgroups killpg nice sysconf* confstr* pathconf* statvfs fstatvfs pread pwrite mkfifo mknod fchmod fchown "
     "chown lchown chroot fchdir getloadavg uname wait wait3 wait4 waitid WNOHANG WIF* WEXIT* P_* posix_* POSIX_* tc* "
-    "openpty ctermid O_CLOEXEC O_NONBLOCK O_NOFOLLOW O_DIRECTORY O_SYNC O_DSYNC O_NOCTTY O_NDELAY sched_* SCHED_* sendfile "
-    "sync fdatasync lockf F_* readv writev pipe2 getpriority setpriority PRIO_* ttyname major minor makedev",
+    "openpty ctermid O_CLOEXEC O_NONBLOCK O_NOFOLLOW O_DIRECTORY O_SYNC O_DSYNC O_NOCTTY O_NDELAY sched_* SCHED_* "
+    "sendfile sync fdatasync lockf F_* readv writev pipe2 getpriority setpriority PRIO_* ttyname major minor makedev",
     "signal": "SIGKILL SIGUSR1 SIGUSR2 SIGHUP SIGQUIT SIGALRM SIGCHLD SIGPIPE SIGSTOP SIGTSTP SIGCONT SIGWINCH "
     "pthread_* setitimer getitimer alarm pause sigwait sigpending siginterrupt ITIMER_*",
     "select": "poll POLL*",

@@ -56,6 +56,8 @@ from rllib.algorithms.r2d2 import R2D2 as R2D2
 from rllib.algorithms.r2d2 import R2D2Config as R2D2Config
 from rllib.algorithms.dqn import Rainbow as Rainbow
 from rllib.algorithms.dqn import RainbowConfig as RainbowConfig
+from rllib.algorithms.offline.rebrac import ReBRAC as ReBRAC
+from rllib.algorithms.offline.rebrac import ReBRACConfig as ReBRACConfig
 from rllib.evaluation.rollout_worker import RolloutWorker as RolloutWorker
 from rllib.algorithms.sac import SAC as SAC
 from rllib.algorithms.sac import SACConfig as SACConfig

@@ -21,6 +21,7 @@ import json
 import math
 import os
 import socket
+import ssl
 import time
 import urllib.parse
 import uuid
@@ -68,6 +69,7 @@ class PolicyClient:
         observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
             "Discrete(2)"; with several agents dicts by agent. They are the run's if it was started without; else the
             first request is refused if they differ from the run's.
+        ca_file: PEM file of the certificates that are trusted, of an https:// address; None: those of the system.
 
     Raises:
         ValueError: for another inference_mode, an address of another form, or local inference where the server does not
@@ -89,6 +91,7 @@ class PolicyClient:
         seed=None,
         observation_space=None,
         action_space=None,
+        ca_file=None,
     ):
         if inference_mode not in ("remote", "local"):
             raise ValueError(f"inference_mode must be 'remote' or 'local', but is {inference_mode!r}")
@@ -102,8 +105,10 @@ class PolicyClient:
         self._address, self._retry_s = f"{parts.hostname}:{parts.port}", retry_s
         is_local = inference_mode == "local"
         acting = _local_acting() if is_local else None
+        if ca_file is not None and parts.scheme != "https":
+            raise ValueError(f"ca_file checks the certificate of https://HOST:PORT, but the address is {address!r}")
         kind = _ZeroMQConnection if parts.scheme == "tcp" else _PackedHTTPConnection if is_local else _HTTPConnection
-        self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s)
+        self._connection = kind(parts, token or os.environ.get("RLLIB_TOKEN"), timeout_s, ca_file)
         self._name, self._numbers = uuid.uuid4().hex, itertools.count(1)
         # By episode: the reward since the last action, the newest info, and agents that have ended.
         self._given = {}
@@ -358,6 +363,12 @@ class PolicyClient:
             asked = time.monotonic()
             try:
                 status, answer = self._connection.ask(method, path, body)
+            except ssl.SSLCertVerificationError as error:  # another try would end alike
+                self._connection.close()
+                raise ConnectionError(
+                    f"the certificate of {self._address} is not trusted: {error}. Give the file of those that are, "
+                    "ca_file=..."
+                ) from error
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 if time.monotonic() - began > self._retry_s:
@@ -428,13 +439,17 @@ class _HTTPConnection:
         parts: of the URL of the server.
         token: of the server; None without one.
         timeout_s: of one request (seconds).
+        ca_file: of the certificates that are trusted; None: those of the system.
     """
 
     kind = _JSON
 
-    def __init__(self, parts, token, timeout_s):
-        kind = _Encrypted if parts.scheme == "https" else _Plain
-        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+    def __init__(self, parts, token, timeout_s, ca_file):
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=ca_file)
+            self._connection = _Encrypted(parts.hostname, parts.port, timeout=timeout_s, context=context)
+        else:
+            self._connection = _Plain(parts.hostname, parts.port, timeout=timeout_s)
         self._headers = {"Content-Type": self.kind}
         if token:
             self._headers["Authorization"] = "Bearer " + token
@@ -483,10 +498,10 @@ class _PackedHTTPConnection(_HTTPConnection):
 
     kind = _MSGPACK
 
-    def __init__(self, parts, token, timeout_s):
+    def __init__(self, parts, token, timeout_s, ca_file):
         import msgspec
 
-        super().__init__(parts, token, timeout_s)
+        super().__init__(parts, token, timeout_s, ca_file)
         self.encode, self._unpack = msgspec.msgpack.Encoder(enc_hook=_packed).encode, msgspec.msgpack.decode
 
     def decode(self, data, kind):
@@ -496,7 +511,7 @@ class _PackedHTTPConnection(_HTTPConnection):
 class _ZeroMQConnection:
     """Carries requests over ZeroMQ, with bodies in MessagePack. Arguments and methods as for _HTTPConnection."""
 
-    def __init__(self, parts, token, timeout_s):
+    def __init__(self, parts, token, timeout_s, _):
         try:
             import msgspec
             import zmq

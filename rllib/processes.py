@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 import runtime
-from runtime.errors import UnschedulableError
+from runtime.errors import PlatformError, UnschedulableError
 from runtime.host.machine import cpu_count
 from runtime.session import engine
 from runtime.unpicklable import find, picklable
@@ -16,6 +16,10 @@ logger = logging.getLogger(__name__)
 
 # Imported once by the zygote, so that workers share the pages and start within milliseconds.
 PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set", "rllib.evaluation.postprocess.advantages")
+_WITHOUT_PROCESSES = (
+    "Training and evaluation do without: .rollouts(num_rollout_workers=0), .learners(num_learners=0) and "
+    ".evaluation(evaluation_num_workers=0)."
+)
 
 
 def unpicklable_part(value, name: str) -> str | None:
@@ -35,9 +39,17 @@ def unpicklable_part(value, name: str) -> str | None:
 
 
 def ensure_runtime() -> None:
-    """Starts the runtime with the workers' imports done beforehand, unless it runs already."""
-    if not runtime.is_initialized():
+    """Starts the runtime with the workers' imports done beforehand, unless it runs already.
+
+    Raises:
+        PlatformError: on another system than Linux.
+    """
+    if runtime.is_initialized():
+        return
+    try:
         runtime.init(preload=PRELOAD, ignore_reinit_error=True)  # another thread may have built one meanwhile
+    except PlatformError as error:
+        raise PlatformError(f"{error} {_WITHOUT_PROCESSES}") from None
 
 
 def allocator(num_workers: int) -> Callable[..., np.ndarray]:

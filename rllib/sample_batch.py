@@ -19,6 +19,8 @@
 | loss_mask          | [B]                    | bool         | False where the observation alone counts: the value  |
 |                    |                        |              | that the row before is bootstrapped from             |
 | discounts          | [B]                    | float32      | gamma^k to new_obs, k steps later; 0 past the end    |
+| next_actions       | [B, *action]           | as actions   | recorded in new_obs                                  |
+| recorded           | [B]                    | float32      | 1 for a recorded step, 0 for a sampled one           |
 | weights            | [B]                    | float32      | importance of the row in the loss                    |
 | batch_indexes      | [B]                    | int64        | where the row lies in the replay                     |
 | td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
@@ -61,6 +63,8 @@ EPS_ID = "eps_id"
 LOSS_MASK = "loss_mask"
 TARGET_DIST_INPUTS = "target_dist_inputs"
 DISCOUNTS = "discounts"
+NEXT_ACTIONS = "next_actions"
+RECORDED = "recorded"
 WEIGHTS = "weights"
 INDICES = "batch_indexes"
 TD_TARGETS = "td_targets"

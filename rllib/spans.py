@@ -77,7 +77,8 @@ def _forget() -> None:
     _recorder = None
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget)
 
 
 def span(kind: str) -> contextlib.AbstractContextManager:

@@ -16,10 +16,6 @@ print(runtime.get([counter.add.remote(i) for i in range(10)]))
 """
 
 import importlib
-import sys
-
-if sys.platform != "linux":
-    raise ImportError(f"the runtime needs Linux, and this is {sys.platform!r}; use a container, or WSL on Windows")
 
 from . import errors, exceptions
 from .api import (

@@ -112,6 +112,10 @@ class TaskPlacementGroupRemoved(RuntimeFailure):
     """The placement group in which the task ran, or was to run, has been removed."""
 
 
+class PlatformError(RuntimeFailure):
+    """Processes were asked for on another system than Linux."""
+
+
 class SessionClosedError(RuntimeFailure):
     """A reference or handle of a session that has been shut down was used."""
 
@@ -137,6 +141,7 @@ __all__ = [
     "OutOfMemoryError",
     "OwnerDiedError",
     "PendingCallsLimitExceeded",
+    "PlatformError",
     "ResourceDeadlockError",
     "RuntimeFailure",
     "SessionClosedError",

@@ -149,6 +149,7 @@ def init(
         OSError: no directory, socket or process could be made, e.g. on a full disk; nothing is left running.
         ConnectionError: there is no session, or cluster, at `address`.
         ImportError: engine="ray", and Ray is not installed or too old.
+        PlatformError: engine="zeromq" on another system than Linux.
     """
     global _driver_pid
     if address is None and _is_address(engine):
@@ -161,6 +162,8 @@ def init(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
         name = _engine_name(engine, local_mode)
+        if name == "zeromq":
+            machine.check_is_linux("tasks and actors in processes", "Use runtime.init('local'), all in this process")
         if name != "ray":
             _check_arguments_of_ray(of_ray)
         namespace = check_name("namespace", namespace)

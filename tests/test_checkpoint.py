@@ -25,7 +25,7 @@ from hypothesis.extra import numpy as hnp
 from rllib import PPOConfig
 from rllib.errors import CheckpointError
 from rllib.serving.loaded_policy import load_policy
-from rllib.storage import checkpoint
+from rllib.storage import checkpoint, file_locks
 from rllib.storage.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
 from rllib.storage.tensor_file import TensorFile, tensors_of
 from tests.damage import rewrite
@@ -316,7 +316,8 @@ def test_the_next_save_removes_what_was_killed_before_its_first_file(tmp_path):
 def test_a_new_directory_that_another_writer_takes_for_abandoned_is_made_again(tmp_path, monkeypatch, moment):
     """The other comes between its making and its locking."""
     others, name = [], "open" if moment == "before it is opened" else "flock"
-    real = getattr(checkpoint.os if name == "open" else checkpoint.fcntl, name)
+    module = file_locks.os if name == "open" else file_locks.fcntl
+    real = getattr(module, name)
 
     def comes_between(*arguments, **options):
         if not others and (found := list(tmp_path.glob(".c.tmp-*"))):
@@ -326,7 +327,7 @@ def test_a_new_directory_that_another_writer_takes_for_abandoned_is_made_again(t
             shutil.rmtree(found[0])
         return real(*arguments, **options)
 
-    monkeypatch.setattr(checkpoint.os if name == "open" else checkpoint.fcntl, name, comes_between)
+    monkeypatch.setattr(module, name, comes_between)
     path = write_checkpoint(tmp_path / "c", a_tree())
     monkeypatch.undo()
     assert others and read_checkpoint(path)["algorithm.json"]["seed"] == 7

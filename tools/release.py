@@ -26,8 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 PACKAGES = ("rllib", "rllib-stubs", "runtime", "tuned_examples")
-# A wheel that is larger has something in it that does not belong there.
-MOST_BYTES = 3 << 19
+# A wheel that is larger has something in it that does not belong there: data, pictures, a build. It holds Python, its
+# stubs and YAML alone, some 900 files.
+MOST_BYTES = 5 << 19
 # README's main job in short, and the other things that a new user does first.
 SETTINGS = ["lr=1e-3", "num_rollout_workers=2", "train_batch_size=1000", "num_sgd_iter=2"]
 JOB = ["rllib", "train", "PPO", "CartPole-v1", *SETTINGS, "--stop", "iterations=2"]

@@ -39,10 +39,11 @@ class SimpleQConfig(DQNConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=False,
         dueling: bool=False, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
-        epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions: bool=False,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner: int=...,
+        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps:
+        Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -75,9 +76,9 @@ class SimpleQConfig(DQNConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=False,
         dueling: bool=False, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> SimpleQ: ...
     build_algo = build
@@ -109,10 +110,10 @@ class RainbowConfig(DQNConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=True, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions: bool=False, optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
+        Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps:
+        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -145,9 +146,9 @@ class RainbowConfig(DQNConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=True, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=...,
-        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=...
+        float=0.0, margin_weight: float=0.0, margin: float=0.8, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction:
+        Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> Rainbow: ...
     build_algo = build

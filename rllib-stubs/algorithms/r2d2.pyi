@@ -49,11 +49,12 @@ class R2D2Config(DQNConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, zero_init_states: bool=True, use_h_function: bool=True, h_function_epsilon:
-        float=0.001, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., burn_in: Any=...
+        conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, zero_init_states: bool=True,
+        use_h_function: bool=True, h_function_epsilon: float=0.001, clip_actions: bool=False, optim_alpha:
+        float=..., optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config:
+        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=...,
+        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=..., burn_in: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=2,
@@ -86,10 +87,10 @@ class R2D2Config(DQNConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, zero_init_states: bool=True, use_h_function: bool=True, h_function_epsilon:
-        float=0.001, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps:
-        Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., burn_in: Any=...
+        conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, zero_init_states: bool=True,
+        use_h_function: bool=True, h_function_epsilon: float=0.001, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction:
+        Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., burn_in: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> R2D2: ...
     build_algo = build

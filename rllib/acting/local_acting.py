@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from rllib.acting.mask_reader import MaskReader
 from rllib.acting.sent_policy import SentPolicy
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.observations import ArrayColumn, observation_column
@@ -191,6 +192,7 @@ class PolicyCopy:
         self.column = observation_column(self.sent.observation_space)
         self.is_array = isinstance(self.column, ArrayColumn)
         self.one_by_one = np.ndarray.tolist if isinstance(space, spaces.Discrete) else _copies(space)
+        self._masks = MaskReader(self.policy, self.sent.observation_space, space) if self.policy.is_masked else None
         self.load(message)
 
     def load(self, message: Mapping[str, Any]) -> None:
@@ -212,6 +214,11 @@ class PolicyCopy:
                 return
         problem = mismatch(space, observation, bounded=False) or not_finite(space, observation, "observation")
         if problem:
+            raise ValueError(problem)
+
+    def check_legal(self, observation: Any, *logged: Any) -> None:
+        """Raises ValueError for an observation without a legal action, and for a logged action that is not legal."""
+        if self._masks is not None and (problem := self._masks.problem(observation, *logged)):
             raise ValueError(problem)
 
 
@@ -290,7 +297,7 @@ class LocalActing:
         """Writes down an action that somebody else has chosen; arguments as for `act`."""
         if self._copy is not None and (problem := mismatch(self._copy.sent.action_space, action, "action")):
             raise ValueError(problem)
-        place, reward = self._next_of(episode_id, observation, given)
+        place, reward = self._next_of(episode_id, observation, given, action)
         info = given.get("info")
         given.clear()
         place.log(observation, reward, info, action)
@@ -322,9 +329,12 @@ class LocalActing:
             raise ValueError(f"the reward in episode {episode_id} must be a finite number, but is {reward!r:.80}")
         return self._places[episode_id], reward
 
-    def _next_of(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
-        """`_checked`, with room for a further step of the episode."""
+    def _next_of(
+        self, episode_id: str, observation: Any, given: Mapping[str, Any], *logged: Any
+    ) -> tuple[Place, float]:
+        """`_checked`, with room for a further step of the episode, in which this action is logged if there is one."""
         found = self._checked(episode_id, observation, given)
+        self._copy.check_legal(observation, *logged)
         now = time.monotonic()
         if self._num_kept and (self._num_kept >= self._size or now - self._kept_since > _KEPT_S):
             with contextlib.suppress(self._lost_error):  # each episode learns of it with its own next call

@@ -370,6 +370,8 @@ class IMPALA(Algorithm):
 
     def _ask(self) -> None:
         """Sends requests, with the newest broadcast weights, to all workers that have too few."""
+        if not self.config.num_rollout_workers:  # weights need not be put where other processes see them
+            return
         if self._request is None or self.num_updates >= self._broadcast_at or self._asked_for != [*self.policies]:
             self._request = self.workers.request("sample", self.snapshots())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval

@@ -1,11 +1,15 @@
 """Checkpoints named on the command line, and the algorithms restored from them."""
 
 from pathlib import Path
+from typing import Any
 
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.cli.failures import Mistake
+from rllib.offline.stream import Unread
 from rllib.replay.disk import MEMORY
 from rllib.replay.gpu import GPU
+from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
 
 
@@ -23,6 +27,8 @@ def latest(path: Path) -> Path:
 def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Algorithm:
     """Restores the algorithm of a checkpoint for acting in this process alone, on the CPU if there is no GPU.
 
+    Recorded data that it has learned from is not read again: it may be large, or not be there any more.
+
     Args:
         checkpoint: its directory.
         load_user_code: as for Algorithm.from_checkpoint, which raises the same errors.
@@ -36,7 +42,22 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         replay = settings.get("replay_buffer_config", {})
         if replay.get("storage") == GPU:
             overrides["replay_buffer_config"] = {**replay, "storage": MEMORY}
+    if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
+        overrides |= _without_data(checkpoint)
     return Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+
+
+def _without_data(checkpoint: Path) -> dict[str, Any]:
+    """Settings by which the algorithm of a checkpoint reads no recorded steps."""
+    name = f"policies/{DEFAULT_POLICY}/policy.json"
+    policy = read_checkpoint(checkpoint, only=name)[name]
+    data = Unread(policy["observation_space"], policy["action_space"])
+    return {
+        "input_": data,
+        "input_fraction_of_best": None,
+        "offline_validation_fraction": 0.0,
+        "off_policy_estimation_methods": {},
+    }
 
 
 def _has_gpu() -> bool:

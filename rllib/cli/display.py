@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import sys
-import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,11 @@ from rich.text import Text
 
 from rllib.progress import counted, elapsed, number
 from rllib.runs.entries import lookup
+
+try:
+    import termios
+except ImportError:  # Windows
+    termios = None  # type: ignore[assignment]
 
 _FIRST_LINES = 10
 _LINE_INTERVAL_S = 1.0
@@ -223,6 +227,9 @@ class PanelDisplay(QuietDisplay):
 @contextlib.contextmanager
 def _without_echo():
     """Switches the terminal's echo off inside: ^C or a line break would tear the panel apart."""
+    if termios is None:
+        yield
+        return
     try:
         terminal = sys.stdin.fileno()
         before = termios.tcgetattr(terminal)

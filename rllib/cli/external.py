@@ -34,7 +34,8 @@ def open_to_clients(config, section: Mapping[str, Any], note: Callable[[str], No
     settings = {name: value for name, value in section.items() if name not in SPACES}
     if not settings.get("listen"):
         raise ValueError('external needs the address, as in --external 127.0.0.1:9900 or external: {listen: "..."}')
-    server = ServerSettings.of_address(settings["listen"], token_file=settings.get("token_file"))
+    of_server = {name: settings.get(name) for name in ("token_file", "tls_certificate", "tls_key")}
+    server = ServerSettings.of_address(settings["listen"], **of_server)
     server.token()  # refuses an address that anyone reaches without one
     server = _with_port(server)
     config.external(**{**settings, "listen": server.address(server.port)})
@@ -57,7 +58,8 @@ def _with_port(server: ServerSettings) -> ServerSettings:
 
 def _invitation(config, server: ServerSettings, needs_spaces: bool) -> str:
     ports = range(server.port, server.port + max(config.num_rollout_workers, 1))
-    urls = [server.address(port) if server.transport == "tcp" else url_of(server.host, port) for port in ports]
+    scheme = "http" if server.tls_certificate is None else "https"
+    urls = [server.address(port) if server.transport == "tcp" else url_of(server.host, port, scheme) for port in ports]
     waits = ", and waits for a client that gives its spaces" if needs_spaces else ""
     token = ""
     if server.token_file or os.environ.get(TOKEN_VARIABLE):

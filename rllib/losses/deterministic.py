@@ -13,22 +13,27 @@ import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, READ_BY_CRITICS, fit, fit_in_numpy, half_square, half_square_in_numpy
-from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
+from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_ACTIONS, NEXT_OBS, OBS, REWARDS
 
 # A column of noise [B, action size] for the target actions, clipped already.
 TARGET_NOISE = "target_noise"
-# Of the mean of the absolute values that TD3+BC divides by.
+# Of the mean of the absolute values that TD3+BC and ReBRAC divide by.
 _LEAST_VALUE = 1e-8
 
 
-def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOverModules:
+def critic_loss(
+    smooths_target: bool, l2: float, huber: float | None, next_action_weight: float = 0.0
+) -> LossOverModules:
     """The critics' loss.
 
     Args:
         smooths_target: whether the target actions have noise, the column TARGET_NOISE.
         l2: weight of half the sum of the critics' squared weights.
         huber: size from which an error counts linearly; None: never.
+        next_action_weight: beta_2 of ReBRAC (arXiv:2305.09836, equation 6): beta_2 |a' - NEXT_ACTIONS|^2 is taken off
+            the value of the target action. 0: that column is not read.
     """
+    is_drawn = next_action_weight > 0
 
     def compute(distribution, modules, minibatch):
         import torch
@@ -38,6 +43,9 @@ def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOve
             if smooths_target:
                 actions = (actions + minibatch[TARGET_NOISE]).clamp(-1, 1)
             following = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
+            if is_drawn:
+                away = (actions - minibatch[NEXT_ACTIONS].reshape(actions.shape)).square().sum(-1)
+                following = following - next_action_weight * away
             targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * following
         values = modules["critics"](minibatch[OBS], minibatch[ACTIONS])
         return fit(values, targets, minibatch, of_error, _penalty(modules["critics"], l2))
@@ -48,6 +56,9 @@ def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOve
         if smooths_target:
             actions = np.clip(actions + minibatch[TARGET_NOISE], -1, 1)
         least = modules["target_critics"].forward(following, actions).min(0)
+        if is_drawn:
+            away = np.square(actions - minibatch[NEXT_ACTIONS].reshape(actions.shape)).sum(-1)
+            least = least - np.float32(next_action_weight) * away
         targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
         critics = modules["critics"]
         values = critics.forward(minibatch[OBS], minibatch[ACTIONS])
@@ -57,7 +68,7 @@ def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOve
 
     in_numpy = half_square_in_numpy if huber is None else functools.partial(_huber_in_numpy, threshold=huber)
     of_error = half_square if huber is None else functools.partial(_huber, threshold=huber)
-    columns = READ_BY_CRITICS + ((TARGET_NOISE,) if smooths_target else ())
+    columns = READ_BY_CRITICS + (TARGET_NOISE,) * smooths_target + (NEXT_ACTIONS,) * is_drawn
     return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), compute_in_numpy)
 
 
@@ -92,6 +103,44 @@ def cloning_actor_loss(l2: float) -> LossOverModules:
         policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
         cloning = (differences * differences).mean()
         return ((_penalise(policy.gradient, policy.weights, l2) + cloning - scale * values[0].mean(), cloning),)
+
+    return LossOverModules((ACTIONS,), ("actor_loss", "bc_loss"), compute, (), compute_in_numpy)
+
+
+def regularised_actor_loss(weight: float, l2: float) -> LossOverModules:
+    """ReBRAC's loss of the actor (Tarasov et al., arXiv:2305.09836, equation 5).
+
+        J(pi) = mean (beta_1 |pi(s) - a|^2 - lambda min_i Q_i(s, pi(s))),    lambda = 1 / mean |min_i Q_i(s, pi(s))|
+
+    The squared distance is a sum over components, and lambda has no gradient.
+
+    Args:
+        weight: beta_1.
+        l2: as for `actor_loss`.
+    """
+
+    def compute(distribution, modules, minibatch):
+        actions = modules["policy"](minibatch[OBS])[0].tanh()
+        values = modules["critics"](minibatch[OBS], actions).amin(0)
+        scale = 1 / values.detach().abs().mean().clamp(min=_LEAST_VALUE)
+        cloning = (actions - minibatch[ACTIONS].reshape(actions.shape)).square().sum(-1).mean()
+        loss = weight * cloning - scale * values.mean() + _penalty(modules["policy"], l2)
+        return loss, (loss, cloning)
+
+    def compute_in_numpy(distribution, modules, minibatch):
+        policy, observations, rows = modules["policy"], minibatch[OBS], len(minibatch[OBS])
+        actions = np.tanh(policy.forward(observations)[0])
+        values = modules["critics"].forward(observations, actions)
+        least = values.min(0)
+        scale = np.float32(1) / max(np.abs(least).mean(), np.float32(_LEAST_VALUE))
+        gradient = np.zeros_like(values)
+        gradient[values.argmin(0), np.arange(rows)] = -scale / rows
+        differences = actions - minibatch[ACTIONS].reshape(actions.shape)
+        d_actions = modules["critics"].input_gradient(gradient, "action")
+        d_actions = d_actions + np.float32(2 * weight / rows) * differences
+        policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
+        cloning = (differences * differences).sum(-1).mean()
+        return ((_penalise(policy.gradient, policy.weights, l2) + weight * cloning - scale * least.mean(), cloning),)
 
     return LossOverModules((ACTIONS,), ("actor_loss", "bc_loss"), compute, (), compute_in_numpy)
 

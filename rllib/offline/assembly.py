@@ -138,32 +138,39 @@ def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarr
     ids = columns[sb.EPS_ID]
     changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
     blocks = ids[np.append(0, changes)] if len(ids) else ids
-    if len(np.unique(blocks)) < len(blocks):  # an id comes again after another one: environments sampled in turns
+    if len(np.unique(blocks)) < len(blocks):  # an id comes again: environments sampled in turns, or another episode
         _, first, group = np.unique(ids, return_index=True, return_inverse=True)
         order = np.argsort(first[group.reshape(-1)], kind="stable")
         grouped = records.taking(order)
-        starts = _starts_of_ids(grouped)
-        if _is_chain(grouped, starts):
+        # Rows behind which there were others in between before the next one of the same id.
+        seams = np.flatnonzero((np.diff(order) != 1) & (ids[order[1:]] == ids[order[:-1]]))
+        follows = _follows(grouped, seams)
+        if 2 * follows.sum() > len(seams) - set_flags(grouped)[seams].sum():
             grouped.notices.append("episodes are interleaved: their rows were put together by eps_id")
-            return grouped, starts
-    return records, _starts_of_ids(records)
+            begins = _begins_of_ids(grouped)
+            begins[seams[~follows]] = True
+            return grouped, _starts(begins, len(grouped))
+    return records, _starts(_begins_of_ids(records), len(records))
 
 
-def _starts_of_ids(records: Records) -> np.ndarray:
-    """Starts where the number of the episode changes, or its steps are counted from the beginning again."""
+def _begins_of_ids(records: Records) -> np.ndarray:
+    """Whether each row but the first begins an episode, by its number or that of its step; bool [rows - 1]."""
     ids = records.columns[sb.EPS_ID]
     begins = ids[1:] != ids[:-1]
     if T in records.columns:
         begins |= records.columns[T][1:] <= records.columns[T][:-1]
-    return _starts(begins, len(records))
+    return begins
 
 
-def _is_chain(records: Records, starts: np.ndarray) -> bool:
-    """Whether each step seems to follow from the one before it in its episode."""
-    if T in records.columns:
-        return len(np.unique(records.columns[sb.EPS_ID])) == len(starts) - 1
-    breaks, compared = _breaks(records, starts)
-    return compared > 0 and len(breaks) <= _BREAKS_ALLOWED * compared
+def _follows(records: Records, rows: np.ndarray) -> np.ndarray:
+    """Whether the row after each of these seems to be the next step of the same episode, bool [rows given]."""
+    columns = records.columns
+    follows = ~set_flags(records)[rows]
+    if T in columns:
+        return follows & (columns[T][rows + 1] > columns[T][rows])
+    if sb.NEXT_OBS not in columns:
+        return np.zeros(len(rows), bool)
+    return follows & _same(columns[sb.NEXT_OBS][rows], columns[sb.OBS][rows + 1])
 
 
 def set_flags(records: Records) -> np.ndarray:

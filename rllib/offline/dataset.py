@@ -103,14 +103,20 @@ class Dataset:
         columns = dict(records.columns)
         columns[sb.OBS] = values.checked_observations(records, sb.OBS, observation_space, None)
         columns[sb.NEXT_OBS] = values.checked_observations(records, sb.NEXT_OBS, observation_space, episodes.has_next)
-        columns[sb.ACTIONS] = values.checked_actions(records, action_space, options)
+        columns[sb.ACTIONS], num_clipped = values.checked_actions(records, action_space, options)
         if sb.REWARDS in columns:
             columns[sb.REWARDS] = values.checked_rewards(records)
         for name in (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED):  # the metadata says it
             columns.pop(name, None)
         metadata = {name: value for name, value in said.items() if name not in _NOT_KEPT}
+        for name in [name for name in sb.PROBABILITIES if name in columns and num_clipped]:
+            del columns[name]
+            records.notices.append(
+                f"{name} is left out: {num_clipped:,} actions were clipped, and the densities of what they were before "
+                "would make wrong importance ratios at the bounds"
+            )
         if _has_densities(action_space) and any(name in columns for name in sb.PROBABILITIES):
-            metadata["densities"] = values.density_units(records, options)
+            columns, metadata["densities"] = values.with_densities_alike(records, columns, action_space, options)
         spaces = observation_space, action_space
         return cls(columns, episodes.starts, episodes.has_next, *spaces, metadata, records.notices, records.source)
 
@@ -182,7 +188,7 @@ class Dataset:
                     raise ValueError(
                         f"{first.source} has the {name} {getattr(first, name)}, {each.source} {getattr(each, name)}"
                     )
-        datasets = [each._with_densities_as(first) for each in datasets]
+        datasets = [each.with_densities_as(first) for each in datasets]
         names = [name for name in first.columns if all(name in each.columns for each in datasets)]
         offsets = np.cumsum([0] + [len(each) for each in datasets])
         starts = [each.starts[:-1] + offset for each, offset in zip(datasets, offsets)]
@@ -200,7 +206,8 @@ class Dataset:
             source=", ".join(each.source for each in datasets),
         )
 
-    def _with_densities_as(self, other: Self) -> Self:
+    def with_densities_as(self, other: Self) -> Self:
+        """The dataset with recorded densities in the units of another one's."""
         units = other.metadata.get("densities", ENVIRONMENT)
         if self.metadata.get("densities", ENVIRONMENT) == units:
             return self

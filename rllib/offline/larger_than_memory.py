@@ -58,6 +58,7 @@ def dataset_on_disk(
         if first is None:
             first = dataset
             columns = {name: _Column(directory, column) for name, column in dataset.columns.items()}
+        dataset = dataset.with_densities_as(first)
         for name in [name for name in columns if name not in dataset.columns]:
             if name in _ALWAYS or name == sb.REWARDS:
                 raise ValueError(f"not all files of {source} have {name}")
@@ -225,6 +226,7 @@ class _Column:
             return np.empty((self._rows, *self._row_shape), self._dtype)
         with self._file:
             # Private: whoever changes a column changes his own copy of it.
-            mapping = mmap.mmap(self._file.fileno(), size, flags=mmap.MAP_PRIVATE)
-        mapping.madvise(mmap.MADV_RANDOM)
+            mapping = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
+        if hasattr(mapping, "madvise"):  # not on Windows
+            mapping.madvise(mmap.MADV_RANDOM)
         return np.ndarray((self._rows, *self._row_shape), self._dtype, mapping)

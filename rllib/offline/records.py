@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, HAS_NEXT, NORMALIZED
+from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT, NORMALIZED
 
 # Flags of files that do not say whether an episode ended by itself or was cut: RLlib before 2.3, Gym before 0.26.
 DONES = "dones"
@@ -51,7 +51,7 @@ FOREIGN_NAMES = {
 
 
 # Columns of facts that hold for each source by itself, so that it may lack them.
-_MAY_BE_UNSAID = (ACTIONS_NORMALIZED, HAS_NEXT)
+_MAY_BE_UNSAID = (ACTIONS_NORMALIZED, DENSITIES_NORMALIZED, HAS_NEXT)
 EPISODE_NAMES = (sb.EPS_ID, *(name for name, ours in FOREIGN_NAMES.items() if ours == sb.EPS_ID))
 
 
@@ -153,7 +153,7 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
     """Records of several files, one after the other.
 
     Columns that some of them lack are left out, but for the ones that `completed` adds. Metadata is kept where all
-    agree; units of actions in which they do not are a column.
+    agree; units of actions, or of densities, in which they do not are a column.
 
     Args:
         all_records: in the order of their rows; at least one.
@@ -164,8 +164,9 @@ def joined(all_records: Sequence[Records], source: str) -> Records:
     """
     if len(all_records) == 1:
         return all_records[0]
-    if len({each.metadata.get("actions") for each in all_records}) > 1:
-        all_records = [_with_units(each) for each in all_records]
+    for name, column in (("actions", ACTIONS_NORMALIZED), ("densities", DENSITIES_NORMALIZED)):
+        if len({each.metadata.get(name) for each in all_records}) > 1:
+            all_records = [_with_units(each, name, column) for each in all_records]
     completed_columns = completed([each.columns for each in all_records], [each.source for each in all_records])
     all_records = [dataclasses.replace(each, columns=own) for each, own in zip(all_records, completed_columns)]
     names = [name for name in all_records[0].columns if all(name in each.columns for each in all_records)]
@@ -192,7 +193,7 @@ def completed(
 ) -> list[Mapping[str, np.ndarray]]:
     """Columns of sources that are joined, with the ones that some lack and that must not be left out.
 
-    truncateds is False where it is missing; actions_normalized and has_next are `UNSAID`.
+    truncateds is False where it is missing; actions_normalized, densities_normalized and has_next are `UNSAID`.
 
     Args:
         all_columns: name -> array [rows, ...], of each source.
@@ -224,13 +225,13 @@ def _named(columns: Mapping[str, np.ndarray], ours: str) -> str | None:
     return next((name for name in columns if FOREIGN_NAMES.get(name, name) == ours), None)
 
 
-def _with_units(records: Records) -> Records:
-    """The records with the units of their actions as a column, in place of metadata."""
-    said = records.metadata.get("actions")
+def _with_units(records: Records, name: str, column: str) -> Records:
+    """The records with the units that their metadata says under this name as a column in its place."""
+    said = records.metadata.get(name)
     if said is None:
         return records
-    units = {ACTIONS_NORMALIZED: np.full(len(records), said == NORMALIZED)}
-    metadata = {name: value for name, value in records.metadata.items() if name != "actions"}
+    units = {column: np.full(len(records), said == NORMALIZED)}
+    metadata = {key: value for key, value in records.metadata.items() if key != name}
     return dataclasses.replace(records, columns=records.columns | units, metadata=metadata)
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from gymnasium import Space
 
@@ -11,6 +11,24 @@ from rllib.offline.decisions import Decisions
 from rllib.offline.options import ReadOptions
 from rllib.offline.records import renamed
 from rllib.sample_batch import DEFAULT_POLICY
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """In the place of recorded data, for an algorithm that acts and does not learn: nothing is read.
+
+    Attributes:
+        observation_space, action_space: of the data.
+        rows: steps that were read, 0.
+    """
+
+    observation_space: Space
+    action_space: Space
+    rows: ClassVar[int] = 0
+
+    def next(self) -> NoReturn:
+        """Raises a RuntimeError."""
+        raise RuntimeError("this algorithm was restored to act, without its recorded data, and cannot learn")
 
 
 class RecordedStream:

@@ -16,6 +16,7 @@ from rllib.offline.writing.metadata import ACTIONS_NORMALIZED, DENSITIES_NORMALI
 
 # A number is at a bound if it is beyond it by no more: float32 rounds.
 _ROUNDING = 1e-6
+_ALL_ROWS = slice(None)
 # An observation is outside of its bounds if it is by more than this share.
 _SLACK = 1e-4
 # Columns that RLlib writes beside actions of its policies, whose units are normalised.
@@ -131,7 +132,7 @@ def checked_rewards(records: Records) -> np.ndarray:
     return rewards
 
 
-def checked_actions(records: Records, space: spaces.Space, options: ReadOptions) -> np.ndarray:
+def checked_actions(records: Records, space: spaces.Space, options: ReadOptions) -> tuple[np.ndarray, int]:
     """The actions in units of the environment.
 
     Args:
@@ -140,7 +141,8 @@ def checked_actions(records: Records, space: spaces.Space, options: ReadOptions)
         options: of reading.
 
     Returns:
-        [rows, ...] in the dtype of the space; of Dict and Tuple spaces the numbers of the parts, one row an action.
+        [rows, ...] in the dtype of the space; of Dict and Tuple spaces the numbers of the parts, one row an action. And
+        the number of rows that had to be clipped to the bounds.
 
     Raises:
         ValueError: for an action that the space cannot have.
@@ -148,10 +150,10 @@ def checked_actions(records: Records, space: spaces.Space, options: ReadOptions)
     actions = records.columns[sb.ACTIONS]
     _refuse_infinite(records, sb.ACTIONS, actions, None)
     if parts(space) is not None:
-        return actions
+        return actions, 0
     if isinstance(space, spaces.Box):
         return _of_box(records, space, options)
-    return _choices(records, space)
+    return _choices(records, space), 0
 
 
 def _choices(records: Records, space: spaces.Space) -> np.ndarray:
@@ -180,7 +182,7 @@ def _choices(records: Records, space: spaces.Space) -> np.ndarray:
     return whole
 
 
-def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.ndarray:
+def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> tuple[np.ndarray, int]:
     actions = records.columns[sb.ACTIONS]
     if actions.shape[1:] != space.shape:
         if actions[:1].size != int(np.prod(space.shape, dtype=int)):
@@ -189,20 +191,23 @@ def _of_box(records: Records, space: spaces.Box, options: ReadOptions) -> np.nda
             )
         actions = actions.reshape(len(actions), *space.shape)
     is_normalized = _normalized_rows(records, actions, space, options)
+    low, high = space.low.astype(np.float64) - _ROUNDING, space.high.astype(np.float64) + _ROUNDING
+    outside = _any((actions < low) | (actions > high))
+    if is_normalized.any():
+        outside = np.where(is_normalized, _any(np.abs(actions) > 1 + _ROUNDING) & space.is_bounded(), outside)
+    if count := int(outside.sum()):
+        bounds = f"the [-1, 1] of {space}" if is_normalized.all() else str(space)
+        records.notices.append(
+            f"{count:,} of {len(actions):,} actions lie outside of {bounds} and were clipped; the largest number is "
+            f"{np.abs(actions).max():,.4g}. Are they in other units? See actions_in_input_normalized."
+        )
     mapper = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True)
     if is_normalized.all():
-        return mapper.to_env(actions.astype(np.float32))
+        return mapper.to_env(actions.astype(np.float32)), count
     if is_normalized.any():
         actions = actions.astype(np.float64)
         actions[is_normalized] = mapper.to_env(actions[is_normalized].astype(np.float32))
-    low, high = space.low.astype(np.float64) - _ROUNDING, space.high.astype(np.float64) + _ROUNDING
-    outside = _any((actions < low) | (actions > high))
-    if count := int(outside.sum()):
-        records.notices.append(
-            f"{count:,} of {len(actions):,} actions lie outside of {space} and were clipped; the largest number is "
-            f"{np.abs(actions).max():,.4g}. Are they in other units? See actions_in_input_normalized."
-        )
-    return np.clip(actions, space.low, space.high).astype(space.dtype, copy=False)
+    return np.clip(actions, space.low, space.high).astype(space.dtype, copy=False), count
 
 
 def normalized(actions: np.ndarray, space: spaces.Space) -> np.ndarray:
@@ -264,39 +269,52 @@ def seem_normalized(records: Records, actions: np.ndarray, space: spaces.Box) ->
     return normalized
 
 
-def density_units(records: Records, options: ReadOptions) -> str:
-    """Units of the actions that recorded densities are of: "environment" or "normalized".
+def with_densities_alike(
+    records: Records, columns: Mapping[str, np.ndarray], space: spaces.Space, options: ReadOptions
+) -> tuple[dict[str, np.ndarray], str]:
+    """The columns with recorded densities that are all in the units of the first row's.
 
-    Raises:
-        ValueError: if they are of both.
+    Returns:
+        the columns, and the units: "environment" or "normalized".
     """
+    normalized = _rows_of_normalized_densities(records, options)
+    units = NORMALIZED if normalized[0] else ENVIRONMENT
+    return densities_in(units, columns, space, normalized != normalized[0]), units
+
+
+def _rows_of_normalized_densities(records: Records, options: ReadOptions) -> np.ndarray:
+    """Rows whose recorded densities are of normalized actions, bool [rows]."""
     if options.densities != "auto":
-        return options.densities
+        return np.full(len(records), options.densities == NORMALIZED)
     if (said := records.metadata.get("densities")) is not None:
-        return said
-    if DENSITIES_NORMALIZED in records.columns:
-        flags = records.columns[DENSITIES_NORMALIZED]
-        if flags.any() != flags.all():
-            raise ValueError(
-                f"{records.source}: some recorded densities are in units of the environment, others normalized. Read "
-                "them apart, and join them by Dataset.concat."
-            )
-        return NORMALIZED if flags.any() else ENVIRONMENT
-    are_normalized = "normalized" in (options.actions, records.metadata.get("actions"))
-    return "normalized" if are_normalized or _is_of_a_policy(records) else "environment"
+        return np.full(len(records), said == NORMALIZED)
+    seemingly = (said_units(records, options) == 1) | _is_of_a_policy(records)
+    if DENSITIES_NORMALIZED not in records.columns:
+        return seemingly
+    said = records.columns[DENSITIES_NORMALIZED].reshape(len(records)).astype(np.int8)
+    return np.where(said == UNSAID, seemingly, said == 1)
 
 
-def densities_in(units: str, columns: Mapping[str, np.ndarray], space: spaces.Space) -> dict[str, np.ndarray]:
-    """Columns of the other units with their densities in these: those of normalized actions are larger."""
+def densities_in(
+    units: str, columns: Mapping[str, np.ndarray], space: spaces.Space, rows: np.ndarray | slice = _ALL_ROWS
+) -> dict[str, np.ndarray]:
+    """The columns with their densities in these units: those of normalized actions are larger.
+
+    Args:
+        units: "environment" or "normalized".
+        columns: by name.
+        space: of the actions.
+        rows: bool [rows], those in the other units.
+    """
     scale = action_mapper(space, distribution_for(space), normalize_actions=True, clip_actions=True).log_scale
     change = scale if units == NORMALIZED else -scale
-    changed = {}
-    for name, column in columns.items():
+    changed = dict(columns)
+    for name in changed.keys() & {sb.ACTION_LOGP, sb.ACTION_PROB}:
+        column = changed[name] = changed[name].copy()
         if name == sb.ACTION_LOGP:
-            column = column + np.asarray(change, column.dtype)
-        elif name == sb.ACTION_PROB:
-            column = column * np.asarray(np.exp(change), column.dtype)
-        changed[name] = column
+            column[rows] += np.asarray(change, column.dtype)
+        else:
+            column[rows] *= np.asarray(np.exp(change), column.dtype)
     return changed
 
 

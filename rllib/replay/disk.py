@@ -7,6 +7,7 @@ while there is enough of it.
 import math
 import mmap
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from rllib.replay.gpu import GPU
 MEMORY, DISK = "memory", "disk"
 # Where DISK looks for a disk, after $TMPDIR.
 PLACES = ("/tmp", "/var/tmp")
+# Number of bytes written at once where the system reserves none.
+_ZEROS = 2**20
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -66,8 +69,7 @@ def check_disk(rows: int, size_bytes: int, directory: str) -> None:
     Raises:
         ValueError: with the size, and a capacity that fits.
     """
-    state = os.statvfs(directory)
-    free = state.f_bavail * state.f_frsize
+    free = shutil.disk_usage(directory).free
     if size_bytes > free:
         fitting = max(rows * free // (2 * size_bytes), 1)
         raise ValueError(
@@ -86,16 +88,26 @@ def zeros_in(directory: str | None) -> Callable[..., np.ndarray]:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
             # What the disk has reserved can be written to later; a file with holes would end the process then.
             try:
-                os.posix_fallocate(file.fileno(), 0, max(size, 1))
+                _reserve(file, max(size, 1))
             except OSError as error:
                 message = f"{size / 2**30:.1f} GiB of a replay cannot be reserved on the disk ({error.strerror})"
                 raise OSError(error.errno, message, directory) from error
             mapping = mmap.mmap(file.fileno(), max(size, 1))
         # Rows are drawn from all over the file: its neighbours need not be read with each of them.
-        mapping.madvise(mmap.MADV_RANDOM)
+        if hasattr(mapping, "madvise"):  # not on Windows
+            mapping.madvise(mmap.MADV_RANDOM)
         return np.ndarray(shape, dtype, mapping)
 
     return np.zeros if directory is None else zeros
+
+
+def _reserve(file, size: int) -> None:
+    """Reserves this number of bytes on the disk, for an empty file."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for start in range(0, size, _ZEROS):
+        file.write(bytes(min(_ZEROS, size - start)))
 
 
 def _is_writable(directory: str) -> bool:

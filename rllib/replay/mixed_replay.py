@@ -12,6 +12,8 @@ from rllib.sample_batch import SampleBatch
 class MixedReplay:
     """Buffers with the same columns, of which each batch has fixed shares (RLPD, arXiv:2302.02948: half and half).
 
+    The column recorded says of each row whether it is of a part that was filled before.
+
     A share of a batch that is no whole number of rows is carried over to the next batch. Until a part has rows, the
     others give its share.
 
@@ -61,6 +63,8 @@ class MixedReplay:
             if count:
                 part = buffer.sample(int(count), rng, beta)
                 part[sb.INDICES] = part[sb.INDICES] * self._stride + index
+                is_new = self._takes_new_rows and index == self._stride - 1
+                part[sb.RECORDED] = np.full(len(part), not is_new, np.float32)
                 drawn.append(part)
         return SampleBatch({name: np.concatenate([part[name] for part in drawn]) for name in drawn[0]})
 

@@ -38,7 +38,7 @@ class Follower:
 
     def __init__(self, directory: Path, open_loggers: Callable[[], list]):
         self._directory, self._open_loggers = directory, open_loggers
-        self._file = None
+        self._file = self._unbuffered = None
         self._loggers: list = []
         self._fingerprint = b""
         self._last: dict = {}
@@ -49,6 +49,7 @@ class Follower:
             self._close_files()
             try:
                 self._file = open(self._directory / "result.json", "rb")  # noqa: SIM115 (closed in _close_files)
+                self._unbuffered = open(self._file.name, "rb", buffering=0)  # noqa: SIM115 (closed in _close_files)
             except FileNotFoundError:
                 return
             self._loggers, self._last = self._open_loggers(), {}
@@ -56,8 +57,7 @@ class Follower:
         for logger in self._loggers:
             self._call(logger, lambda logger: [*map(logger.on_result, thinned(results, logger.points_per_poll))])
         self._last = results[-1] if results else self._last
-        length = min(self._file.tell(), _FINGERPRINT_BYTES)
-        self._fingerprint = os.pread(self._file.fileno(), length, self._file.tell() - length)
+        self._fingerprint = self._before_position(min(self._file.tell(), _FINGERPRINT_BYTES))
 
     def close(self, params: Mapping | None = None) -> None:
         """Passes on the remaining results and closes the loggers.
@@ -74,8 +74,9 @@ class Follower:
     def _close_files(self) -> None:
         for logger in self._loggers:
             self._call(logger, lambda logger: logger.close())
-        if self._file is not None:
-            self._file.close()
+        for file in (self._file, self._unbuffered):
+            if file is not None:
+                file.close()
 
     def _new_results(self) -> list[dict]:
         """Reads the new results. Lines that hold none are skipped here; `read_results` warns of them."""
@@ -88,8 +89,12 @@ class Follower:
                 continue
 
     def _was_cut(self) -> bool:
-        length = len(self._fingerprint)
-        return os.pread(self._file.fileno(), length, self._file.tell() - length) != self._fingerprint
+        return self._before_position(len(self._fingerprint)) != self._fingerprint
+
+    def _before_position(self, length: int) -> bytes:
+        """This number of bytes before the position, as they are now: not what was buffered when they were read."""
+        self._unbuffered.seek(self._file.tell() - length)
+        return self._unbuffered.read(length)
 
     def _call(self, logger, call: Callable) -> None:
         try:
@@ -167,7 +172,8 @@ def complete_lines(file, end: float = math.inf) -> Iterator:
 
 def run_beside(follow: Callable, *arguments) -> None:
     """Calls follow(*arguments), which returns when standard input ends, prints its exception, and ends the process."""
-    os.nice(10)
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(10)
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     try:
         follow(*arguments)

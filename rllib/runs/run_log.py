@@ -1,13 +1,12 @@
 """Files that a run writes while it trains: settings, results and, by a process beside it, events and curve."""
 
-import fcntl
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from rllib.progress import counted
 from rllib.runs.files import ResultFiles, close_all, drop_results_after, read_results, write_params
 from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
+from rllib.storage.file_locks import DirectoryLock
 
 
 class RunLog:
@@ -28,11 +27,9 @@ class RunLog:
         self.directory, self.iteration = directory, 0
         self.notices: list[str] = []
         self._loggers: list = []
-        self._lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = DirectoryLock(directory)
         except BlockingIOError:
-            os.close(self._lock)
             raise BlockingIOError(f"{directory} is being written by another run; end that one first") from None
 
     def forget_after(self, iteration: int) -> None:
@@ -74,9 +71,7 @@ class RunLog:
         finally:
             if loggers:
                 self.notices = self._sidecar.notices
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            self._lock.close()
 
 
 def refuse_earlier_run(directory: Path) -> None:

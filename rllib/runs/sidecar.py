@@ -5,13 +5,14 @@ It follows result.json (follower.py), so the run never waits for it. The process
 """
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from rllib.storage.file_locks import lock
 
 # Time that the run waits for the last files.
 _CLOSE_S = 60.0
@@ -47,8 +48,8 @@ class Sidecar:
             if self._locked is not None:
                 file = until_started.enter_context(self._locked.open("rb"))
                 with contextlib.suppress(BlockingIOError):  # the lock of another program must not stop the run
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                inherited.append(file.fileno())
+                    if lock(file, shared=True):
+                        inherited.append(file.fileno())
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -114,7 +115,7 @@ def wait_for_sidecar(directory: Path) -> None:
     with followed.open("rb") as file:
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(file)
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:

@@ -1,6 +1,7 @@
 """Video files, written frame by frame."""
 
 import os
+import sys
 from ctypes.util import find_library
 from pathlib import Path
 from typing import Self
@@ -34,7 +35,8 @@ def draw_without_display() -> None:
 
 def has_display() -> bool:
     """Whether a window could be opened."""
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    variables = os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}
+    return sys.platform in ("darwin", "win32") or any(os.environ[name] for name in variables)
 
 
 class VideoFile:

@@ -13,7 +13,6 @@ code is pickled; the manifest lists it, and it is loaded only on request.
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import json
 import mmap
@@ -32,6 +31,7 @@ import cloudpickle
 from rllib import __version__
 from rllib.errors import CheckpointError, DamagedFileError
 from rllib.storage.encoding import UserCode, decode, encode, import_path
+from rllib.storage.file_locks import DirectoryLock, sync_directory
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside, read_inside
 from rllib.storage.tensor_file import TensorFile, tensors_of
 
@@ -90,9 +90,9 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
             entries = {name: _write_file(temporary / name, content) for name, content in files.items()}
             _write_file(temporary / MANIFEST, _manifest(entries))
             for directory in {temporary, *((temporary / name).parent for name in files)}:
-                _sync_directory(directory)
+                sync_directory(directory)
             _put_in_place(temporary, path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         message = f"the checkpoint could not be written ({error.strerror}); one that was there before is unchanged"
         raise OSError(error.errno, message, str(path)) from error
@@ -105,48 +105,38 @@ def _temporary_directory(path: Path) -> Iterator[Path]:
 
     It is locked until then, which tells other processes that it is not abandoned.
     """
-    temporary, descriptor = _locked_directory(path)
+    temporary, lock = _locked_directory(path)
     try:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        os.close(descriptor)
+        lock.close()
 
 
-def _locked_directory(path: Path) -> tuple[Path, int]:
-    """Makes the temporary directory; returns it with the descriptor that holds its lock.
+def _locked_directory(path: Path) -> tuple[Path, DirectoryLock]:
+    """Makes the temporary directory, and locks it.
 
     Before it is locked, another process may take it for abandoned and remove it; then another one is made.
     """
     while True:
         temporary = _sibling(path, "tmp")
         temporary.mkdir()
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(temporary, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue
-            except OSError:
-                pass  # a file system without locks: nothing is removed there
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            lock = DirectoryLock(temporary)
             if temporary.exists():
-                return temporary, descriptor
-            os.close(descriptor)
+                return temporary, lock
+            lock.close()
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Removes the temporary directories of killed writers, which are not locked."""
+    """Removes the temporary directories of killed writers, which are not locked; nothing where there are no locks."""
     for found in directory.iterdir():
         if not _TEMPORARY.fullmatch(found.name) or not found.is_dir() or not _is_ours(found):
             continue
-        with contextlib.suppress(OSError):  # it is locked, or another process removes it as well
-            descriptor = os.open(found, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # It is locked, or another process removes it as well.
+        with contextlib.suppress(OSError), DirectoryLock(found) as lock:
+            if lock.is_held:
                 shutil.rmtree(found)
-            finally:
-                os.close(descriptor)
 
 
 def _is_ours(directory: Path) -> bool:
@@ -245,22 +235,16 @@ def _write_file(path: Path, content: Content) -> dict[str, Any]:
         return {"size_bytes": file.tell(), "sha256": digest.hexdigest()}
 
 
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _sibling(path: Path, purpose: str) -> Path:
     """A new hidden name beside the path, and so on the same file system."""
     return path.parent / f".{path.name}.{purpose}-{secrets.token_hex(4)}"
 
 
 def _put_in_place(temporary: Path, path: Path) -> None:
-    if not path.exists() or not any(path.iterdir()):
-        os.rename(temporary, path)  # also replaces an empty directory
+    if path.exists() and not any(path.iterdir()):
+        path.rmdir()  # a name that is free is taken in one step on all systems
+    if not path.exists():
+        os.rename(temporary, path)
     elif _exchange(temporary, path):
         shutil.rmtree(temporary, ignore_errors=True)
     else:
@@ -276,7 +260,7 @@ def _exchange(first: Path, second: Path) -> bool:
     at_fdcwd, rename_exchange = -100, 2
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
+    except (AttributeError, OSError, TypeError):  # TypeError: Windows has no library without a name
         return False
     return renameat2(at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), rename_exchange) == 0
 

@@ -29,7 +29,10 @@ __all__ = [
 # Errors of code that reads a value of a wrong form.
 WRONG_FORM = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LONGEST_NAME_BYTES = 255
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# As far as the system has them; O_BINARY is of Windows.
+_FLAGS = sum(getattr(os, f"O_{name}", 0) for name in ("RDONLY", "CLOEXEC", "NOFOLLOW", "NONBLOCK", "BINARY"))
+# Windows opens nothing relative to a directory.
+_CAN_DESCEND = os.open in os.supports_dir_fd
 
 
 def inside(directory: Path, name: str, what: str) -> Path:
@@ -73,6 +76,8 @@ def _descend(directory: Path, name: str) -> int:
         parts = inside(directory, name, "a file").relative_to(directory).parts
     except ValueError as error:
         raise DamagedFileError(str(error)) from None
+    if not _CAN_DESCEND:
+        return _open_unlinked(directory, parts)
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         for part in parts:
@@ -83,13 +88,27 @@ def _descend(directory: Path, name: str) -> int:
     except OSError as error:
         os.close(descriptor)
         if error.errno == errno.ELOOP:
-            raise DamagedFileError(
-                f"{name!r} in {directory} is a symbolic link, which is not followed. Copy its target: cp -rL"
-            ) from None
+            raise _link(directory, name) from None
         raise
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _open_unlinked(directory: Path, parts: tuple[str, ...]) -> int:
+    """`_descend` where nothing is opened relative to a directory: a link that is made meanwhile is not noticed."""
+    path = directory
+    for part in parts:
+        path /= part
+        if path.is_symlink():
+            raise _link(directory, os.path.join(*parts))
+    return os.open(path, _FLAGS)
+
+
+def _link(directory: Path, name: str) -> DamagedFileError:
+    return DamagedFileError(
+        f"{name!r} in {directory} is a symbolic link, which is not followed. Copy its target: cp -rL"
+    )
 
 
 def read_inside(directory: str | os.PathLike, name: str, most_bytes: int = sys.maxsize) -> bytes:

@@ -19,7 +19,8 @@ DTYPES = {
     "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
 _NAMES = {short: name for name, short in DTYPES.items()}
-_libc = ctypes.CDLL(None)
+# None on Windows, which reads ahead as it likes.
+_libc = ctypes.CDLL(None) if hasattr(mmap, "MADV_WILLNEED") else None
 # Number of bytes in a part of the content.
 PART = 2**24
 # Number of bytes that the kernel is asked to read at once; of more it would read only the first part.
@@ -69,6 +70,8 @@ def _read_ahead(part: np.ndarray) -> None:
 
     Files of a replay on disk are otherwise read page by page, which is right for drawing single rows.
     """
+    if _libc is None:
+        return
     address = part.ctypes.data
     for start in range(address - address % mmap.PAGESIZE, address + len(part), READ_AHEAD):
         length = min(READ_AHEAD, address + len(part) - start)

@@ -5,13 +5,33 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from ..context import current_engine
+from ..errors import PlatformError
 
 CGROUPS = "/sys/fs/cgroup"
 STAT_BYTES = 16_384  # of memory.stat at most
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)  # which Windows does not have
+
+
+def check_is_linux(what: str, instead: str) -> None:
+    """Refuses processes of a session on other systems: their supervision needs Linux.
+
+    Args:
+        what: is asked for.
+        instead: to do.
+
+    Raises:
+        PlatformError: on another system.
+    """
+    if sys.platform != "linux":
+        raise PlatformError(
+            f"{what} need Linux with kernel 5.3 or newer, and this is {sys.platform!r}. {instead}, or a Linux "
+            "container or virtual machine (on Windows WSL)."
+        )
 
 
 def cpu_count() -> int:
@@ -29,7 +49,9 @@ def memory_bytes() -> int:
     try:
         return min(limit.size_bytes for limit in memory_limits())
     except OSError:  # no /proc
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        import psutil  # workers, all of them on Linux, do without
+
+        return psutil.virtual_memory().total
 
 
 def describe(node_id: str, resources: dict[str, float]) -> dict:
@@ -155,7 +177,7 @@ def _field(data, name):
 
 
 def _read(path):
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(path, _FLAGS)
     try:
         return os.read(file, STAT_BYTES)
     finally:

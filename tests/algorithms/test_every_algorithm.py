@@ -26,14 +26,14 @@ NAMES = algorithm_names()
 DATA = Path(__file__).parents[1] / "data" / "offline"
 # What algorithms that need recorded data learn from; their environments are for evaluation.
 RECORDED = {
-    name: str(DATA / ("pendulum_small.json" if name in ("TD3BC", "CQL") else "cartpole_small.json"))
+    name: str(DATA / ("pendulum_small.json" if name in ("TD3BC", "ReBRAC", "CQL") else "cartpole_small.json"))
     for name in NAMES
     if get_algorithm_config(name).needs_data
 }
 GROUPS = ("QMix", "VDN")
 # For those that need continuous actions, or groups.
 ENVIRONMENT = {
-    **dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG", "TD3BC", "CQL"), "Pendulum-v1"),
+    **dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG", "TD3BC", "ReBRAC", "CQL"), "Pendulum-v1"),
     **dict.fromkeys(GROUPS, "tests.envs:Team"),
 }
 APEX = ("ApexDQN", "ApexDDPG")

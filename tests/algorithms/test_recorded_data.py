@@ -69,6 +69,21 @@ def test_rows_of_three_steps():
     assert rows[sb.NEXT_OBS][:, 0].tolist() == [3, 4, 5.5, 5.5, 5.5]
 
 
+@pytest.mark.parametrize("n_step, following", [(1, [1, 0, 1, 1, 1, 0, 1, 1]), (2, [0, 1, 1, 1, 0, 1, 1, 1])])
+def test_next_actions_are_those_of_the_same_episode(n_step, following):
+    """Recorded actions are 0, 1, 0, 1 | 0, 1, 0, 1; after an end the last action stands there."""
+    dataset = steps([4, 4], [True, False])
+    settings = ActingSettings(), dataset.columns["rewards"], 0.9, n_step
+    rows = transitions(dataset, policy_of(dataset), *settings, with_next_actions=True)
+    assert rows[sb.NEXT_ACTIONS].tolist() == following
+    assert sb.NEXT_ACTIONS not in transitions(dataset, policy_of(dataset), *settings)
+
+
+def test_sampled_steps_have_no_next_actions():
+    with pytest.raises(ValueError, match="ReBRAC learns from recorded steps alone"):
+        config("ReBRAC", {"sampler": 0.5, CARTPOLE: 0.5}, env="Pendulum-v1").build()
+
+
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_rows_are_those_that_a_worker_makes_of_the_same_steps(n_step):
     """Steps of whole episodes, recorded as a worker saw them, give the rows that its replay got."""
@@ -160,7 +175,7 @@ def test_the_replay_has_the_recorded_steps_and_learns_from_them(name):
         assert not algorithm.workers.foreach_worker(lambda worker: worker)
 
 
-@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ", "TD3BC", "IQL", "AWAC", "CQL"])
+@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ", "TD3BC", "ReBRAC", "IQL", "AWAC", "CQL"])
 def test_continuous_actions_are_learned_from(name):
     rng = np.random.default_rng(0)
     action_space = gymnasium.spaces.Box(-2, 2, (2,))
@@ -202,6 +217,19 @@ def test_recorded_and_sampled_steps_are_mixed():
         batch = algorithm.replay.sample(20, np.random.default_rng(0))
         recorded = {row.tobytes() for row in algorithm.recorded.only.columns[sb.OBS]}
         assert [row.tobytes() in recorded for row in batch[sb.OBS]] == [True] * 10 + [False] * 10
+
+
+@pytest.mark.parametrize("data", [CARTPOLE, {"sampler": 0.5, CARTPOLE: 0.5}], ids=["alone", "mixed"])
+def test_recorded_choices_are_worth_more_by_a_margin(data):
+    more = {"num_steps_sampled_before_learning_starts": 10} if isinstance(data, dict) else {}
+    with config("DQN", data, margin_weight=1.0, **more).build() as algorithm:
+        result = algorithm.train()
+        assert learner_stats(result)["margin_loss"] >= 0
+        batch = algorithm.replay.sample(20, np.random.default_rng(0))
+        if isinstance(data, dict):
+            assert batch[sb.RECORDED].tolist() == [1] * 10 + [0] * 10
+    with pytest.raises(ValueError, match=r"margin_weight=1 is for recorded actions"):
+        config("DQN", "sampler", margin_weight=1.0).build()
 
 
 def test_observations_are_normalised_by_the_data(tmp_path):
@@ -253,6 +281,24 @@ def test_a_policy_with_a_memory_imitates_sequences():
         batch, _ = algorithm.workers.sample(algorithm.snapshots())[0]
         assert batch[sb.SEQ_LENS].max() == 10 and batch[sb.SEQ_LENS].sum() == len(batch[sb.ACTIONS])
         algorithm.train()
+
+
+@pytest.mark.parametrize("burn_in", [0, 2, 100])
+def test_a_burn_in_fills_the_memory_before_a_sequence(burn_in):
+    """The states are those of the present weights after at most as many of the rows before it in its episode."""
+    model = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [4], "max_seq_len": 3}
+    data = steps([7, 2, 4], [True] * 3)
+    with config("BC", data, env=None, model=model, lr=0.1).training(burn_in=burn_in).build() as algorithm:
+        algorithm.train()
+        rows = algorithm.workers.rows
+        batch, starts = rows.batch(np.arange(len(rows))), [0, 3, 6, 7, 9, 12]
+        assert batch[sb.SEQ_LENS].tolist() == [3, 3, 1, 2, 3, 1]
+        for state, start, episode in zip(batch[sb.STATE_IN], starts, [0, 0, 0, 7, 9, 9]):
+            parts = [each[None] for each in algorithm.policy.get_initial_state()]
+            for row in range(max(start - burn_in, episode), start):
+                _, parts, _ = algorithm.policy.compute_actions(data.columns[sb.OBS][row][None], parts)
+            for part, expected in zip(algorithm.policy.state_parts(state[None]), parts, strict=True):
+                np.testing.assert_allclose(part, expected, atol=1e-6)
 
 
 def test_batches_of_sequences_have_the_rows_that_were_asked_for():

@@ -2,13 +2,19 @@
 
 import json
 import os
+import shutil
+from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
 from rllib import Algorithm, PPOConfig
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.offline.dataset import Dataset
 from tests.envs import CountingEnv, MaskedProbe
+
+CARTPOLE = Path(__file__).parents[1] / "data" / "offline" / "cartpole_expert.npz"
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +45,27 @@ def test_episodes_of_the_policy_are_recorded(rllib_command, tmp_path, checkpoint
     np.testing.assert_array_equal(chosen, dataset.columns["actions"])
     refused = rllib_command("record", checkpoint, "--to", "steps.npz")
     assert refused.exit_code == 2 and "is there already" in refused.output
+
+
+@pytest.mark.parametrize(("name", "env"), [("BC", "CartPole-v1"), ("IQL", "CartPole-v1"), ("BC", None)])
+def test_a_checkpoint_acts_where_its_data_is_no_more(rllib_command, tmp_path, name, env):
+    data = tmp_path / "steps.npz"
+    shutil.copy(CARTPOLE, data)
+    config = get_algorithm_config(name).environment(env).offline_data(input_=str(data), normalize_observations=True)
+    if env is None:
+        with gymnasium.make("CartPole-v1") as made:
+            config.environment(observation_space=made.observation_space, action_space=made.action_space)
+    config.evaluation(evaluation_config={"env": "CartPole-v1"}, off_policy_estimation_methods={"is": {"type": "is"}})
+    config.training(train_batch_size=32, model={"fcnet_hiddens": [8]}).debugging(seed=1)
+    config.reporting(min_sample_timesteps_per_iteration=64, min_time_s_per_iteration=0)
+    with config.build() as algorithm:
+        algorithm.train()
+        algorithm.save(tmp_path / "checkpoint")
+    data.unlink()
+    result = rllib_command("evaluate", "checkpoint", "--episodes", 2)
+    assert result.exit_code == 0 and "2 episodes" in result.output, result.output
+    with pytest.raises(FileNotFoundError):
+        Algorithm.from_checkpoint(tmp_path / "checkpoint")
 
 
 def test_the_name_of_a_dataset_is_refused_before_anything_is_played(rllib_command, tmp_path, monkeypatch, checkpoint):

@@ -4,6 +4,7 @@ import http.client
 import json
 import pickle
 import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -59,7 +60,11 @@ class Served:
     def ask(self, method, path, body=None, headers=None, kind="application/json"):
         if self.env.url.startswith("tcp://"):
             return self.ask_over_zeromq(path, body)
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        if self.env.url.startswith("https://"):
+            context = ssl._create_unverified_context()
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=context)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection.request(method, path, data, {"Content-Type": kind, **(headers or {})})
         response = connection.getresponse()
@@ -267,6 +272,44 @@ def test_a_token_is_needed(tmp_path):
             PolicyClient(server.env.url).start_episode()
         with PolicyClient(server.env.url, token="secret") as client:
             assert client.get_action(client.start_episode(), np.zeros(2)) == 1
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """PEM files of a certificate for 127.0.0.1 that has signed itself, and of its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the command openssl to make a certificate")
+    made = tmp_path_factory.mktemp("tls")
+    files = made / "server.pem", made / "server.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(files[0]), "-keyout", str(files[1])]
+    subprocess.run(command, check=True, capture_output=True)
+    return tuple(map(str, files))
+
+
+def test_requests_are_encrypted(certificate):
+    with Served(tls_certificate=certificate[0], tls_key=certificate[1]) as server:
+        assert server.env.url.startswith("https://127.0.0.1:")
+        with PolicyClient(server.env.url, ca_file=certificate[0]) as client:
+            assert client.get_action(client.start_episode(), np.zeros(2)) == 1
+        with pytest.raises(ConnectionError, match=r"is not trusted: .*ca_file="):
+            PolicyClient(server.env.url).start_episode()
+
+
+def test_certificates_that_cannot_be_used_are_refused(certificate, tmp_path):
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    for settings, error, message in (
+        ({"tls_certificate": "missing.pem"}, FileNotFoundError, "not there"),
+        ({"tls_key": certificate[1]}, ValueError, "without the tls_certificate"),
+        ({"transport": "tcp", "tls_certificate": certificate[0]}, ValueError, "ZeroMQ is not encrypted"),
+        ({"tls_certificate": str(wrong)}, ValueError, "cannot be used"),
+        ({"tls_certificate": certificate[0]}, ValueError, "cannot be used"),  # without its key
+    ):
+        with pytest.raises(error, match=message):
+            PolicyServer(CHOICE, BOX, ServerSettings("127.0.0.1", 0, **settings)).open()
+    with pytest.raises(ValueError, match="ca_file checks the certificate of https"):
+        PolicyClient("http://127.0.0.1:9900", ca_file=certificate[0])
 
 
 @pytest.mark.parametrize("text", ["", " \n"])

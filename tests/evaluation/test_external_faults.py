@@ -464,12 +464,13 @@ def test_masks_of_agents_are_looked_at():
         assert error.startswith("the observation has no legal action") and error.endswith("(agent 'a')")
 
 
-def test_a_clients_mask_is_refused_and_its_episode_goes_on():
+@pytest.mark.parametrize("inference", ["remote", "local"])
+def test_a_clients_mask_is_refused_and_its_episode_goes_on(inference):
     with served(space=MASKED, rows=4, mode="truncate_episodes") as algorithm:
         url, errors = environment(algorithm).url, []
 
         def play():
-            with PolicyClient(url) as client:
+            with PolicyClient(url, inference, fragment_length=2) as client:
                 episode = client.start_episode()
                 for wrong in (
                     lambda: client.get_action(episode, masked(0, 0, 0)),

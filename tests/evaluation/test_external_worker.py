@@ -259,6 +259,159 @@ def test_agents_have_rows_of_their_own_time():
         assert algorithm.metrics.episodes[0].agent_returns == {("x", "px"): 7.0, ("y", "py"): 8.0}
 
 
+class Crowds(ExternalMultiAgentEnv):
+    """Episode n has agents 0, ..., sizes[n] - 1 of one policy, in its first turn or, if it `grows`, one more in each.
+
+    Observations are (100 * episode + agent, turn), rewards the number of the turn. Episodes of one agent follow.
+    """
+
+    LENGTH = 20
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.config, self.errors = config, []
+
+    def run(self):
+        loops = [threading.Thread(target=self.loop, args=each) for each in enumerate(self.config["sizes"])]
+        for each in loops:
+            each.start()
+        for each in loops:
+            each.join()
+
+    def loop(self, number, size):
+        try:
+            self.play(number, size)
+            while True:
+                self.play(len(self.config["sizes"]), 1)
+        except RunEnded:
+            pass
+        except EpisodeLost as error:
+            self.errors.append(error)
+
+    def play(self, number, size):
+        episode = self.start_episode()
+        for turn in range(self.LENGTH + 1):
+            agents = range(min(size, turn + 1) if self.config["grows"] else size)
+            observations = {agent: np.array([100 * number + agent, turn], np.float32) for agent in agents}
+            if turn == self.LENGTH:
+                self.end_episode(episode, observations)
+                return
+            self.get_action(episode, observations)
+            self.log_returns(episode, {agent: float(turn) for agent in agents})
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_episodes_go_on_where_a_policy_gets_more_slots(mode, grows):
+    """Each row of each agent is there once and in order, with its reward, and no loop has lost its episode."""
+    sizes = [1, 3, 18, 5]
+    config = PPOConfig().environment(Crowds, env_config={"sizes": sizes, "grows": grows})
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=7, batch_mode=mode)
+    small(config, 7).multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *_, **__: "p")
+    rows, total = {}, 0
+    with config.debugging(seed=0).build() as algorithm:
+        wanted = sum(Crowds.LENGTH - (agent if grows else 0) for size in sizes for agent in range(size))
+        while total < wanted:
+            batch = algorithm.sample(1).policy_batches["p"]
+            total += int((batch[sb.OBS][:, 0] < 100 * len(sizes)).sum())
+            for observation, reward in zip(batch[sb.OBS], batch[sb.REWARDS]):
+                rows.setdefault(int(observation[0]), []).append((int(observation[1]), reward))
+        assert environment(algorithm).errors == []
+    for number, size in enumerate(sizes):
+        for agent in range(size):
+            first = agent if grows else 0
+            assert rows[100 * number + agent] == [(turn, turn) for turn in range(first, Crowds.LENGTH)]
+
+
+class Scripted(ExternalMultiAgentEnv):
+    """Episodes in which agents appear, act, wait and end at random; `rows` has what the rows must be.
+
+    The observation of an agent is (1000 * episode + agent, turn). A row is (observation, reward): it opens when its
+    agent acts, and has all rewards until the agent is seen again or ends.
+    """
+
+    LOOPS, EPISODES = 3, 6
+
+    def __init__(self, config):
+        super().__init__(CHOICE, BOX)
+        self.rng = np.random.default_rng(config["seed"])
+        self.rows, self.errors, self.numbers = [], [], iter(range(self.LOOPS * self.EPISODES))
+        self.lock, self.left = threading.Lock(), self.LOOPS
+
+    def run(self):
+        loops = [threading.Thread(target=self.loop, args=(rng,)) for rng in self.rng.spawn(self.LOOPS)]
+        for each in loops:
+            each.start()
+        for each in loops:
+            each.join()
+
+    def loop(self, rng):
+        try:
+            for number in iter(self.next_number, None):
+                self.play(number, rng)
+            while True:  # rows of others close while these episodes go on
+                self.play(None, rng)
+        except RunEnded:
+            pass
+        except Exception as error:
+            self.errors.append(error)
+
+    def next_number(self):
+        with self.lock:
+            number = next(self.numbers, None)
+            self.left -= number is None
+        return number
+
+    def play(self, number, rng):
+        episode, alive, ended, reward, opened = self.start_episode(), [], [], {}, {}
+        first = 10**6 if number is None else 1000 * number
+
+        def close(agents):
+            for agent in agents:
+                if (turn := opened.pop(agent, None)) is not None and number is not None:
+                    self.rows.append((first + agent, turn, reward[agent]))
+
+        count = 0
+        for turn in range(int(rng.integers(2, 12))):
+            if turn == 0 or rng.random() < 0.4:
+                alive += range(count, count := count + int(rng.integers(1, 8)))
+            acting = [agent for agent in alive if rng.random() < 0.7] or alive[:1]
+            seen = {agent: np.array([first + agent, turn], np.float32) for agent in acting + ended}
+            close(acting + ended)
+            self.get_action(episode, seen)
+            for agent in acting:
+                opened[agent], reward[agent] = turn, 0.0
+            given = {agent: float(rng.integers(0, 5)) for agent in alive if rng.random() < 0.6}
+            for agent in given.keys() & opened.keys():
+                reward[agent] += given[agent]
+            ended = [agent for agent in alive[1:] if agent in reward and rng.random() < 0.15]  # it has been seen
+            alive = [agent for agent in alive if agent not in ended]
+            self.log_returns(episode, given, None, dict.fromkeys(ended, True))
+        close(list(opened))
+        self.end_episode(episode, {agent: np.array([first + agent, 99], np.float32) for agent in alive})
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 60))])
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_rows_of_agents_that_come_and_go_at_random(mode, seed):
+    config = PPOConfig().environment(Scripted, env_config={"seed": seed}).debugging(seed=0)
+    config.rollouts(num_rollout_workers=0, rollout_fragment_length=5, batch_mode=mode)
+    small(config, 5).multi_agent(policies={"even", "odd"}, policy_mapping_fn=lambda a, *_, **__: ("even", "odd")[a % 2])
+    found = []
+    with config.build() as algorithm:
+        env = environment(algorithm)
+        for _ in range(400):
+            is_over = env.left == 0
+            for rows in algorithm.sample(1).policy_batches.values():
+                for (agent, turn), reward in zip(rows[sb.OBS], rows[sb.REWARDS]):
+                    if agent < 10**6:
+                        found.append((int(agent), int(turn), float(reward)))
+            if is_over and len(found) >= len(env.rows):
+                break
+        assert env.errors == []
+        assert sorted(found) == sorted(env.rows), f"seed {seed}"
+
+
 class SeenAgain(ExternalMultiAgentEnv):
     """Agent a ends, and has an observation afterwards."""
 

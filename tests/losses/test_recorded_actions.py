@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from rllib import sample_batch as sb
-from rllib.losses.deterministic import TARGET_NOISE, cloning_actor_loss
+from rllib.losses.deterministic import TARGET_NOISE, cloning_actor_loss, critic_loss, regularised_actor_loss
 from rllib.losses.offline import awac, cql, iql
 from rllib.losses.offline.conservative import Conservative
 from rllib.losses.offline.imitation import BehaviorCloning, ExponentiallyWeighted
+from rllib.losses.offline.large_margin import LargeMargin
 from rllib.losses.sac import NEXT_NOISE, NOISE
 from rllib.losses.td import TDLoss
 from rllib.models.distributions.bounded_mean import LOG_STD, BoundedMeanGaussian
@@ -349,6 +350,25 @@ def test_values_of_choices_outside_of_the_data_are_lowered():
     np.testing.assert_allclose(values.grad, expected, rtol=1e-5)
 
 
+def test_demonstrated_choices_are_worth_more_by_the_margin():
+    """By hand, of Q = [1, 2, 0], [0.5, 0.5, 3], [2, 0, 1] with the actions 1, 0, 0 and the margin 0.8.
+
+    Row 0: the largest of 1.8, 2, 0.8 is the demonstrated one itself: 0. Row 1: max(0.5, 1.3, 3.8) - 0.5 = 3.3. The last
+    row was sampled.
+    """
+    values = torch.tensor([[1.0, 2, 0], [0.5, 0.5, 3], [2, 0, 1]], requires_grad=True)
+    minibatch = {sb.ACTIONS: torch.tensor([1, 0, 1]), sb.TD_TARGETS: torch.tensor([2.0, 0.5, 0])}
+    minibatch |= {sb.WEIGHTS: torch.ones(3), sb.RECORDED: torch.tensor([1.0, 1, 0])}
+    made = LargeMargin(TDLoss(), 0.5, margin=0.8)
+    assert sb.RECORDED in made.columns and made.stats[-1] == "margin_loss"
+    loss, statistics, _ = made.torch(QValues(3, dueling=False), (values, None), minibatch)
+    loss.backward()
+    # The values of the taken actions equal their targets, so that the margin is all there is.
+    assert float(loss.detach()) == float(statistics[-1].detach()) == pytest.approx(0.5 * 3.3 / 3, rel=1e-6)
+    expected = [[0, 0, 0], [-0.5 / 3, 0, 0.5 / 3], [0, 0, 0]]
+    np.testing.assert_allclose(values.grad, expected, rtol=1e-5, atol=1e-7)
+
+
 def test_the_conservative_actor_imitates_at_first():
     rng = np.random.default_rng(0)
     distribution, inputs = BoundedSquashedGaussian((2,)), rng.normal(size=(3, 4))
@@ -393,6 +413,66 @@ def test_the_actor_stays_close_to_recorded_actions():
     slopes = 1 - policy_actions**2
     np.testing.assert_allclose(policy.given, 2 / 6 * (policy_actions - recorded) * slopes, rtol=1e-3, atol=1e-7)
     assert TARGET_NOISE not in loss.columns
+
+
+# ---------------------------------------------------------------------- ReBRAC
+
+
+def test_targets_are_lowered_away_from_the_next_recorded_action():
+    """By hand: 1 + 0.99 (5 - 0.05 * 0.02), 2 + 0.99 (6 - 0.05 * 0.01), 3."""
+    drawn = f32([[0.3, 0], [0.1, 0], [0.6, 0.999]])
+    minibatch = {
+        **{name: np.zeros((3, 1), np.float32) for name in (sb.OBS, sb.NEXT_OBS)},
+        sb.ACTIONS: np.zeros((3, 2), np.float32),
+        sb.NEXT_ACTIONS: f32([[0.2, 0.1], [0, 0], [0.5, 0.9]]),
+        sb.REWARDS: f32([1, 2, 3]),
+        sb.DISCOUNTS: f32([0.99, 0.99, 0]),
+        sb.WEIGHTS: np.ones(3, np.float32),
+    }
+    following = np.stack([f32([5, 6, 7]), f32([9, 6, 8])])
+    modules = {"target_policy": [np.arctanh(drawn)], "target_critics": [following], "critics": [np.zeros((2, 3))]}
+    loss = critic_loss(smooths_target=False, l2=0.0, huber=None, next_action_weight=0.05)
+    assert sb.NEXT_ACTIONS in loss.columns
+    in_numpy = {name: (PolicyGiven if "policy" in name else Given)(*given) for name, given in modules.items()}
+    _, (td_errors,) = loss.numpy(None, in_numpy, minibatch)
+    np.testing.assert_allclose(td_errors, [5.94901, 7.939505, 3], rtol=1e-6)
+    in_torch = {name: (Policy if "policy" in name else InTorch)(*given) for name, given in modules.items()}
+    _, _, (td_errors,) = loss.torch(None, in_torch, tensors(minibatch))
+    np.testing.assert_allclose(td_errors, [5.94901, 7.939505, 3], rtol=1e-6)
+    without = critic_loss(smooths_target=False, l2=0.0, huber=None)
+    assert sb.NEXT_ACTIONS not in without.columns
+
+
+class JudgedActions(Given):
+    """Critics of which the second is the smaller one in the first row; an action moves none of them."""
+
+    VALUES = np.stack([f32([12, -20, 30]), f32([10, 0, 50])])
+
+    def forward(self, observations, actions):
+        return self.VALUES
+
+    def input_gradient(self, gradient, name):
+        self.given = gradient
+        return np.zeros((3, 2), np.float32)
+
+
+def test_the_regularised_actor_stays_close_to_recorded_actions():
+    """Of the smaller values 10, -20, 30 the size is 20: the loss is 0.1 * 0.08 / 3 - 20 / 3 / 20."""
+    acted, recorded = f32([[0.5, 0], [0.1, -0.2], [0.9, 0.9]]), f32([[0.4, 0.1], [0, 0], [0.8, 0.9]])
+    minibatch = {sb.OBS: np.zeros((3, 1), np.float32), sb.ACTIONS: recorded}
+    loss = regularised_actor_loss(weight=0.1, l2=0.0)
+    policy, critics = PolicyGiven(np.arctanh(acted)), JudgedActions()
+    ((value, cloning),) = loss.numpy(None, {"policy": policy, "critics": critics}, minibatch)
+    assert cloning == pytest.approx(0.08 / 3, rel=1e-4)
+    assert value == pytest.approx(0.1 * 0.08 / 3 - 1 / 3, rel=1e-5)
+    np.testing.assert_allclose(critics.given, [[0, -1 / 60, -1 / 60], [-1 / 60, 0, 0]], rtol=1e-5)
+    np.testing.assert_allclose(policy.given, 0.2 / 3 * (acted - recorded) * (1 - acted**2), rtol=1e-3, atol=1e-7)
+    in_torch = Policy(np.arctanh(acted))
+    judged = lambda observations, actions: torch.tensor(JudgedActions.VALUES)  # noqa: E731
+    total, statistics = loss.torch(None, {"policy": in_torch, "critics": judged}, tensors(minibatch))
+    total.backward()
+    assert [float(each.detach()) for each in statistics] == pytest.approx([value, cloning], rel=1e-5)
+    np.testing.assert_allclose(in_torch.leaf.grad, policy.given, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("distribution", [DiagGaussian((2,)), SquashedGaussian((2,))])

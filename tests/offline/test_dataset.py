@@ -107,6 +107,24 @@ def test_interleaved_episodes_are_put_together():
     assert "interleaved" in " ".join(mixed.notices)
 
 
+@pytest.mark.parametrize("ends", [{"terminateds": True}, {"terminateds": [True, False, True, False]}, {}])
+@pytest.mark.parametrize("counted", ["t", "unroll"])
+def test_interleaved_episodes_whose_numbers_come_again(counted, ends):
+    """Two environments in turns, as one after the other in each of two files that count their episodes from 0."""
+    lengths = [3, 5, 4, 2]
+    columns = chain(lengths, **ends)
+    columns["eps_id"] = np.repeat([0, 1, 0, 1], lengths)
+    if counted == "t":
+        columns["t"] = np.concatenate([np.arange(length) for length in lengths])
+    in_turns = np.array([0, 3, 1, 4, 2, 5, 6, 7, 8, 12, 9, 13, 10, 11])
+    dataset = Dataset.from_columns({name: column[in_turns] for name, column in columns.items()})
+    assert sorted(dataset.lengths.tolist()) == sorted(lengths)
+    for start, stop in zip(dataset.starts, dataset.starts[1:]):
+        steps = dataset.columns["obs"][start:stop, 0]
+        np.testing.assert_array_equal(steps, np.arange(steps[0], steps[0] + len(steps)))
+    assert "interleaved" in " ".join(dataset.notices)
+
+
 def test_a_number_that_comes_again_with_other_steps_is_another_episode():
     columns = chain([2, 2, 2], terminateds=True)
     columns["eps_id"] = np.array([7, 7, 8, 8, 7, 7])
@@ -237,6 +255,19 @@ def test_actions_outside_of_the_bounds_are_clipped_and_counted():
     dataset = Dataset.from_columns(columns, action_space=Box(-2, 2, (1,)))
     assert dataset.columns["actions"].tolist() == [[0], [2], [-2], [1], [2]]
     assert "2 of 5 actions lie outside" in " ".join(dataset.notices)
+
+
+@pytest.mark.parametrize("actions", ["environment", "normalized"])
+def test_densities_of_actions_that_are_clipped_are_left_out(actions):
+    """They are of what the actions were before: as importance ratios they would be wrong at the bounds."""
+    outside, inside = (np.array([[0.0], [high], [-0.5], [1], [0.25]]) for high in (5, 1))
+    space = {"action_space": Box(-2, 2, (1,)), "actions": actions}
+    columns = chain([3, 2]) | {"actions": outside, "action_logp": np.full(5, -1.0)}
+    dataset = Dataset.from_columns(columns, **space)
+    assert "action_logp" not in dataset.columns
+    assert "1 of 5 actions lie outside" in " ".join(dataset.notices)
+    assert "action_logp is left out: 1 actions were clipped" in " ".join(dataset.notices)
+    assert "action_logp" in Dataset.from_columns(columns | {"actions": inside}, **space).columns
 
 
 def test_options_that_there_are_not_are_refused():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from rllib import tune
 from rllib.algorithms.base.registry import get_algorithm_config
@@ -79,6 +79,17 @@ def test_a_reader_sees_the_settings_of_its_run():
     ioctx = Counting.made[0]
     assert ioctx.worker_index == 0 and Path(ioctx.log_dir).is_absolute()
     assert ioctx.input_config == {"dones": "terminated"} and ioctx.config["train_batch_size"] == 32
+
+
+@pytest.mark.parametrize("make", [Counting, lambda ioctx: Counting(ioctx) and CARTPOLE], ids=["reader", "paths"])
+def test_a_function_is_called_once_in_a_run_without_an_environment(make):
+    """It might also make a policy server; what it has made is kept."""
+    made = config("BC", make, input_config={"dones": "terminated"})
+    made.environment(env=None, observation_space=Box(-np.inf, np.inf, (4,)), action_space=Discrete(2))
+    for count in (1, 2):  # the config can be built again
+        trained(made)
+        assert len(Counting.made) == count
+    assert all(ioctx.input_config == {"dones": "terminated"} for ioctx in Counting.made)
 
 
 @pytest.mark.parametrize("register", [tune.register_input, register_input])

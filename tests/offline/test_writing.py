@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from rllib.env.spaces.observations import observation_column
 from rllib.evaluation.sample_batch_builder import SampleBatchBuilder
 from rllib.offline import Dataset, IOContext, JsonWriter, files
+from rllib.offline.larger_than_memory import dataset_on_disk
 from rllib.offline.writing import column_files, open_files
 from rllib.offline.writing.metadata import metadata_of
 from rllib.offline.writing.rolling import RollingWriter
@@ -130,13 +131,23 @@ def test_densities_of_other_units_are_converted():
         np.testing.assert_allclose(both.columns["action_logp"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_lines_with_densities_of_both_units_are_refused(tmp_path):
-    for units in ("environment", "normalized"):
-        written = dataset("continuous", densities=units)
-        written.columns["eps_id"] = written.columns["eps_id"] + len(units)
-        written.save(tmp_path / f"{units}.json")
-    with pytest.raises(ValueError, match=r"some recorded densities are in units of the environment.*Dataset\.concat"):
-        Dataset.from_path(tmp_path, action_space=SPACES["continuous"][1])
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_files_with_densities_of_different_units_are_joined_in_those_of_the_first(
+    tmp_path, ending, in_pieces, monkeypatch
+):
+    parts = []
+    for number, units in enumerate(("environment", "normalized")):
+        parts.append(dataset("continuous", densities=units))
+        parts[-1].columns["eps_id"] = parts[-1].columns["eps_id"] + 100 * number
+        parts[-1].save(tmp_path / f"{number}.{ending}")
+    spaces = dict(zip(("observation_space", "action_space"), SPACES["continuous"]))
+    if in_pieces:
+        read = dataset_on_disk(tmp_path, storage=str(tmp_path), piece_bytes=1, **spaces)
+    else:
+        read = Dataset.from_path(tmp_path, **spaces)
+    assert read.metadata["densities"] == "environment"
+    expected = Dataset.concat(parts).columns["action_logp"]
+    np.testing.assert_allclose(read.columns["action_logp"], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_steps_of_which_nobody_knows_what_followed_stay_so(tmp_path, ending):

@@ -66,7 +66,7 @@ def test_more_than_the_disk_is_refused_with_the_size(tmp_path, monkeypatch):
     table, where = (Column("obs", (256,)),), str(tmp_path)
     with pytest.raises(ValueError, match=r"takes \d+\.\d GiB, but the disk of .* has .* free. Use .*'capacity'"):
         ReplayBuffer(table, 10**12, storage=where)
-    monkeypatch.setattr(disk.os, "statvfs", lambda _: SimpleNamespace(f_bavail=1000, f_frsize=1024))
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000 * 1024))
     ReplayBuffer(table, 1000, storage=where)
     with pytest.raises(ValueError, match="a replay of 1001 transitions"):
         ReplayBuffer(table, 1001, storage=where)

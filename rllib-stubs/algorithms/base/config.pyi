@@ -115,6 +115,8 @@ class AlgorithmConfig(OfflineDataConfig):
     centralized_critic: Literal[false, true, "state"]
     listen: Any
     token_file: str | None
+    tls_certificate: str | None
+    tls_key: str | None
     episode_timeout_s: float
     max_clients: int
     inference: Literal["both", "local", "remote"]
@@ -208,9 +210,9 @@ class AlgorithmConfig(OfflineDataConfig):
         Literal[false, true, "state"]=False
     ) -> C: ...
     def external(
-        self: C, *, listen: Any=None, token_file: str | None=None, episode_timeout_s: float=300.0, max_clients:
-        int=1024, inference: Literal["both", "local", "remote"]="both", max_lag_updates: int | Literal["auto"] |
-        None="auto", max_episodes_per_client: int=1000
+        self: C, *, listen: Any=None, token_file: str | None=None, tls_certificate: str | None=None, tls_key: str |
+        None=None, episode_timeout_s: float=300.0, max_clients: int=1024, inference: Literal["both", "local",
+        "remote"]="both", max_lag_updates: int | Literal["auto"] | None="auto", max_episodes_per_client: int=1000
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def callbacks(self: C, callbacks_class: Any=None, *, callbacks: Any=...) -> C: ...

@@ -27,6 +27,8 @@ class QLearningConfig(OffPolicyConfig):
     sigma0: float
     td_error_loss_fn: Literal["huber", "mse"]
     conservative_weight: float
+    margin_weight: float
+    margin: float
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
@@ -38,10 +40,11 @@ class QLearningConfig(OffPolicyConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
-        epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions: bool=False,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., train_batch_size_per_learner: int=...,
+        model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., exploration_initial_eps:
+        Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -55,9 +58,9 @@ class QLearningConfig(OffPolicyConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         noisy: bool=False, sigma0: float=0.5, td_error_loss_fn: Literal["huber", "mse"]="huber",
-        conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
 
 class QLearning(OffPolicy):

@@ -17,10 +17,10 @@ class BCConfig(MARWILConfig):
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
         learner: Literal["auto", "numpy", "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0,
         moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp",
-        "mse"]="logp", clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=...
+        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, burn_in: int=0, bc_loss:
+        Literal["logp", "mse"]="logp", clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
+        model_config_dict: Mapping[str, Any]=..., burnin_len: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
@@ -31,8 +31,9 @@ class BCConfig(MARWILConfig):
         int=2000, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
         learner: Literal["auto", "numpy", "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0,
         moving_average_sqd_adv_norm_update_rate: float=1e-08, moving_average_sqd_adv_norm_start: float=100.0,
-        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp",
-        "mse"]="logp", optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        max_weight_exponent: float=20.0, use_gae: bool=True, vf_coeff: float=1.0, burn_in: int=0, bc_loss:
+        Literal["logp", "mse"]="logp", optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., burnin_len:
+        Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> BC: ...
     build_algo = build

@@ -363,7 +363,7 @@ class Algorithm(SeveralAgents, Saving, ABC):
 
     def _refill_recorded(self) -> None:
         """Makes the recorded rows anew, after the policies' filters have changed."""
-        if isinstance(self.workers, RecordedSource):
+        if isinstance(self.workers, RecordedSource) and self.recorded.stream is None:
             self.workers.rows = self.recorded_rows()
 
     def streamed_rows(self, dataset: Dataset) -> SampleBatch:

@@ -356,6 +356,12 @@ class AlgorithmConfig(OfflineDataConfig):
         token_file: Annotated[
             str | None, "file with the token that clients send; None: that of the variable RLLIB_TOKEN, if it is set"
         ] = None,
+        tls_certificate: Annotated[
+            str | None, "PEM file of the server's certificate, for https:// in place of http://; None: no encryption"
+        ] = None,
+        tls_key: Annotated[
+            str | None, "PEM file of the certificate's private key; None: it is in the certificate's file"
+        ] = None,
         episode_timeout_s: Annotated[
             float, "an episode whose client is silent for so long is given up (seconds)", above(0)
         ] = 300.0,
@@ -896,10 +902,13 @@ def _serve_by_input(config: AlgorithmConfig) -> None:
     """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
     if not callable(config.input_) or config.env is not None or config.listen is not None:
         return
-    from rllib.env.external.policy_server_input import makes_server
+    from rllib.env.external.policy_server_input import PolicyServerInput, made_for_first_worker
 
-    if makes_server(config.input_, config):
+    made = made_for_first_worker(config.input_, config)
+    if isinstance(made, PolicyServerInput):
         config.external(listen=config.input_).offline_data(input_=SAMPLER)
+    else:
+        config.keep_input(made)
 
 
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:

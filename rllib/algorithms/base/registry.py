@@ -31,6 +31,7 @@ ALGORITHMS = {
     "BC": "rllib.algorithms.offline.bc",
     "MARWIL": "rllib.algorithms.offline.marwil",
     "TD3BC": "rllib.algorithms.offline.td3_bc",
+    "ReBRAC": "rllib.algorithms.offline.rebrac",
     "IQL": "rllib.algorithms.offline.iql",
     "AWAC": "rllib.algorithms.offline.awac",
     "CQL": "rllib.algorithms.offline.cql",

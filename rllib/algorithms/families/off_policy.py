@@ -30,6 +30,7 @@ from rllib.evaluation.postprocess.hindsight import FUTURE, STRATEGIES, Hindsight
 from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
+from rllib.offline.stream import Unread
 from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.gpu import GPU
 from rllib.replay.mixed_replay import MixedReplay
@@ -271,7 +272,8 @@ class OffPolicy(SamplingAhead):
         # Statistics of each policy's newest update.
         self._stats: dict[str, dict[str, Any]] = {}
         self.replays: dict[str, Any] = {}
-        if self.config.is_offline and self.config.overestimates_alone:
+        learns = self.config.is_offline and not isinstance(self.config.input_, Unread)
+        if learns and self.config.overestimates_alone:
             logger.warning(
                 "%s on recorded data alone overestimates actions that the data does not have. CQL, IQL and TD3BC are "
                 "made for it, and for Discrete actions DQN with conservative_weight=1.0.",

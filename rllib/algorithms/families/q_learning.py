@@ -23,6 +23,7 @@ from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.auxiliary import WithAuxiliary
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.offline.conservative import Conservative
+from rllib.losses.offline.large_margin import LargeMargin
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues
@@ -40,7 +41,7 @@ class QLearningConfig(OffPolicyConfig):
 
     @property
     def overestimates_alone(self) -> bool:
-        return not self.conservative_weight
+        return not (self.conservative_weight or self.margin_weight)
 
     @section
     def training(
@@ -63,7 +64,19 @@ class QLearningConfig(OffPolicyConfig):
         conservative_weight: Annotated[
             float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
         ] = 0.0,
+        margin_weight: Annotated[
+            float, "weight of the loss by which recorded actions are worth more than all others (DQfD)", at_least(0)
+        ] = 0.0,
+        margin: Annotated[float, "by how much, with margin_weight", above(0, finite=True)] = 0.8,
     ) -> Self: ...
+
+    @relation("margin_weight", "input_")
+    def _check_demonstrations(self):
+        if self.margin_weight and not self.has_data:
+            return (
+                f"margin_weight={self.margin_weight:g} is for recorded actions, and there are none. Use "
+                '.offline_data(input_={"sampler": 0.75, PATH: 0.25}), or leave it out.'
+            )
 
     @relation("num_atoms", "v_min", "v_max")
     def _check_support(self):
@@ -149,6 +162,8 @@ class QLearning(OffPolicy):
         """The loss of values, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config_of(policy_id)
         loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+        if config.margin_weight:
+            loss = LargeMargin(loss, config.margin_weight, config.margin)
         return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
 
     def _whole_loss(self, policy_id: str) -> Loss | LossOverModules:
@@ -177,6 +192,8 @@ class QLearning(OffPolicy):
     def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
         for policy in (self.policies[policy_id], self.target_of(policy_id)):
             policy.resample(self.learner_rng(policy_id))
+        if self.config_of(policy_id).margin_weight and sb.RECORDED not in batch:  # there is no replay but of the data
+            batch[sb.RECORDED] = np.ones(len(batch), np.float32)
         if not self.learners[policy_id].objectives[0].is_over_modules:
             self.add_targets(batch, policy_id)
         return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)

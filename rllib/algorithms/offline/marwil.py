@@ -36,6 +36,7 @@ class MARWILConfig(AlgorithmConfig):
 
     learns_from_data: ClassVar[bool] = True
     needs_data: ClassVar[bool] = True
+    own_aliases: ClassVar[dict] = {"burnin_len": "burn_in"}  # of RLlib from 2.10 on
 
     @section
     def training(
@@ -57,6 +58,9 @@ class MARWILConfig(AlgorithmConfig):
         max_weight_exponent: Annotated[float, "largest exponent of a weight", above(0, finite=True)] = 20.0,
         use_gae: Annotated[bool, "add the value of what followed a truncated episode to its returns"] = True,
         vf_coeff: Annotated[float, "weight of the value loss", at_least(0)] = 1.0,
+        burn_in: Annotated[
+            int, "steps before a sequence that bring a memory up to date, without being learned from", at_least(0)
+        ] = 0,
     ) -> Self: ...
 
 
@@ -100,7 +104,7 @@ class MARWIL(Algorithm):
             returns = ReturnsToGo(dataset, learned_rewards(dataset, config), config.gamma, bootstrap)
         given = dataset, self.policy, config, config.train_batch_size, returns
         if self.policy.state_size:
-            return ImitatedSequences(*given, length=config.model.get("max_seq_len", 20))
+            return ImitatedSequences(*given, length=config.model.get("max_seq_len", 20), burn_in=config.burn_in)
         return ImitatedRows(*given)
 
     def training_step(self) -> dict[str, Any]:

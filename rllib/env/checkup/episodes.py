@@ -3,15 +3,14 @@
 import copy
 import gc
 import math
-import os
 import random
 import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
+import psutil
 
 from rllib.env.checkup.random_walk import RandomWalk
 from rllib.env.checkup.report import Found
@@ -150,7 +149,7 @@ def memory_check(subject: Subject) -> Iterator[Found]:
             env.reset()
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
-            resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+            resident.append(psutil.Process().memory_info().rss)
     finally:
         tracemalloc.stop()
         if not frozen:

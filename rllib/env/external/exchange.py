@@ -90,6 +90,10 @@ class Turn:
         """Takes the turn for good: the worker, to answer it, or its loop, to withdraw it. The second gets False."""
         return self._claimed.acquire(blocking=False)
 
+    def put_back(self) -> None:
+        """Takes `claim` back: the worker answers the turn later, and until then its loop may withdraw it."""
+        self._claimed.release()
+
     def following(self) -> "Turn | None":
         """The turn after this one, which was answered or has failed, where it is there already."""
         return None

@@ -31,16 +31,20 @@ class HTTPTransport:
     Args:
         host, port: where it listens; port 0 takes a free one.
         token: that requests must carry; None: they need none.
+        certificate, key: PEM files, for HTTPS; the key may be in the first. None: requests are not encrypted.
 
     Raises:
-        OSError: if it cannot listen there.
+        OSError: if it cannot listen there; ssl.SSLError, an OSError too, if certificate and key cannot be used.
     """
 
-    def __init__(self, host: str, port: int, token: str | None):
+    def __init__(self, host: str, port: int, token: str | None, certificate: str | None = None, key: str | None = None):
+        encryption = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
+        config = server_config(self._app, interface="asgi3", proxy_headers=False, **encryption)
+        config.load()  # reads the certificate before the port is open
+        self._uvicorn = uvicorn.Server(config)
         self._socket = listen(host, port)
-        self.url = url_of(host, self._socket.getsockname()[1])
+        self.url = url_of(host, self._socket.getsockname()[1], "https" if encryption else "http")
         self._guard = Guard(token)
-        self._uvicorn = uvicorn.Server(server_config(self._app, interface="asgi3", proxy_headers=False))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_due = False  # whether answer_turns will be called
 

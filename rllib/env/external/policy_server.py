@@ -22,6 +22,7 @@ observations, actions, rewards and infos are dicts by agent, and `dones` and `tr
 
 import itertools
 import logging
+import ssl
 import threading
 import time
 import urllib.parse
@@ -176,12 +177,20 @@ class PolicyServer(ExternalEnv):
             OSError: if it cannot be; the message names what to do.
         """
         host, port = self._settings.host, self._settings.port and self._settings.port + max(self._index - 1, 0)
+        encryption: tuple = ()
         if self._settings.transport == "http":
             from rllib.env.external.http_transport import HTTPTransport as Kind
+
+            encryption = self._settings.tls_certificate, self._settings.tls_key
         else:
             from rllib.env.external.zeromq_transport import ZeroMQTransport as Kind
         try:
-            self._transport = Kind(host, port, self._token)
+            self._transport = Kind(host, port, self._token, *encryption)
+        except ssl.SSLError as error:
+            raise ValueError(
+                f"tls_certificate={encryption[0]!r} and tls_key={encryption[1]!r} cannot be used ({error}). They are "
+                "PEM files of a certificate and of its private key, without a password."
+            ) from None
         except OSError as error:
             raise OSError(
                 error.errno,

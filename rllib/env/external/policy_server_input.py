@@ -2,39 +2,18 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from rllib.env.external.server_settings import TOKEN_VARIABLE
-
-
-@dataclass
-class InputContext:
-    """Position of a worker in a run, by RLlib's names; its functions of `input_` read it.
-
-    Attributes:
-        worker_index: 0 for the only worker, else 1, 2...
-        num_workers: remote ones.
-        config: settings of the run.
-        log_dir: accepted for such functions; None.
-        worker: has `num_workers`, which such functions read.
-    """
-
-    worker_index: int = 0
-    num_workers: int = 0
-    config: Mapping[str, Any] = field(default_factory=dict)
-    log_dir: str | None = None
-
-    @property
-    def worker(self) -> "InputContext":
-        return self
+from rllib.offline.io_context import IOContext
 
 
 class PolicyServerInput:
     """Address of a policy server of a run. The server itself is made by the worker, see `.external(listen=...)`.
 
     Args:
-        ioctx: the InputContext that the function of `input_` has got.
+        ioctx: the IOContext that the function of `input_` has got.
         address: host where it listens.
         port: of the first worker; worker i listens on port + i - 1, whether the function adds that or not.
         idle_timeout, max_sample_queue_size: accepted for programs written for RLlib; they have no effect, since a
@@ -71,28 +50,25 @@ class PolicyServerInput:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-def _made(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> Any:
-    """Result of a function of RLlib's `input_` for the first worker."""
-    num_workers = config["num_rollout_workers"]
-    return function(InputContext(min(num_workers, 1), num_workers, config))
-
-
-def makes_server(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> bool:
-    """Whether a function that is given as `input_` returns a PolicyServerInput; arguments as for `address_of_input`."""
-    return isinstance(_made(function, config), PolicyServerInput)
-
-
-def address_of_input(function: Callable[[InputContext], Any], config: Mapping[str, Any]) -> str:
-    """The address "HOST:PORT" that a function of RLlib's `input_` gives the first worker.
+def made_for_first_worker(function: Callable[[IOContext], Any], config: Mapping[str, Any]) -> Any:
+    """Result of a function of RLlib's `input_` for the first worker.
 
     Args:
-        function: of an InputContext.
+        function: of an IOContext, whose worker has the attribute num_workers.
         config: of the run; the function may read it.
+    """
+    num_workers = config["num_rollout_workers"]
+    worker = SimpleNamespace(num_workers=num_workers)
+    return function(IOContext(config.get("log_dir"), config, min(num_workers, 1), worker))
+
+
+def address_of_input(function: Callable[[IOContext], Any], config: Mapping[str, Any]) -> str:
+    """The address "HOST:PORT" that a function of RLlib's `input_` gives the first worker.
 
     Raises:
         TypeError: if it returns no PolicyServerInput.
     """
-    made = _made(function, config)
+    made = made_for_first_worker(function, config)
     if not isinstance(made, PolicyServerInput):
         raise TypeError(
             f"listen is a function that returns {made!r:.80}. It must return a PolicyServerInput, or be an address, "

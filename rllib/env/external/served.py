@@ -43,7 +43,10 @@ def served_environment(config: Mapping[str, Any]) -> ServedFactory:
     Raises:
         ValueError, TypeError: if it is no address, or its function returns none.
     """
-    names = "token_file", "episode_timeout_s", "max_clients", "max_episodes_per_client", "inference"
+    names = (
+        *("token_file", "tls_certificate", "tls_key", "episode_timeout_s", "max_clients", "max_episodes_per_client"),
+        "inference",
+    )
     address = address_of_input(config["listen"], config) if callable(config["listen"]) else config["listen"]
     settings = ServerSettings.of_address(address, **{name: config[name] for name in names})
     spaces = config["action_space"], config["observation_space"]

@@ -1,5 +1,6 @@
 """Settings of a policy server: where it listens, and what it allows."""
 
+import errno
 import os
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ class ServerSettings:
         max_episodes_per_client: most episodes that a client may have under way. All requests without a client count as
             those of one client.
         inference: where clients may compute actions: "local", by copies of the policy, "remote", here, or "both".
+        tls_certificate, tls_key: files in PEM of the server's certificate (with those that have signed it) and of its
+            private key, for HTTPS; the key may be in the file of the certificate. None: requests are not encrypted.
+
+    Raises:
+        ValueError: for a key without a certificate, and for both with ZeroMQ.
+        FileNotFoundError: if a file is not there.
     """
 
     host: str
@@ -33,6 +40,22 @@ class ServerSettings:
     max_clients: int = 1024
     max_episodes_per_client: int = 1000
     inference: str = "both"
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+
+    def __post_init__(self):
+        if self.tls_certificate is None and self.tls_key is None:
+            return
+        if self.tls_certificate is None:
+            raise ValueError(f"tls_key={self.tls_key!r} is of no use without the tls_certificate that it belongs to")
+        if self.transport != "http":
+            raise ValueError(
+                "tls_certificate is for HTTPS, and ZeroMQ is not encrypted here. Leave it out, or listen on "
+                f'"{self.host}:{self.port}"'
+            )
+        for path in filter(None, (self.tls_certificate, self.tls_key)):
+            if not os.path.isfile(path):
+                raise FileNotFoundError(errno.ENOENT, "the file of tls_certificate or tls_key is not there", path)
 
     @classmethod
     def of_address(cls, address: str, **more) -> "ServerSettings":

@@ -53,13 +53,13 @@ class EnvironmentProcess:
         self._awaited = ""  # "step" or "reset": begun, and its result not yet asked for
         self._replies: list = []  # its answer, if that was taken in before another call
         self._failure: Exception | None = None  # what has ended the process
+        _linux()  # imported before the process is forked
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         files = os.memfd_create("to environment"), os.memfd_create("from environment")
         stack_read, stack_write = os.pipe()
         for stream in (sys.stdout, sys.stderr):  # else the process inherits the content of their buffers
             with contextlib.suppress(Exception):
                 stream.flush()
-        _linux()  # imported before the process is forked
         parent, is_main = os.getpid(), threading.current_thread() is threading.main_thread()
         self.pid = os.fork()
         if self.pid == 0:
@@ -292,7 +292,16 @@ class _Channel:
 
 
 def _linux():
-    """The runtime's functions for processes of Linux, not imported before there is such a process."""
+    """The runtime's functions for processes of Linux, not imported before there is such a process.
+
+    Raises:
+        PlatformError: on another system.
+    """
+    from runtime.host import machine
+
+    machine.check_is_linux(
+        "environments in processes of their own", 'Use .rollouts(gym_env_vectorize_mode="sync"), a loop over them'
+    )
     from runtime.host import linux as process
 
     return process

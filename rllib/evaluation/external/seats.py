@@ -1,12 +1,13 @@
 """The seats of an external episode."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 from rllib.env.external.exchange import AgentRefused
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.evaluation.multi_agent.episode import Seat
-from rllib.evaluation.multi_agent.seats import EnvironmentSeats
+from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
 
 
 class ExternalSeats(EnvironmentSeats):
@@ -30,10 +31,17 @@ class ExternalSeats(EnvironmentSeats):
 
         Raises:
             AgentRefused: if an agent has no policy. The episode is to be made void.
+            OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, `seat_first` goes on.
         """
         self.trains, self.drops_next, self.given = trains, False, {}
         self.start()
         self._add_rewards(rewards)
+
+    def seat_first(self, step: AgentStep) -> None:
+        """Seats the first agents of an episode for which `begin` had too few slots; errors as there."""
+        self._take_seats(step.observations)
+        self._let_act(self.living, step.observations)
+        self._add_rewards(step.rewards)
 
     def acted(self, given: Mapping, drops: bool) -> None:
         """Opens the rows of the agents that have just acted.
@@ -50,25 +58,43 @@ class ExternalSeats(EnvironmentSeats):
         """Takes in what has followed the newest actions; returns whether the episode is over.
 
         Raises:
-            AgentRefused: if a new agent has no policy; nothing was taken in then. The episode is to be made void.
+            AgentRefused: if a new agent has no policy. The episode is to be made void.
+            OutOfSlotsError: if a policy has too few slots for its agents. In both cases nothing was taken in.
         """
         if not step.is_over:
-            self._find_policies(step.observations)
+            ends = (*step.terminateds.items(), *step.truncateds.items()) if step.has_ends else ()
+            self._check_new(step.observations, {agent for agent, flag in ends if flag})
         return self.take_in(self.given, step)
 
     def _take_seats(self, observations: Mapping) -> None:
-        self._find_policies(observations)
+        self._check_new(observations)
         super()._take_seats(observations)
 
-    def _find_policies(self, observations: Mapping) -> None:
-        """Asks the mapping for the policies of new agents: their names come from outside, and it may know them not."""
-        if observations.keys() <= self.episode.seats.keys():
+    def _check_new(self, observations: Mapping, ending: Collection[AgentID] = ()) -> None:
+        """Checks that agents who are new have policies, which have slots for them.
+
+        Args:
+            observations: by agent.
+            ending: agents that give their slots back before.
+
+        Raises:
+            AgentRefused, OutOfSlotsError: if not.
+        """
+        seated = self.episode.seats
+        if observations.keys() <= seated.keys():
             return
-        for agent in observations:
-            try:
-                self.episode.policy_for(agent)
-            except Exception as error:
-                raise AgentRefused(f"the run has no policy for agent {agent!r:.80}: {error!r:.200}") from error
+        wanted = Counter(self._policy_for(agent) for agent in observations if agent not in seated)
+        wanted.subtract(seat.policy_id for seat in self.living if seat.agent in ending)
+        for policy_id, count in wanted.items():
+            if count > len(self._free.get(policy_id, self._places[policy_id])):
+                raise OutOfSlotsError(policy_id)
+
+    def _policy_for(self, agent: AgentID) -> str:
+        """The id of a new agent's policy. Its name comes from outside: the mapping may know none for it."""
+        try:
+            return self.episode.policy_for(agent)
+        except Exception as error:
+            raise AgentRefused(f"the run has no policy for agent {agent!r:.80}: {error!r:.200}") from error
 
     def void(self) -> None:
         """Drops the episode: nobody knows what has followed its newest actions."""

@@ -31,6 +31,8 @@ from rllib.evaluation import seeding
 from rllib.evaluation.external.legal_actions import LegalActions
 from rllib.evaluation.external.seats import ExternalSeats
 from rllib.evaluation.multi_agent.lanes import RecordingSlots
+from rllib.evaluation.multi_agent.seating import double_slots
+from rllib.evaluation.multi_agent.seats import OutOfSlotsError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
 from rllib.evaluation.rollout_worker import SampleReport
@@ -118,8 +120,10 @@ class ExternalWorker(MultiAgentWorker):
         self._free = list(reversed(range(len(self._seats))))
         # First turns of episodes that have to wait for the next fragment.
         self._waiting: list[Turn] = []
-        # Turns of episodes that act already in this pass.
+        # Turns of episodes that act already in this pass, or whose agents have to wait for slots.
         self._later: list[Turn] = []
+        # Policies that have fewer slots than agents in an episode.
+        self._crowded: set[str] = set()
         self._taken: list[Turn] = []
 
     def close(self) -> None:
@@ -223,6 +227,8 @@ class ExternalWorker(MultiAgentWorker):
         self._answered_at = time.monotonic()
 
         def is_over() -> bool:
+            if self._crowded:
+                return True
             if is_complete:
                 return self._num_sampled >= wanted and (not self._place_of or self._is_blocked())
             # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
@@ -323,15 +329,18 @@ class ExternalWorker(MultiAgentWorker):
             self.stream.publish(self._policy_sent)
 
     def _make_places(self) -> None:
-        """Doubles the places until each episode that waits has one."""
+        """Doubles the places until each episode that waits has one, and the slots of policies that have too few."""
         count = len(self._seats)
         while count - len(self._place_of) < len(self._waiting):
             count *= 2
-        if count > len(self._seats):
+        for policy_id in self._crowded:
+            double_slots(self._num_slots, policy_id)
+        if count > len(self._seats) or self._crowded:
             self._free = list(reversed(range(len(self._seats), count))) + self._free
             self._indices = range(self._indices[0], self._indices[0] + count)
             self.stream.num_envs = count
             self._seating.widen(self._indices, self._num_slots)
+        self._crowded.clear()
 
     def _answer(self, turns: list[Turn], step: int, report: SampleReport, begins: bool) -> bool:
         """Takes these turns in, and gives the actions of all of them.
@@ -360,6 +369,11 @@ class ExternalWorker(MultiAgentWorker):
             except AgentRefused as error:
                 self._refuse(turn, error, report)
                 continue
+            except OutOfSlotsError as error:
+                self._crowded.update(error.args)
+                turn.put_back()
+                behind.append(turn)
+                continue
             if place is not None:
                 acting.append((turn, self._seats[place]))
         self._seating.receive()
@@ -383,6 +397,7 @@ class ExternalWorker(MultiAgentWorker):
 
         Raises:
             AgentRefused: if an agent has no policy.
+            OutOfSlotsError: if a policy has too few slots; the turn is to be taken in with the next fragment.
         """
         place = self._place_of.get(turn.episode_id)
         if place is None:
@@ -390,6 +405,8 @@ class ExternalWorker(MultiAgentWorker):
         if not turn.claim():
             return None
         seats = self._seats[place]
+        if turn.is_first:  # its agents had to wait for slots
+            return self._begin_late(turn, place)
         if turn.is_void:
             seats.drops_next = True
         is_over = seats.follow(turn.step)
@@ -402,12 +419,15 @@ class ExternalWorker(MultiAgentWorker):
     def _refuse(self, turn: Turn, error: AgentRefused, report: SampleReport) -> None:
         """Ends the episode of a turn that cannot be taken in, and lets all others go on."""
         logger.warning("episode %s is void", turn.episode_id, exc_info=error)
-        place = self._place_of.pop(turn.episode_id)
-        self._seats[place].void()
-        self._free.append(place)
+        self._void(turn.episode_id)
         report.num_faulty_episodes += 1
         turn.fail(error)
         self._go_on(turn)
+
+    def _void(self, episode_id: str) -> None:
+        place = self._place_of.pop(episode_id)
+        self._seats[place].void()
+        self._free.append(place)
 
     def _go_on(self, turn: Turn) -> None:
         """Takes the turn that follows, where it is there already, in the next pass."""
@@ -456,6 +476,16 @@ class ExternalWorker(MultiAgentWorker):
             self.stream.place(place, turn)
             self._seats[place].begin(turn.trains, turn.step.rewards)
             return place
+        return None
+
+    def _begin_late(self, turn: Turn, place: int) -> int | None:
+        """Seats the first agents of an episode that has its place already; returns as `_take`."""
+        if not turn.step.is_over:
+            self._seats[place].seat_first(turn.step)
+            return place
+        self._void(turn.episode_id)  # nobody has acted in it
+        turn.answer({})
+        self._go_on(turn)
         return None
 
     def _end(self, turn: Turn, place: int, report: SampleReport) -> None:

@@ -84,10 +84,14 @@ class ActingSlots:
         self._seen_slots, self._seen, self.acting = [], [], []
         self.states[:] = 0
 
-    def take_over(self, other: "ActingSlots") -> None:
-        """Takes over what is in the slots of a lane of the same policy that has fewer."""
-        count = other.num_slots
-        self.observations[:count], self.states[:count] = other.observations, other.states
+    def take_over(self, other: "ActingSlots", slots: np.ndarray) -> None:
+        """Takes over what is in the slots of a lane of the same policy that has fewer.
+
+        Args:
+            other: the lane before.
+            slots: int64, slot of this lane for each of its slots.
+        """
+        self.observations[slots], self.states[slots] = other.observations, other.states
 
     def see(self, slot: int, observation) -> None:
         """Notes the newest observation of a slot, on which its agent acts in the next step; `receive` stores it."""
@@ -443,13 +447,15 @@ class RecordingSlots(ActingSlots):
         batch = concatenate(self._action_space, [action], create_empty_array(self._action_space, 1))
         self.fragment[sb.ACTIONS][self._num_rows - 1, slot] = self.lane.mapper.to_policy(batch)[0]
 
-    def take_over(self, other: "RecordingSlots") -> None:
+    def take_over(self, other: "RecordingSlots", slots: np.ndarray) -> None:
         """Takes over the slots of a lane that has fewer, after the end of its fragment."""
-        super().take_over(other)
+        super().take_over(other, slots)
         own = self.lane.get_state()
         self.lane.take_over(other.lane)
-        self.lane.set_state(other.lane.get_state() + own[other.num_slots :])
-        self._open, self._open_rows = other._open, other._open_rows
+        for slot, state in zip(slots.tolist(), other.lane.get_state(), strict=True):
+            own[slot] = state
+        self.lane.set_state(own)
+        self._open, self._open_rows = slots[other._open], other._open_rows
         self._open_have_values = other._open_have_values
         self._kept_version = other._kept_version
 
@@ -588,9 +594,9 @@ class HandWrittenSlots:
         self._states.update((slot, state) for slot, state in zip(self.acting, following) if state)
         return answer
 
-    def take_over(self, other: "HandWrittenSlots") -> None:
-        """Takes over the states of the slots of another lane of the policy."""
-        self._states = other._states
+    def take_over(self, other: "HandWrittenSlots", slots: np.ndarray) -> None:
+        """Takes over the states of the slots of a lane of the policy that has fewer."""
+        self._states = {int(slots[slot]): state for slot, state in other._states.items()}
 
     def start_over(self) -> None:
         """Drops the running episodes."""

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 def double_slots(num_slots: dict[str, int], policy_id: str) -> None:
     """Doubles a policy's slots in each environment, where one has more of its agents than that."""
     logger.info(
-        "more than %d agents of policy %r are in one environment: its slots double, and the running episodes start "
-        "over. An environment that has possible_agents is sampled without this.",
+        "more than %d agents of policy %r are in one environment: its slots double. An environment that has "
+        "possible_agents is sampled without this.",
         num_slots[policy_id],
         policy_id,
     )
@@ -95,22 +95,18 @@ class Seating:
             seats.add_places(policy_id, range(index * slots, (index + 1) * slots))
 
     def widen(self, indices: range, num_slots: Mapping[str, int]) -> None:
-        """Adds environments behind the present ones; running episodes go on in their slots.
+        """Adds environments behind the present ones, and slots in each of them; running episodes go on.
 
         Args:
             indices: of all environments in the run.
-            num_slots: policy id -> its slots in one environment.
+            num_slots: policy id -> its slots in one environment, no fewer than before.
         """
         self._indices = indices
         new = [self._make_seats(index) for index in range(len(self.seats), len(indices))]
         numbers = self._worker.settings.agents.numbers
         for number, (policy_id, slots) in enumerate(sorted(num_slots.items())):
-            placer, before = self._placer(policy_id, slots), self.lanes[policy_id]
-            lane = self._make_slots(policy_id, numbers.get(policy_id, number), slots * len(indices), placer)
-            lane.take_over(before)
-            self.lanes[policy_id] = lane
-            for seat in (seat for seats in self.seats for seat in seats.living if seat.lane is before):
-                seat.lane = lane
+            if self.lanes[policy_id].num_slots < slots * len(indices):
+                self._widen_lane(policy_id, numbers.get(policy_id, number), slots)
         self._active = []
         for seats in new:
             seats.place(self.lanes, {})
@@ -118,6 +114,17 @@ class Seating:
                 seats.add_places(policy_id, range(seats.index * slots, (seats.index + 1) * slots))
         self.seats += new
         self._find_active()
+
+    def _widen_lane(self, policy_id: str, number: int, slots: int) -> None:
+        """Replaces a policy's lane by one with this number of slots in each environment; arguments as for `add`."""
+        before = self.lanes[policy_id]
+        lane = self._make_slots(policy_id, number, slots * len(self._indices), self._placer(policy_id, slots))
+        environments, places = np.divmod(np.arange(before.num_slots), before.num_slots // len(self.seats))
+        moved = environments * slots + places  # slot in the new lane, of each slot before
+        lane.take_over(before, moved)
+        self.lanes[policy_id] = lane
+        for index, seats in enumerate(self.seats):
+            seats.move(policy_id, before, moved.tolist(), range(index * slots, (index + 1) * slots))
 
     def remove_unused(self, policy_ids: Iterable[str]) -> list[str]:
         """Removes the lanes of policies by which no agent acts any more; returns their ids."""

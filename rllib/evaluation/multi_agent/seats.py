@@ -6,7 +6,7 @@ the step of its action on. Rewards outside of any row count in the agent's retur
 """
 
 from collections import Counter
-from collections.abc import Callable, KeysView, Mapping
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from rllib.env.episodes import Episode
@@ -97,6 +97,25 @@ class EnvironmentSeats:
     def add_places(self, policy_id: str, places: range) -> None:
         """Adds slots of a further policy in this environment."""
         self._places = {**self._places, policy_id: places}
+
+    def move(self, policy_id: str, before: Slots, moved: Sequence[int], places: range) -> None:
+        """Moves the seats of a policy into the lane that replaces its lane; the running episode goes on.
+
+        Args:
+            policy_id: of the policy.
+            before: its lane so far.
+            moved: slot in the new lane, of each slot before.
+            places: slots of this environment in the new lane.
+        """
+        taken = set()
+        for seat in self.living:
+            if seat.lane is before:
+                seat.lane, seat.slot = self._lanes[policy_id], moved[seat.slot]
+                taken.add(seat.slot)
+        self._benches = None
+        self.add_places(policy_id, places)
+        if policy_id in self._free:
+            self._free[policy_id] = [slot for slot in reversed(places) if slot not in taken]
 
     def forget(self) -> None:
         """Drops the running episode."""

@@ -54,20 +54,33 @@ class ImitatedRows:
 class ImitatedSequences(ImitatedRows):
     """Parts of episodes, of `length` rows at most, for policies with a memory.
 
-    A memory begins empty at the beginning of an episode, and of each further part of it, since what it held there
-    depends on the weights: the longest episodes should fit into a few parts.
+    A memory begins empty at the beginning of an episode. What it held at the beginning of a further part depends on the
+    weights: the present ones compute it from the `burn_in` rows before, in front of which it is empty.
 
     Args:
         dataset, policy, conversions, rows_at_once, returns: as for ImitatedRows.
         length: most rows of a sequence.
+        burn_in: most rows before a sequence that bring the memory up to date, without being learned from.
     """
 
-    def __init__(self, dataset: Dataset, policy: Policy, conversions, rows_at_once: int, returns=None, *, length: int):
+    def __init__(
+        self,
+        dataset: Dataset,
+        policy: Policy,
+        conversions,
+        rows_at_once: int,
+        returns=None,
+        *,
+        length: int,
+        burn_in: int = 0,
+    ):
         super().__init__(dataset, policy, conversions, rows_at_once, returns)
         parts = [np.arange(start, stop, length) for start, stop in zip(dataset.starts[:-1], dataset.starts[1:])]
         self._starts = np.concatenate(parts)
         self._stops = np.append(self._starts[1:], len(dataset))
-        self._state_size = policy.state_size
+        begins = np.repeat(dataset.starts[:-1], [len(part) for part in parts])
+        self._burn_in = np.minimum(self._starts - begins, burn_in)
+        self._policy = policy
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -77,13 +90,23 @@ class ImitatedSequences(ImitatedRows):
         return self._stops[units] - self._starts[units]
 
     def batch(self, units: np.ndarray) -> SampleBatch:
-        """The rows of these sequences, one after the other, with their lengths and empty states."""
+        """The rows of these sequences, one after the other, with their lengths and the states before them."""
         starts, lengths = self._starts[units], self.lengths(units)
         places = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
         batch = super().batch(places)
         batch[sb.SEQ_LENS] = lengths.astype(np.int64)
-        batch[sb.STATE_IN] = np.zeros((len(units), self._state_size), np.float32)
+        batch[sb.STATE_IN] = self._states(starts, self._burn_in[units])
         return batch
+
+    def _states(self, starts: np.ndarray, burn_in: np.ndarray) -> np.ndarray:
+        """States of the memory before these rows, by so many rows before each; float32 [sequences, state]."""
+        states = np.zeros((len(starts), self._policy.state_size), np.float32)
+        longest = int(burn_in.max(initial=0))
+        if not longest:
+            return states
+        # Rows past a sequence's own count for nothing.
+        places = np.minimum((starts - burn_in)[:, None] + np.arange(longest), len(self._columns[sb.OBS]) - 1)
+        return self._policy.state_after(self._columns[sb.OBS][places], burn_in, states)
 
 
 class ReturnsToGo:

@@ -86,7 +86,13 @@ def _structured(space: spaces.Space, rows: np.ndarray) -> dict | tuple:
 
 
 def transitions(
-    dataset: Dataset, policy: Policy, conversions: Conversions, rewards: np.ndarray, gamma: float, n_step: int = 1
+    dataset: Dataset,
+    policy: Policy,
+    conversions: Conversions,
+    rewards: np.ndarray,
+    gamma: float,
+    n_step: int = 1,
+    with_next_actions: bool = False,
 ) -> dict[str, np.ndarray]:
     """The rows of a replay: as Transitions makes them of the same steps in a worker, in the order of the steps.
 
@@ -99,6 +105,8 @@ def transitions(
         rewards: float32 [rows] that are learned from.
         gamma: discount per step.
         n_step: rewards that a row sums up, at most.
+        with_next_actions: adds the column next_actions, what was done in new_obs; where an episode has ended, and
+            nothing was, the row's last action.
 
     Returns:
         obs, new_obs, actions, rewards and discounts.
@@ -107,13 +115,19 @@ def transitions(
     returns, discounts, last = n_step_returns(rewards[:, None], *ends, gamma, n_step)
     last = last[:, 0]
     kept = np.flatnonzero(dataset.has_next[last])
-    return {
+    stored = actions(dataset, policy, conversions)
+    columns = {
         sb.OBS: observations(dataset, policy)[kept],
         sb.NEXT_OBS: observations(dataset, policy, sb.NEXT_OBS)[last[kept]],
-        sb.ACTIONS: actions(dataset, policy, conversions)[kept],
+        sb.ACTIONS: stored[kept],
         sb.REWARDS: returns[kept, 0].astype(np.float32),
         sb.DISCOUNTS: discounts[kept, 0].astype(np.float32),
     }
+    if with_next_actions:
+        following = np.arange(1, len(dataset) + 1)
+        following[dataset.starts[1:] - 1] -= 1
+        columns[sb.NEXT_ACTIONS] = stored[following[last[kept]]]
+    return columns
 
 
 def returns_to_go(dataset: Dataset, rewards: np.ndarray, gamma: float, bootstraps: np.ndarray) -> np.ndarray:

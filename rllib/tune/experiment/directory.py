@@ -8,7 +8,6 @@ is in search_state.json, which is replaced in one step at intervals; it has the 
 covers, and later records are replayed (resume.py).
 """
 
-import fcntl
 import glob
 import logging
 import math
@@ -26,6 +25,7 @@ import msgspec
 from rllib.errors import DamagedFileError
 from rllib.runs.entries import encode, settings_by_path
 from rllib.runs.safe_files import AppendedFile, numbered, write_whole
+from rllib.storage.file_locks import lock
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import written
 from rllib.tune.experiment.records import apply_record, check_record
@@ -62,7 +62,7 @@ class Journal:
     def __init__(self, path: Path):
         self.path, self._file = path, AppendedFile(path)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._file)
         except BlockingIOError:
             self._file.close()
             raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
@@ -180,14 +180,11 @@ def lock_held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False if lock(descriptor, shared=True) else None
     except BlockingIOError:
         return True
-    except OSError:
-        return None  # a file system without locks
     finally:
         os.close(descriptor)
-    return False
 
 
 def journal_file(path: Path) -> Path:

@@ -18,7 +18,7 @@ from rllib.offline.formats import is_table
 from rllib.offline.io_context import IOContext
 from rllib.offline.larger_than_memory import dataset_on_disk
 from rllib.offline.readers import JsonReader
-from rllib.offline.stream import RecordedStream
+from rllib.offline.stream import RecordedStream, Unread
 from rllib.policy import Policy
 from rllib.registered import INPUTS
 from rllib.replay.disk import DISK
@@ -38,13 +38,13 @@ class RecordedData:
     Attributes:
         datasets: with the share of each.
         sampled: share of the environment's steps; 0 where all are recorded.
-        stream: of a reader without end, in place of datasets; None: there are datasets.
+        stream: of a reader without end, or of data that is not read, in place of datasets; None: there are datasets.
         held_out: episodes that are evaluated on, and in none of the datasets (offline_validation_fraction).
     """
 
     datasets: tuple[tuple[Dataset, float], ...]
     sampled: float = 0.0
-    stream: RecordedStream | None = None
+    stream: RecordedStream | Unread | None = None
     held_out: tuple[Dataset, ...] = ()
 
     @property
@@ -111,6 +111,8 @@ def recorded_data(
         FileNotFoundError: if there is no such file.
         ValueError: if it cannot be read or cannot be right, or two sources have different spaces.
     """
+    if isinstance(config.input_, Unread):
+        return RecordedData((), stream=config.input_)
     if ignored := _without_effect(config):
         logger.warning("nothing is sampled where all steps are recorded: %s has no effect", " and ".join(ignored))
     data = _read(config, observation_space, action_space, max_episode_steps)
@@ -196,7 +198,8 @@ def _from_reader(
 ) -> Dataset | RecordedStream:
     """The data, or the reader, that a function of the user's returns."""
     make = functools.partial(make_reader, IOContext(config.get("log_dir"), config))
-    made = make()
+    kept = config.take_input(make_reader)
+    made = kept[0] if kept else make()
     if _is_plain(made):
         made = made.inputs
     if isinstance(made, Dataset | Mapping | str | os.PathLike | list | tuple) or is_table(made):

@@ -1,7 +1,7 @@
 """The settings of recorded data: what a run learns from instead of, or beside, its environment."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Self
 
@@ -130,6 +130,15 @@ class OfflineDataConfig(ConfigObject):
         if self.is_offline and not any(name in self.changes() for name in names):
             return 0, UPDATES_PER_ITERATION * self.train_batch_size, 0
         return tuple(self[name] or 0 for name in names)
+
+    def keep_input(self, made: Any) -> None:
+        """Keeps what the function in `input_` has returned, so that it need not be called a second time."""
+        self._made_input = [(self.input_, made)]
+
+    def take_input(self, function: Callable) -> tuple[Any, ...]:
+        """(what the function has returned,) once if it is kept, else ()."""
+        kept = getattr(self, "_made_input", [])
+        return (kept.pop()[1],) if kept and kept[0][0] is function else ()
 
     def shares(self) -> dict[Any, float]:
         """Source -> its share of each batch, where `input_` is a mixture; {} otherwise."""

@@ -1,0 +1,42 @@
+"""Action masks in the observations of one policy: whether they leave a choice, and allow an action."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from rllib.env.spaces.actions import action_mapper
+from rllib.env.spaces.observations import observation_column
+from rllib.models.observations.masks import no_choice, parts_of_mask
+from rllib.policy import Policy
+
+
+class MaskReader:
+    """The masks in observations that a policy reads.
+
+    Args:
+        policy: with a mask in its observations.
+        observation_space, action_space: of the agents that act by it.
+    """
+
+    def __init__(self, policy: Policy, observation_space, action_space):
+        self._policy, self._space = policy, action_space
+        self._column = observation_column(observation_space)
+        self._parts = parts_of_mask(policy.distribution)
+        self._mapper = action_mapper(action_space, policy.distribution, True, False)
+
+    def problem(self, observation: Any, *logged: Any) -> str | None:
+        """Problem of an observation without a legal action, or of an action logged for it; None without one."""
+        row = self._column.row(observation)[None]
+        mask = self._policy.spec.encoder.mask(row)[0]
+        if self._policy.without_choice(row)[0]:
+            return f"the observation has no legal action: {no_choice(mask)}"
+        for action in logged:
+            if not self._allows(mask, action):
+                return f"action = {action!r:.80} is not legal: the action mask is {mask.astype(int).tolist()}"
+        return None
+
+    def _allows(self, mask: np.ndarray, action: Any) -> bool:
+        batch = concatenate(self._space, [action], create_empty_array(self._space, 1))
+        choices = np.ravel(self._mapper.to_policy(batch)[0]).astype(int)
+        return all(mask[columns][choice] for (columns, _), choice in zip(self._parts, choices, strict=True))

@@ -1,5 +1,7 @@
 """Faults that validation finds are the ones at which reading stops, and no others."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
@@ -38,7 +40,7 @@ def test_spaces_may_have_other_bounds(tmp_path):
     [
         ("s3://bucket/a.json", "not on this machine"),
         ("d4rl.hopper", "package, which is not used"),
-        ("minari:NO/such-v0", "minari"), # not installed, or without this dataset
+        ("minari:NO/such-v0", "minari download NO/such-v0" if find_spec("minari") else "pip install"),
     ],
 )
 def test_paths_that_cannot_be_read_are_faults(path, message):

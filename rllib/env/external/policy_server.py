@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 HOLD_S = 15.0
 # The end of the run waits so long for clients that have not heard of it (seconds).
 LAST_WORDS_S = 2.0
-# A client that is told to ask again does so within this time (seconds).
+# A client with a request that was put off asks again within this time (seconds).
 _COME_AGAIN_S = 1.0
 _LOOKED_AFTER_S = 1.0
 # Share of episode_timeout_s for which whole episodes of other clients wait for the end of a silent one.
@@ -156,7 +156,7 @@ class PolicyServer(ExternalEnv):
         self._is_woken = False
         self._clients: dict[str, Asked] = {}
         self._waiting: dict[Asked, None] = {}  # requests that have replies
-        self._come_again_until = 0.0  # when the last client that was told to ask again has done so (s)
+        self._come_again_until = 0.0  # until then clients ask again whose requests were put off (s)
         self._heard: dict[str, float] = {}  # when each running episode was heard of last
         self._newest: dict[str, Any] = {}  # and its newest observation
         self._asked: set[str] = set()  # episodes with a turn that is not answered
@@ -309,7 +309,7 @@ class PolicyServer(ExternalEnv):
         withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
         for turn in withdrawn:
             self._asked.discard(turn.episode_id)
-            self._heard[turn.episode_id] = time.monotonic()  # its client is told to ask again
+            self._heard[turn.episode_id] = time.monotonic()  # its client asks again
             if (episode := self._running.get(turn.episode_id)) is not None:
                 episode.withdraw(turn)  # a repeated request brings its rewards again
         turns.turns = [turn for turn in turns.turns if turn not in withdrawn]

@@ -99,7 +99,15 @@ class ImitatedSequences(ImitatedRows):
         return batch
 
     def _states(self, starts: np.ndarray, burn_in: np.ndarray) -> np.ndarray:
-        """States of the memory before these rows, by so many rows before each; float32 [sequences, state]."""
+        """Computes the memory's states at the first rows of sequences.
+
+        Args:
+            starts: int [sequences], numbers of the first rows.
+            burn_in: int [sequences], how many rows before each are read.
+
+        Returns:
+            float32 [sequences, state].
+        """
         states = np.zeros((len(starts), self._policy.state_size), np.float32)
         longest = int(burn_in.max(initial=0))
         if not longest:

@@ -81,7 +81,10 @@ class APPO(IMPALA):
         # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
         ring = config.minibatch_buffer_size
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
-        return super().make_learner(policy_id, targets=[TargetCopy("policy", config.tau, every)])
+        learner = super().make_learner(policy_id, targets=[TargetCopy("policy", config.tau, every)])
+        if learner.device != "cpu":
+            learner.targets["policy"].act_on(learner.device)
+        return learner
 
     def prepared(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY) -> SampleBatch:
         # Sequences begin with the states of the policy that acted, for the target network as for the learning one.

@@ -53,6 +53,11 @@ class Learner:
         self._staged: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
+    def device(self) -> str:
+        """Where updates are computed in this process, as torch names it; "cpu" where other processes compute them."""
+        return str(getattr(self.backend, "device", "cpu"))
+
+    @property
     def weights(self) -> np.ndarray:
         """The flat vector of all modules, the memory itself; without further modules the policy's weights."""
         return self.vector.flat
@@ -234,6 +239,10 @@ class Learner:
                 "all be at least 1 (None takes the whole batch)"
             )
         return batch.count
+
+    def new_rows(self, shape: tuple[int, ...], dtype) -> np.ndarray:
+        """Uninitialised memory that `update` sends to its device as it lies: page-locked where that is a GPU."""
+        return getattr(self.backend, "new_rows", np.empty)(shape, dtype)
 
     def stage(self, batch: SampleBatch) -> None:
         """Begins to send a batch to the learner's device; one that is not used by `update` only costs memory.

@@ -58,7 +58,7 @@ class DeviceNetwork(ActingNetwork):
 
     def load(self, weights: np.ndarray) -> None:
         """Copies flat weights to the device."""
-        self._weights.copy_(torch.from_numpy(weights))
+        self._weights.copy_(torch.from_numpy(np.require(weights, requirements="W")))  # torch takes no read-only ones
 
     @torch.inference_mode()
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

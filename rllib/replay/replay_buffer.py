@@ -6,7 +6,7 @@ overwritten row is not taken for one of the row that replaced it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class ReplayBuffer:
 
     Attributes:
         size_bytes: of the full buffer, in memory, on the disk and on the GPU.
+        new_rows: makes the arrays of sampled batches from a shape and a dtype; such as `Learner.new_rows`.
 
     Raises:
         ValueError: if capacity is below 1, or takes more memory, or more of the disk or of the GPU, than is free.
@@ -63,6 +64,7 @@ class ReplayBuffer:
         if capacity < 1:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
+        self.new_rows: Callable[..., np.ndarray] = np.empty
         self._shapes = [(column.name, column.shape) for column in columns]
         self.size_bytes = self.check_room(columns, capacity, frame_axis, alpha, storage)
         # Zeros take no memory until they are written to.
@@ -247,7 +249,7 @@ class ReplayBuffer:
     def _outputs(self, batch_size: int) -> dict[str, np.ndarray]:
         if not self._out or len(self._out[sb.WEIGHTS]) != batch_size:
             self._out = {
-                name: np.empty((batch_size, *column.shape[1:]), column.dtype)
+                name: self.new_rows((batch_size, *column.shape[1:]), column.dtype)
                 for name, column in self._columns.items()
                 if isinstance(column, np.ndarray)
             }

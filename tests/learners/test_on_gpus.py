@@ -211,9 +211,11 @@ def trained(config, device):
     "settings",
     [
         {"model": {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}},
+        {"model": {"use_gru": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}},
+        {"model": {"use_attention": True, "attention_dim": 8, "fcnet_hiddens": [8], "max_seq_len": 10}},
         {"exploration_config": {"type": "RND", "embed_dim": 8, "num_sgd_iter": 2}},
     ],
-    ids=["LSTM", "RND"],
+    ids=["LSTM", "GRU", "attention", "RND"],
 )
 def test_ppo_trains_as_on_the_cpu(settings, device):
     found = [trained(ppo().update_from_dict(settings), each) for each in ("cpu", device)]

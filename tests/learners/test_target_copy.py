@@ -82,3 +82,19 @@ def test_a_learner_saves_its_targets():
     assert [learner.update_targets(3) for learner in learners] == [False, False]
     with pytest.raises(ValueError, match="the learner's state has"):
         make_learner(make_policy(), PPO_LOSS).set_state(learners[0].get_state())
+
+
+def test_a_policy_that_computes_on_a_device_follows_there():
+    source, target = make_policy(), TargetCopy("policy")
+    target.attach(source.weights, source.spec)
+    target.act_on("cpu")
+    rows = np.random.default_rng(0).standard_normal((5, *source.spec.encoder.shape)).astype(np.float32)
+    for _ in range(2):
+        source.weights[:] *= np.float32(0.5)
+        assert not np.allclose(target.policy.dist_inputs(rows), source.dist_inputs(rows), atol=1e-5)
+        target.follow(target._moved_at + 1)
+        np.testing.assert_allclose(target.policy.dist_inputs(rows), source.dist_inputs(rows), atol=1e-6)
+    state = target.get_state()
+    source.weights[:] *= np.float32(0.5)
+    target.set_state({**state, "weights": source.weights})
+    np.testing.assert_allclose(target.policy.dist_inputs(rows), source.dist_inputs(rows), atol=1e-6)

@@ -10,7 +10,7 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
-from rllib.learners.in_torch.learner import PinnedTransfers
+from rllib.learners.in_torch.transfers import PinnedTransfers
 from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings

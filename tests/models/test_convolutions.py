@@ -251,11 +251,15 @@ def test_the_numpy_learner_says_what_to_use():
 @pytest.mark.parametrize("name", ["nature", "channels first", "layer norm", "mixed"])
 def test_a_gpu_learns_what_the_cpu_does(name):
     policies = [make(name, 64)[0] for _ in range(2)]
-    batch = learnable(policies[0], make(name, 64)[1])
+    batch, first = learnable(policies[0], make(name, 64)[1]), policies[0].weights.copy()
+    # Without the limit, steps at this rate leave the numbers of float32 (on every device).
+    objective = Objective(PPO_LOSS, optimizer=SGD, grad_clip=0.5)
     for policy, device in zip(policies, ("cpu", "cuda")):
-        learner = make_learner(policy, Objective(PPO_LOSS, optimizer=SGD), kind="torch", device=device)
+        learner = make_learner(policy, objective, kind="torch", device=device)
         learner.update(batch, rng=np.random.default_rng(0), num_epochs=2, minibatch_size=32, lr=1e-2, **PPO_SETTINGS)
-    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-4)
+    here, there = (policy.weights - first for policy in policies)
+    # Convolutions take TF32 there, with 10 bits behind the point: 1.4 % were seen after these four steps.
+    assert np.linalg.norm(there - here) < 0.05 * np.linalg.norm(here)
 
 
 @pytest.mark.parametrize("name", ["nature", "channels first", "layer norm", "mixed"])

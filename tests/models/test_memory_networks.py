@@ -9,7 +9,7 @@ from rllib.models.arithmetic import kernels
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.dense.in_torch import backward
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
-from rllib.models.memory.in_torch import TorchMemoryNetwork
+from rllib.models.memory.in_torch import TorchMemoryNetwork, side_by_side
 from rllib.models.memory.spec import Memory, MemoryLayout, StepOrder
 from rllib.policy import Policy
 
@@ -258,3 +258,16 @@ def test_images_are_seen_by_convolutions_first(shared):
     values, following = np.empty(2, np.float32), np.empty_like(states)
     first = policy.network.step(seen[[0, 4]], states, following, values)
     assert_close((first, values), (expected[0][[0, 4]], expected[1][[0, 4]]), 1e-5)
+
+
+def test_weights_side_by_side_are_the_same_and_train_the_originals():
+    flat = torch.arange(30.0, requires_grad=True)
+    weights = [flat[:12].view(4, 3).T, flat[12:20].view(2, 4).T, flat[20:24], flat[24:30]]
+    joined = side_by_side(weights)
+    for given, copy in zip(weights, joined, strict=True):
+        assert torch.equal(given, copy)
+        assert copy.is_contiguous()
+    starts = [each.storage_offset() for each in joined]
+    assert starts == [0, 12, 20, 24]
+    sum((number + 1) * each.sum() for number, each in enumerate(joined)).backward()
+    assert flat.grad.tolist() == [1.0] * 12 + [2.0] * 8 + [3.0] * 4 + [4.0] * 6

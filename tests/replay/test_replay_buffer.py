@@ -153,3 +153,18 @@ def test_state(kind, added):
     if kind is ReplayBuffer:
         with pytest.raises(ValueError, match="has no priorities"):
             prioritized(TABLE, 20).set_state(replay.get_state())
+
+
+@BOTH
+def test_sampled_rows_lie_in_the_memory_that_was_asked_for(kind):
+    made = []
+
+    def new_rows(shape, dtype):
+        made.append(np.empty(shape, dtype))
+        return made[-1]
+
+    replay = kind(TABLE, 20)
+    replay.new_rows = new_rows
+    replay.add(rows(0, 20))
+    batch = replay.sample(4, rng())
+    assert all(batch[name] is array for name, array in zip(("number", "obs"), made, strict=True))

@@ -302,7 +302,9 @@ class OffPolicy(SamplingAhead):
         beta = self.config_of(policy_id).replay_settings()["prioritized_replay_beta"]
         self._betas[policy_id], self._updates_owed[policy_id] = Schedule(beta), 0.0
         self._empty_at[policy_id], self._stats[policy_id] = self.timesteps, {}
-        self.replays[policy_id] = self.make_replay(policy_id)
+        replay = self.replays[policy_id] = self.make_replay(policy_id)
+        if isinstance(replay, ReplayBuffer):
+            replay.new_rows = self.learners[policy_id].new_rows
 
     def begin_training(self, policy_id: str) -> None:
         super().begin_training(policy_id)

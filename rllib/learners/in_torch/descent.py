@@ -99,7 +99,7 @@ class Descent:
         if not isinstance(self._optimizer, torch.optim.Adam):
             return None
         for group in self._optimizer.param_groups:
-            group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=self.gradients[0].device)
+            group["lr"] = torch.full((), float(group["lr"]), dtype=torch.float32, device=self.gradients[0].device)
             group["capturable"] = True  # else its step raises while it is recorded
         self.recorded = RecordedSteps(graphs)
         return self.recorded

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rllib import spans
 from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.in_torch.descent import Descent
 from rllib.learners.in_torch.epoch import Epoch, epoch_of, sent_orders
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
+from rllib.learners.in_torch.transfers import InPlace, PinnedTransfers
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
@@ -201,7 +201,7 @@ class TorchBackend:
         for number, order in enumerate(sent_orders(orders, columns.get(SEQ_LENS), self._transfers.take)):
             if refresh is not None and number:
                 if self._on_gpu:
-                    np.copyto(self._vector.flat, self._flat.cpu().numpy())
+                    np.copyto(self._vector.flat, self._transfers.fetch(self._flat))
                 columns = {**columns, **refresh()}
                 batch = self._batch(columns, inputs)
             epoch = batch.reordered(order)
@@ -260,13 +260,13 @@ class TorchBackend:
             raise_not_finite(self._vector, gradient, {})
         descent.step(norm)
         if self._on_gpu:
-            np.copyto(self._vector.flat, self._flat.cpu().numpy())
+            np.copyto(self._vector.flat, self._transfers.fetch(self._flat))
         return float(norm)
 
     def get_progress(self) -> list[tuple]:
         """Progress of an unfinished `train`; as NumpyBackend.get_progress. It copies the weights into the vector."""
         if self._on_gpu:
-            np.copyto(self._vector.flat, self._flat.cpu().numpy())
+            np.copyto(self._vector.flat, self._transfers.fetch(self._flat))
         steps = [[step.cpu().numpy() for step in descent.steps] for descent in self._descents]
         return [self.num_done, *zip(steps, [descent.rows_in_numpy() for descent in self._descents])]
 
@@ -293,13 +293,12 @@ class TorchBackend:
     def fetch_weights(self) -> None:
         """On a GPU: copies the vector's weights, which others may have changed, to the device."""
         if self._on_gpu:
-            for host, device in self._mirrored:
-                device.copy_(host)
+            self._transfers.overwrite(self._mirrored)
 
     def _batch(self, columns: Mapping, inputs: np.ndarray) -> Epoch:
-        tensors = {name: self._transfers.take(column) for name, column in columns.items()}
+        *tensors, observations = self._transfers.take_all([*columns.values(), inputs])
         seq_lens, mask = columns.get(SEQ_LENS), columns.get(LOSS_MASK)
-        return epoch_of({**tensors, OBS: self._transfers.take(inputs)}, seq_lens, mask)
+        return epoch_of({**dict(zip(columns, tensors)), OBS: observations}, seq_lens, mask)
 
     def _finish(
         self, descents: Sequence[Descent], columns: Mapping, result: Tensor, out: np.ndarray
@@ -315,7 +314,7 @@ class TorchBackend:
         errors = [descent.identity_error for descent in descents if descent.identity_error is not None]
         tensors = [result, *steps, *errors]
         # All in one transfer.
-        packed = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy()
+        packed = self._transfers.fetch(torch.cat([tensor.reshape(-1) for tensor in tensors]))
         weights, *parts = np.split(packed, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
         for error in parts[len(steps) :]:
             check_identity(float(error[0]))
@@ -326,6 +325,10 @@ class TorchBackend:
                 raise_not_finite(self._vector, descent.whole_gradient(), columns)
         np.copyto(out, weights)
         return rows
+
+    def new_rows(self, shape: tuple[int, ...], dtype) -> np.ndarray:
+        """Uninitialised memory that is sent as it lies: page-locked on a GPU. It may change after the next `train`."""
+        return self._transfers.new_rows(shape, dtype)
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """On a GPU: begins to send arrays that `train` will get, while the device computes."""
@@ -355,58 +358,3 @@ def compute_in(module: torch.nn.Module, dtype: torch.dtype, device_type: str) ->
         return results.float() if isinstance(results, Tensor) else tuple(result.float() for result in results)
 
     module.forward = in_less_precision
-
-
-class InPlace:
-    """Transfers on the CPU: tensors share the arrays' memory."""
-
-    def stage(self, arrays: Iterable[np.ndarray]) -> None:
-        """Does nothing: no array has to be sent."""
-
-    def take(self, array: np.ndarray | Tensor) -> Tensor:
-        """The array as a tensor; a copy if it is read-only, as in shared memory, which torch does not accept."""
-        if isinstance(array, Tensor):
-            return array.cpu()  # itself, where it is there already
-        return torch.from_numpy(np.require(array, requirements=("C", "W")))
-
-
-class PinnedTransfers:
-    """Transfers to a CUDA device through page-locked memory, on a separate stream beside the computing one.
-
-    A copy from page-locked memory blocks neither this process nor running kernels. torch does not reuse a page-locked
-    block until the device has read it.
-
-    Args:
-        device: the CUDA device.
-    """
-
-    def __init__(self, device: torch.device):
-        self._device = device
-        self._stream = torch.cuda.Stream(device)
-        # id of an array -> the array (a reference keeps the id unique), its tensor on the device, and the end's event.
-        self._staged: dict[int, tuple[np.ndarray, Tensor, torch.cuda.Event]] = {}
-
-    def stage(self, arrays: Iterable[np.ndarray]) -> None:
-        """Begins to send arrays. Arrays that were staged before and not taken are forgotten."""
-        self._staged = {id(array): (array, *self._send(array)) for array in arrays}
-
-    def take(self, array: np.ndarray | Tensor) -> Tensor:
-        """The array as a tensor on the device, for the current stream; sent now if it was not staged."""
-        if isinstance(array, Tensor):
-            return array.to(self._device)
-        _, tensor, complete = self._staged.pop(id(array), None) or (array, *self._send(array))
-        computing = torch.cuda.current_stream(self._device)
-        computing.wait_event(complete)
-        # The memory belongs to the allocating stream, which must not reuse it before the computing stream has finished.
-        tensor.record_stream(computing)
-        return tensor
-
-    def _send(self, array: np.ndarray) -> tuple[Tensor, torch.cuda.Event]:
-        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        with spans.span("to device"):
-            pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
-            np.copyto(pinned.numpy(), array)
-            with torch.cuda.stream(self._stream):
-                tensor = pinned.to(self._device, non_blocking=True)
-                complete = self._stream.record_event()
-        return tensor, complete

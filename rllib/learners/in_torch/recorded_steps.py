@@ -4,6 +4,7 @@ A small network's step is a hundred kernels of microseconds each; Python launche
 """
 
 import time
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import torch
@@ -43,11 +44,14 @@ class CudaGraphs:
         """
         graph = torch.cuda.CUDAGraph()
         with (
+            warnings.catch_warnings(),
             torch.cuda.device(self._device),
             # Restores the current stream after a failure as well: torch.cuda.graph does not if its end raises.
             torch.cuda.stream(torch.cuda.current_stream(self._device)),
             torch.cuda.graph(graph, stream=self._stream),
         ):
+            # A step that raises before its first kernel leaves the graph empty; the error says why.
+            warnings.filterwarnings("ignore", "The CUDA Graph is empty")
             results = function()
         return graph.replay, results
 

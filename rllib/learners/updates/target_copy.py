@@ -30,6 +30,7 @@ class TargetCopy:
             raise ValueError(f"tau must be within 0 ... 1 and every at least 1, but got tau={tau!r}, every={every!r}")
         self.module, self.tau, self.every = module, tau, every
         self._moved_at = 0
+        self._is_elsewhere = False
 
     def attach(self, source: np.ndarray, spec: PolicySpec | None = None, cores: int = 1) -> None:
         """Copies `source`, the module's flat weights, and follows that memory from now on.
@@ -42,6 +43,14 @@ class TargetCopy:
         self._source, self._cores = source, cores
         self.weights = source.copy()
         self.policy = None if spec is None else Policy(spec, self.weights)
+
+    def act_on(self, device: str) -> None:
+        """Lets the policy compute on a torch device, if it can (`Policy.act_on`); its weights there follow, too."""
+        self._is_elsewhere = self.policy.act_on(device)
+
+    def _renew(self) -> None:
+        if self._is_elsewhere:
+            self.policy.set_weights(self.weights)
 
     def follow(self, now: int) -> bool:
         """Moves towards the module's weights if at least `every` has passed since the last move.
@@ -61,6 +70,7 @@ class TargetCopy:
         else:
             with kernels.on_cores(self._cores):
                 kernels.move_towards(self.weights, self._source, self.tau)
+        self._renew()
         return True
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -70,4 +80,5 @@ class TargetCopy:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restores a state of `get_state`, for a module of the same size."""
         self.weights[:] = state["weights"]
+        self._renew()
         self._moved_at = int(state["moved_at"])

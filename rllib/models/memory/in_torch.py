@@ -101,6 +101,8 @@ class TorchMemoryNetwork(nn.Module):
     def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> Tensor:
         """Outputs [B, size] for features [B, width], both in the order of steps, from states [h and c, S, size]."""
         weights = [self._parts[f"cell_{tower}.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        if features.is_cuda:
+            weights = side_by_side(weights)
         # has_biases, num_layers, dropout, train (cuDNN's backward pass asks for it), bidirectional
         rest = weights, True, 1, 0.0, True, False
         first = states[:, None].contiguous().unbind()  # [layers, S, size] each
@@ -111,6 +113,16 @@ class TorchMemoryNetwork(nn.Module):
     def receive(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
         torch._foreach_copy_(self._gradients, gradients)
+
+
+def side_by_side(weights: Sequence[Tensor]) -> list[Tensor]:
+    """Copies of weights of any strides, row by row, one after the other: as cuDNN reads those of a cell.
+
+    It refuses the transposed weights that the flat vector has, and copies those that lie apart in every call.
+    """
+    joined = torch.cat([each.reshape(-1) for each in weights])
+    parts = joined.split([each.numel() for each in weights])
+    return [part.view(each.shape) for part, each in zip(parts, weights)]
 
 
 def results_of_heads(

@@ -123,7 +123,10 @@ NUMPY = b"cnumpy.core.multiarray\n_reconstruct\n"
     ("content", "message"),
     [
         (b"\x80\x04]r" + struct.pack("<I", LARGE) + b".", "numbers more values than it can hold"),
-        (b"]p2147483647\n.", "numbers more values than it can hold"),
+        *[
+            (b"]p" + number + b"\n.", "numbers more values than it can hold")
+            for number in (b"2147483647", b" 2147483647", b"+2147483647", b"2_147_483_647", b"0" * 30 + b"2147483647")
+        ],
         (b"\x80\x04\x8e" + struct.pack("<Q", 2**62) + b".", "cannot be read"),
         (b"\x80\x04B" + struct.pack("<I", LARGE) + b".", "cannot be read"),
         (NUMPY + b"(cnumpy\nndarray\n(I1099511627776\ntS'b'\ntR.", None),
@@ -144,6 +147,28 @@ def test_hostile_pickles_are_refused_or_harmless(content, message):
         return
     with pytest.raises(ValueError, match=message):
         read_pickle(content, "it")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        b"c_codecs\nencode\n(g0\nS'latin1'\ntR",
+        NUMPY + b"(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I100000\ntcnumpy\ndtype\n(S'u1'\nI0\nI1\ntRI00\ng0\ntb",
+        b"cbuiltins\nset\n(g1\ntR",
+        b"ccollections\nOrderedDict\n(g1\ntR",
+    ],
+)
+def test_values_that_are_copied_again_and_again_do_not_fill_the_memory(one):
+    text = pickle.dumps("x" * 100_000, 0).rpartition(b"p0\n")[0]
+    pairs = b"(l" + b"".join(b"(I%d\nI1\nta" % number for number in range(10_000))
+    with pytest.raises(ValueError, match="arrays and sets are far larger than itself"):
+        read_pickle(b"(" + text + b"p0\n" + pairs + b"p1\n" + one * 2000 + b"l.", "it")
+
+
+def test_a_pickle_of_too_many_values_is_refused(monkeypatch):
+    monkeypatch.setattr("rllib.storage.pickled_data._MOST_OPCODES", 1000)
+    with pytest.raises(ValueError, match="holds more than 1,000 values"):
+        read_pickle(b"(" + b"}" * 1000 + b"l.", "it")
 
 
 ORIGINALS = [

@@ -11,15 +11,21 @@ import pickle
 import pickletools
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 # What `numpy.dtype` is pickled with: kind and size. Objects, dates and structures are no numbers.
 _CODE = re.compile(r"[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}")
-# Opcodes that store a value under a number, which may be far larger than the pickle: the memory is allocated at once.
-_NUMBERED = re.compile(rb"r(?=(?P<binary>.{4}))|p(?=(?P<text>[0-9]{6,20})\n)", re.DOTALL)
+# An opcode of one byte may make an object of hundreds.
+_MOST_OPCODES = 10_000_000
+# A value may be named again and again, and each array or set made of it is a copy: all of them together are at most
+# this many times as large as the pickle. Arrays that are honest are as large as it, and sets a few times.
+_MOST_TIMES = 64
+_ENTRY_BYTES = 64
+_MEBIBYTE = 2**20
 
 
 class Record:
@@ -65,6 +71,25 @@ class Record:
         self.items.append((key, item))
 
 
+class _Allowance:
+    """Memory that may be taken by what the functions below make of one pickle.
+
+    Args:
+        most_bytes: all together.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, most_bytes: int):
+        self._left = most_bytes
+
+    def take(self, size_bytes: int) -> None:
+        """Counts an object; raises a ValueError if it is too much."""
+        self._left -= size_bytes
+        if self._left < 0:
+            raise ValueError("its arrays and sets are far larger than itself")
+
+
 class _Standing:
     """A function of this module in the place of one that a pickle names; a pickle cannot change it."""
 
@@ -86,7 +111,7 @@ class _Standing:
 class _Dtype:
     """The type of numbers that a pickle names, before it has said their order of bytes."""
 
-    def __init__(self, code, align=False, copy=True):
+    def __init__(self, code):
         if isinstance(code, _Dtype):
             code = code.code
         if not isinstance(code, str) or not _CODE.fullmatch(code):
@@ -108,57 +133,78 @@ class _Dtype:
 class _Array(np.ndarray):
     """An array whose numbers come after it in the pickle."""
 
+    allowance: _Allowance
+
     def __setstate__(self, state) -> None:
         _, shape, dtype, is_fortran, content = state
-        made = _array(content, dtype, shape, "F" if is_fortran else "C")
+        made = _array(self.allowance, content, dtype, shape, "F" if is_fortran else "C")
         super().__setstate__((1, made.shape, made.dtype, bool(is_fortran), made.tobytes("A")))
 
 
-def _array(content, dtype, shape, order="C") -> np.ndarray:
+def _array(allowance: _Allowance, content, dtype, shape, order="C") -> np.ndarray:
     """An array of this content, a copy."""
     if isinstance(content, list):
         raise ValueError("it holds objects, not numbers")
     shape, dtype = tuple(shape), dtype.numpy
     if not all(type(size) is int and size >= 0 for size in shape) or order not in ("C", "F"):
         raise ValueError(f"{shape!r:.60} is no shape of an array")
+    if not isinstance(content, bytes | bytearray | str):
+        raise ValueError(f"an array of shape {shape} has {type(content).__name__} in the place of its bytes")
+    allowance.take(len(content))
     content = content.encode("latin1") if isinstance(content, str) else bytes(content)
     if len(content) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"an array of shape {shape} has {len(content)} bytes, which are not {dtype} in that shape")
     return np.frombuffer(content, dtype).reshape(shape, order=order).copy(order)
 
 
-def _empty(kind, shape, code) -> _Array:
-    return np.ndarray.__new__(_Array, (0,), np.int8)
+def _empty(allowance: _Allowance, kind, shape, code) -> _Array:
+    made = np.ndarray.__new__(_Array, (0,), np.int8)
+    made.allowance = allowance
+    return made
 
 
-def _scalar(dtype, content=b""):
-    return _array(content, dtype, ())[()]
+def _scalar(allowance: _Allowance, dtype, content=b""):
+    return _array(allowance, content, dtype, ())[()]
 
 
-def _encode(text: str, encoding: str) -> bytes:
+def _dtype(_: _Allowance, code, align=False, copy=True) -> _Dtype:
+    """The type that a pickle names; the last two arguments are always these."""
+    return _Dtype(code)
+
+
+def _encode(allowance: _Allowance, text: str, encoding: str) -> bytes:
     """Bytes in a pickle of an old protocol."""
     if encoding != "latin1":
         raise ValueError(f"the pickle encodes a text as {encoding!r:.40}")
+    allowance.take(len(text))
     return text.encode("latin1")
 
 
-def _no_bytes() -> bytes:
+def _no_bytes(_: _Allowance) -> bytes:
     """Bytes of length 0 in a pickle of an old protocol."""
     return b""
 
 
-_ARRAYS: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Standing(_empty),
-    ("numpy.core.multiarray", "scalar"): _Standing(_scalar),
-    ("numpy.core.numeric", "_frombuffer"): _Standing(_array),
-    ("numpy", "ndarray"): _Standing(_empty),
-    ("numpy", "dtype"): _Standing(_Dtype),
-    ("_codecs", "encode"): _Standing(_encode),
-}
-_CONTAINERS: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    **{(module, "bytes"): _Standing(_no_bytes) for module in ("builtins", "__builtin__")},
-    **{(module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (set, frozenset)},
+def _container(kind: Callable, allowance: _Allowance, items: Sized = ()):
+    """A container in a pickle of an old protocol, which makes it from a list."""
+    allowance.take(_ENTRY_BYTES * len(items))
+    return kind(items)
+
+
+_MADE: dict[tuple[str, str], Callable] = {
+    ("numpy.core.multiarray", "_reconstruct"): _empty,
+    ("numpy.core.multiarray", "scalar"): _scalar,
+    ("numpy.core.numeric", "_frombuffer"): _array,
+    ("numpy", "ndarray"): _empty,
+    ("numpy", "dtype"): _dtype,
+    ("_codecs", "encode"): _encode,
+    ("collections", "OrderedDict"): partial(_container, OrderedDict),
+    **{(module, "bytes"): _no_bytes for module in ("builtins", "__builtin__")},
+    **{
+        (module, kind.__name__): partial(_container, kind)
+        for module in ("builtins", "__builtin__")
+        for kind in (set, frozenset)
+    },
 }
 
 
@@ -166,13 +212,14 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, content: bytes, known: Callable[[str], bool], what: str):
         super().__init__(io.BytesIO(content))
         self._known, self._what = known, what
+        self._allowance = _Allowance(_MOST_TIMES * len(content) + _MEBIBYTE)
         self._records: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str):
         # numpy 2 has renamed its core.
         key = module.replace("numpy._core", "numpy.core"), name
-        if (found := _ARRAYS.get(key) or _CONTAINERS.get(key)) is not None:
-            return found
+        if (make := _MADE.get(key)) is not None:
+            return _Standing(partial(make, self._allowance))
         path = f"{module}.{name}"
         if not self._known(path):
             raise ValueError(f"{self._what} asks for {path}, which is no part of an array. Nothing of it was run.")
@@ -199,7 +246,7 @@ def read_pickle(content: bytes, what: str, known: Callable[[str], bool] = _nothi
     Raises:
         ValueError: if it asks for anything else, naming it, or is damaged; nothing of it was run.
     """
-    _refuse_large_numbers(content, what)
+    _refuse_greedy(content, what)
     try:
         return _Unpickler(content, known, what).load()
     except ValueError as error:
@@ -208,17 +255,16 @@ def read_pickle(content: bytes, what: str, known: Callable[[str], bool] = _nothi
         raise ValueError(f"{what} cannot be read ({type(error).__name__}: {error})") from None
 
 
-def _refuse_large_numbers(content: bytes, what: str) -> None:
-    """Refuses a pickle that numbers its values by more than its length: the table of numbers would fill the memory."""
-    is_large = any(
-        (int(found["text"]) if found["text"] else int.from_bytes(found["binary"], "little")) > len(content)
-        for found in _NUMBERED.finditer(content)
-    )
-    if not is_large:  # what looks like such an opcode may also be part of an array
-        return
+def _refuse_greedy(content: bytes, what: str) -> None:
+    """Refuses a pickle of too many opcodes, or one that numbers its values by more than its length.
+
+    Values are numbered in a table, which is allocated up to the largest number: a short pickle could fill the memory.
+    """
     try:
-        numbers = [arg for code, arg, _ in pickletools.genops(content) if code.name in ("PUT", "LONG_BINPUT")]
-    except Exception as error:
-        raise ValueError(f"{what} cannot be read ({error})") from None
-    if any(number > len(content) for number in numbers):
-        raise ValueError(f"{what} cannot be read: it numbers more values than it can hold")
+        for count, (code, number, _) in enumerate(pickletools.genops(content)):
+            if count == _MOST_OPCODES:
+                raise ValueError(f"it holds more than {_MOST_OPCODES:,} values")
+            if code.name in ("PUT", "LONG_BINPUT") and number > len(content):
+                raise ValueError("it numbers more values than it can hold")
+    except Exception as error:  # a damaged pickle raises anything
+        raise ValueError(f"{what} cannot be read: {error}") from None

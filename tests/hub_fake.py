@@ -43,6 +43,14 @@ class Hub:
         module.__spec__ = importlib.machinery.ModuleSpec("huggingface_hub", None)
 
         class HfApi:
+            def whoami(self):
+                if not hub.is_logged_in:
+                    raise OSError("401 Client Error: Unauthorized\nmore lines")
+
+            def repo_exists(self, repo_id, *, repo_type):
+                assert repo_type == "model"
+                return repo_id in hub.commits
+
             def create_repo(self, repo_id, *, repo_type, private, exist_ok):
                 if not hub.is_logged_in:
                     raise OSError("401 Client Error: Unauthorized\nmore lines")

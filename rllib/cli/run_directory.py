@@ -18,7 +18,7 @@ from rllib.errors import DamagedFileError
 from rllib.remote.download import working_copy
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.mirror import Mirror, noted_copy
-from rllib.remote.url import is_url, joined, parent_and_name
+from rllib.remote.url import is_url, joined, parent_and_name, shown
 from rllib.runs.files import UNREADABLE
 from rllib.runs.run_log import RunLog
 from rllib.runs.safe_files import numbered, remove_whole, write_whole
@@ -129,8 +129,8 @@ class RunDirectory:
 
     @property
     def resume_command(self) -> str:
-        """The command that continues the run, and its copy."""
-        storage = f" --storage-path {parent_and_name(self.url)[0]}" if self.url else ""
+        """The command that continues the run, and its copy; without the login of a URL."""
+        storage = f" --storage-path {shown(parent_and_name(self.url)[0])}" if self.url else ""
         return f"rllib train --resume {self.path}{storage}"
 
     def begin(self, spec: RunSpec, params: Mapping, title: str) -> None:

@@ -13,7 +13,7 @@ from rllib.errors import CheckpointError, DamagedFileError, StorageError
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.hub import HubRepository
 from rllib.remote.order import in_download_order
-from rllib.remote.url import is_url, joined, parent_and_name, place_of, protocol_of
+from rllib.remote.url import is_url, joined, parent_and_name, place_of, protocol_of, shown
 from rllib.storage.checkpoint import MANIFEST, OF_ITERATION
 from rllib.storage.foreign_files import inside
 
@@ -120,7 +120,7 @@ def local_checkpoint(place: str | os.PathLike) -> Path:
         return place
 
     def newest(names: list[str]) -> dict[str, str]:
-        prefix = _newest_prefix(names, place)
+        prefix = _newest_prefix(names, shown(place))
         own = [name for name in names if name.startswith(prefix) and name.endswith(_OF_CHECKPOINTS)]
         return {name: name.removeprefix(prefix) for name in own}
 
@@ -161,7 +161,9 @@ def _newest_prefix(names: Iterable[str], url: str) -> str:
 def refuse_hub(url: str) -> None:
     """Raises a ValueError for a repository of the Hub: runs are mirrored to file systems."""
     if protocol_of(url) == "hf":
-        raise ValueError(f"{url} is a repository of the Hugging Face Hub, which holds no runs; rllib push writes there")
+        raise ValueError(
+            f"{shown(url)} is a repository of the Hugging Face Hub, which holds no runs; rllib push writes there"
+        )
 
 
 def working_copy(url: str, results: Path, record: str) -> Path:

@@ -228,4 +228,4 @@ def _opened(url: str) -> tuple[Any, str]:
 
 
 def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{type(error).__name__}: {shown(str(error))}" if str(error) else type(error).__name__

@@ -4,13 +4,17 @@ import importlib
 import importlib.util
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rllib.errors import StorageError
+from rllib.remote.url import shown
+from rllib.storage.checkpoint import MANIFEST
 
 _URL = re.compile(r"hf://(?P<id>[\w.-]+/[\w.-]+)(@(?P<revision>[^/@\s]+))?(/(?P<folder>.+))?")
+_NAMES_SHOWN = 5
 _ID = re.compile(r"(?=.{3,96}$)\w[\w.-]*/\w[\w.-]*")
 
 
@@ -30,7 +34,7 @@ class HubRepository:
 
     def __init__(self, url: str):
         if not (match := _URL.fullmatch(url)):
-            raise ValueError(f"{url} must be hf://ORG/NAME, hf://ORG/NAME@REVISION, or a folder below one of them")
+            raise ValueError(f"{shown(url)} must be hf://ORG/NAME, hf://ORG/NAME@REVISION, or a folder below one of them")
         self.url, self._id, self._revision = url, match["id"], match["revision"]
         self._prefix = f"{match['folder']}/" if match["folder"] else ""
         self._library = library()
@@ -54,8 +58,7 @@ class HubRepository:
         try:
             return request(*arguments, **options)
         except Exception as error:  # huggingface_hub's own, and those of the library below it
-            first = str(error).strip().partition("\n")[0]
-            raise StorageError(f"{self.url} cannot be read: {type(error).__name__}: {first}") from error
+            raise StorageError(f"{self.url} cannot be read: {_first_line(error)}") from error
 
 
 def library() -> Any:
@@ -75,6 +78,23 @@ def check_id(repository: str) -> None:
         raise ValueError(f"{repository!r:.120} must be ORG/NAME: letters, digits, '-', '_' and '.'")
 
 
+def check_target(repository: str) -> None:
+    """Checks that a policy may be published, before anything that takes time.
+
+    Raises:
+        ImportError: if huggingface_hub is not installed.
+        ValueError: if `repository` is no id, or holds another model.
+        StorageError: if the Hub does not answer, for instance without a login.
+    """
+    check_id(repository)
+    api = library().HfApi()
+    with _naming_refusal(repository):
+        api.whoami()
+        exists = api.repo_exists(repository, repo_type="model")
+        names = api.list_repo_files(repository, repo_type="model") if exists else []
+    _refuse_other_model(repository, names)
+
+
 def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, private: bool = False) -> str:
     """Writes files to a repository of models in one commit; makes the repository if there is none.
 
@@ -90,29 +110,48 @@ def push(files: Mapping[str, Path | bytes], repository: str, *, message: str, pr
         the repository's address in a browser.
 
     Raises:
-        ImportError: if huggingface_hub is not installed.
-        ValueError: if `repository` is no id.
-        StorageError: if the Hub refuses it, for instance without a login.
+        ImportError, ValueError, StorageError: as `check_target`.
     """
     check_id(repository)
     hub = library()
     api = hub.HfApi()
-    try:
+    with _naming_refusal(repository):
         address = api.create_repo(repository, repo_type="model", private=private or None, exist_ok=True)
         there = api.list_repo_files(repository, repo_type="model")
-        gone = [name for name in there if _is_of_checkpoint(name) and name not in files]
-        operations = [hub.CommitOperationDelete(path_in_repo=name) for name in gone]
-        for name, content in files.items():
-            given = content if isinstance(content, bytes) else str(content)
-            operations.append(hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=given))
+    _refuse_other_model(repository, there)
+    gone = [name for name in there if _is_of_checkpoint(name) and name not in files]
+    operations = [hub.CommitOperationDelete(path_in_repo=name) for name in gone]
+    for name, content in files.items():
+        given = content if isinstance(content, bytes) else str(content)
+        operations.append(hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=given))
+    with _naming_refusal(repository):
         api.create_commit(repository, operations=operations, commit_message=message, repo_type="model")
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise StorageError(
-            f"{repository} cannot be written: {type(error).__name__}: {first}. `hf auth login`, or HF_TOKEN in the "
-            "environment, logs in"
-        ) from error
     return str(address)
+
+
+@contextmanager
+def _naming_refusal(repository: str) -> Iterator[None]:
+    """Turns an error of huggingface_hub into a StorageError."""
+    try:
+        yield
+    except Exception as error:  # its own, and those of the library below it
+        raise StorageError(
+            f"{repository} cannot be written: {_first_line(error)}. `hf auth login`, or HF_TOKEN in the environment, "
+            "logs in"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def _refuse_other_model(repository: str, names: Sequence[str]) -> None:
+    """Raises a ValueError if files of another library's model are there, which would be removed or replaced."""
+    others = [name for name in names if _is_of_checkpoint(name)]
+    if others and MANIFEST not in names:
+        raise ValueError(
+            f"{repository} holds another model: {', '.join(sorted(others)[:_NAMES_SHOWN])}. Choose another name."
+        )
 
 
 def _is_of_checkpoint(name: str) -> bool:

@@ -10,7 +10,9 @@ _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)://(?P<path>.*)", re.DO
 _MADE_A_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+(::[A-Za-z0-9+.-]+)*::[A-Za-z0-9+.-]+://")
 _LOCAL = ("file", "local")
-_LOGIN = re.compile(r"://[^/@]*@")
+# A name with a password, or with http a word that may be one. A name alone is no secret, and in abfs://CONTAINER@HOST
+# it is part of the place. A password may hold "@".
+_LOGIN = re.compile(r"(?P<scheme>://)[^/\s:]*:[^/\s]*@|(?P<http>https?://)[^/\s]*@")
 
 
 def place_of(given: str | os.PathLike) -> Path | str:
@@ -25,7 +27,7 @@ def place_of(given: str | os.PathLike) -> Path | str:
     if isinstance(text, bytes):
         return Path(os.fsdecode(text))
     if not isinstance(given, str) and _MADE_A_PATH.match(text):
-        raise ValueError(f"{text} was a URL before it became a Path, which has lost a slash. Give it as a str.")
+        raise ValueError(f"{shown(text)} was a URL before it became a Path, which has lost a slash. Give it as a str.")
     if _CHAIN.match(text):
         raise ValueError(f"{shown(text)} chains several protocols; give one, as in s3://BUCKET/PATH")
     if not (match := _URL.fullmatch(text)):
@@ -36,7 +38,7 @@ def place_of(given: str | os.PathLike) -> Path | str:
             raise ValueError(f"{text} names no absolute path; write it as file:///PATH, or as a path without file://")
         return Path(match["path"])
     if not path:
-        raise ValueError(f"{text} names no folder; write {protocol}://BUCKET/PATH")
+        raise ValueError(f"{shown(text)} names no folder; write {protocol}://BUCKET/PATH")
     return f"{protocol}://{path}"
 
 
@@ -66,6 +68,6 @@ def parent_and_name(url: str) -> tuple[str, str]:
     return parent, name
 
 
-def shown(url: str) -> str:
-    """The URL for messages and files, without a user's name and password."""
-    return _LOGIN.sub("://", url)
+def shown(text: str) -> str:
+    """A URL, or a text with URLs, for messages and files: without names and passwords of logins."""
+    return _LOGIN.sub(lambda found: found["http"] or found["scheme"], text)

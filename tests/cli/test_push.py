@@ -10,6 +10,7 @@ import yaml
 import rllib
 from rllib import PPOConfig
 from rllib.errors import CheckpointError, DamagedFileError, StorageError
+from rllib.remote.hub import push
 from tests.hub_fake import installed
 
 TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=0", "train_batch_size=64", "sgd_minibatch_size=32",
@@ -85,10 +86,22 @@ def test_files_can_be_looked_at_first(rllib_command, run):
 
 
 def test_a_second_push_leaves_nothing_of_the_first(hub, rllib_command, run):
-    hub.commits["me/poles"] = [{"policies/old/policy.json": b"{}", "notes.txt": b"mine", ".gitattributes": b""}]
+    files = {"manifest.json": b"{}", "policies/old/policy.json": b"{}", "notes.txt": b"mine", ".gitattributes": b""}
+    hub.commits["me/poles"] = [files]
     assert rllib_command(*PUSH, "--no-video").exit_code == 0
     files = hub.files("me/poles")
     assert "policies/old/policy.json" not in files and files["notes.txt"] == b"mine" and ".gitattributes" in files
+
+
+def test_a_model_of_another_library_is_left_alone(hub, rllib_command, tmp_path):
+    files = {"config.json": b"{}", "model.safetensors": b"", "README.md": b"", ".gitattributes": b""}
+    hub.commits["me/words"] = [files]
+    (tmp_path / "run").mkdir()
+    done = rllib_command("push", "run", "me/words")
+    assert done.exit_code == 2 and "holds another model: config.json, model.safetensors" in done.stderr
+    with pytest.raises(ValueError, match="holds another model"):
+        push({"manifest.json": b"{}"}, "me/words", message="x")
+    assert hub.commits["me/words"] == [files]
 
 
 def test_a_revision_is_what_it_was(hub, rllib_command, run):
@@ -131,6 +144,7 @@ def test_a_repository_has_an_owner_and_a_name(hub, rllib_command, repository):
 def test_the_hub_that_refuses_is_named(hub, rllib_command, run):
     hub.is_logged_in = False
     done = rllib_command(*PUSH, "--no-video")
+    assert "seed 0" not in done.output  # before the evaluation
     assert done.exit_code == 1 and "me/poles cannot be written: OSError: 401 Client Error" in done.stderr
     assert "hf auth login" in done.stderr and "more lines" not in done.stderr
     with pytest.raises(StorageError, match="hf://me/nothing cannot be read: LookupError: 404"):
@@ -150,6 +164,8 @@ def test_the_stand_in_is_called_as_the_library_is():
     import huggingface_hub
 
     api = huggingface_hub.HfApi
+    inspect.signature(api.whoami).bind(api)
+    inspect.signature(api.repo_exists).bind(api, "me/x", repo_type="model")
     inspect.signature(api.create_repo).bind(api, "me/x", repo_type="model", private=None, exist_ok=True)
     inspect.signature(api.list_repo_files).bind(api, "me/x", repo_type="model")
     inspect.signature(api.model_info).bind(api, "me/x", revision=None)

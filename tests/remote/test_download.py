@@ -43,6 +43,15 @@ def test_a_listing_of_another_folder_is_not_read(tmp_path, monkeypatch):
         download(folder_at("shaky://bucket/run"), tmp_path / "copy")
 
 
+@pytest.mark.parametrize("files", [[], ["x.txt"], ["a/manifest.json"]])
+def test_a_message_has_no_password(files):
+    for name in files:
+        put(f"shaky://me:secret@bucket/run/{name}")
+    with pytest.raises(CheckpointError, match="shaky://bucket/run") as raised:
+        local_checkpoint("shaky://me:secret@bucket/run")
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("names", [["a", "a/b"], ["a/b", "a"], ["a/b", "a//b"]])
 def test_two_files_of_one_place_are_refused(tmp_path, names):
     folder = SimpleNamespace(url="s3://bucket", names=lambda: names, copy_to=lambda name, file: None)

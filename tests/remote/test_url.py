@@ -45,5 +45,18 @@ def test_the_folder_above_is_what_runs_are_named_in():
         parent_and_name("s3://bucket")
 
 
-def test_a_password_is_not_shown():
-    assert shown("sftp://me:secret@host/runs") == "sftp://host/runs"
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("sftp://me:secret@host/runs", "sftp://host/runs"),
+        ("sftp://me:se@cret@host/runs", "sftp://host/runs"),
+        ("https://secret@host/runs", "https://host/runs"),
+        ("lost: ftp://me:secret@host/a and ftp://me:secret@host/b", "lost: ftp://host/a and ftp://host/b"),
+        ("sftp://me@host/runs", "sftp://me@host/runs"),
+        ("abfss://container@account.dfs.core.windows.net/runs", "abfss://container@account.dfs.core.windows.net/runs"),
+        ("s3://bucket/a@b", "s3://bucket/a@b"),
+        ("hf://org/name@main", "hf://org/name@main"),
+    ],
+)
+def test_a_password_is_not_shown(given, expected):
+    assert shown(given) == expected

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import NotFiniteError
-from rllib.remote.url import is_url, place_of
+from rllib.remote.url import is_url, place_of, shown
 from rllib.result import Result
 from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run
@@ -36,7 +36,7 @@ class Reporting:
             check_package(name)
         if config.log_dir is not None and is_url(place_of(config.log_dir)):
             raise ValueError(
-                f"log_dir={config.log_dir!r} must be a directory of this machine. rllib train --storage-path and "
+                f"log_dir={shown(config.log_dir)!r} must be a directory of this machine. rllib train --storage-path and "
                 "tune.RunConfig(storage_path=...) keep a copy in remote storage."
             )
 

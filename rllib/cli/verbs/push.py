@@ -59,11 +59,12 @@ def command(
     """
     with reported(verbose):
         with storage_input():
-            hub.check_id(repository)
             if output is None:
-                hub.library()
+                hub.check_target(repository)
             elif output.exists():
                 raise Mistake(f"{output} exists already; give a new directory")
+            else:
+                hub.check_id(repository)
         run = None if is_url(checkpoint) else _run_of(checkpoint)
         checkpoint = latest(checkpoint).absolute()
         with tempfile.TemporaryDirectory(prefix="rllib-") as directory:

@@ -27,6 +27,7 @@ from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import is_assignment, iteration_goal, parse_assignments, parse_mapping, parse_stop
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import counted, elapsed, mean_rate, number
+from rllib.remote.url import shown
 from rllib.result import Result
 from rllib.runs.files import keep_failing_batch, read_results
 from rllib.tune.experiment.stoppers import ThresholdStopper
@@ -443,7 +444,7 @@ def _show(outcome: _Outcome) -> None:
         click.echo(outcome.profile)
     click.echo(f"results     {run.path}")
     if run.url:
-        click.echo(f"storage     {run.url}{' (incomplete)' if run.lacking else ''}")
+        click.echo(f"storage     {shown(run.url)}{' (incomplete)' if run.lacking else ''}")
     if (curve := run.path / "curve.png").exists():
         click.echo(f"curve       {curve}")
     if run.checkpoint is None:

@@ -8,7 +8,7 @@ from rllib.cli.failures import Mistake, reported, storage_input
 from rllib.cli.run_directory import SPEC
 from rllib.remote.download import refuse_hub
 from rllib.remote.mirror import upload
-from rllib.remote.url import is_url, place_of
+from rllib.remote.url import is_url, place_of, shown
 from rllib.tune.experiment.directory import JOURNALS, lock_held
 
 
@@ -32,7 +32,7 @@ def command(run: Path, url: str, verbose: bool) -> None:
         with storage_input():
             place = place_of(url)
             if not is_url(place):
-                raise Mistake(f"{url} is no URL of remote storage, like s3://BUCKET/runs/{run.absolute().name}")
+                raise Mistake(f"{shown(url)} is no URL of remote storage, like s3://BUCKET/runs/{run.absolute().name}")
             refuse_hub(place)
             upload(run, place)
-        click.echo(f"storage  {place}")
+        click.echo(f"storage  {shown(place)}")

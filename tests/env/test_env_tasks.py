@@ -6,12 +6,15 @@ import pytest
 
 from rllib import PPOConfig
 from rllib.env import TaskSettableEnv
+from rllib.env.factories.settable_tasks import set_next_task
+
+SPACE = gymnasium.spaces.Box(0, 100, (1,))
 
 
 class Levels(TaskSettableEnv):
     """Ends after as many steps as its level says."""
 
-    observation_space = gymnasium.spaces.Box(0, 100, (1,))
+    observation_space = SPACE
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, config=None):
@@ -52,6 +55,13 @@ def test_environments_get_the_task_that_the_function_chooses(num_workers):
         assert algo.train()["episode_len_mean"] > 1
 
 
+def test_tasks_that_cannot_be_compared_are_set():
+    env, goal = Levels(), {"goal": np.zeros(2)}
+    env.set_task(goal)
+    set_next_task(lambda result, env, context: {"goal": np.ones(2)}, {}, env, None)
+    np.testing.assert_array_equal(env.get_task()["goal"], np.ones(2))
+
+
 def test_wrapped_environments_have_tasks_too():
     config = config_of(Levels, next_level).environment(env_wrappers=[{"TimeLimit": {"max_episode_steps": 50}}])
     with config.build() as algo:
@@ -59,11 +69,18 @@ def test_wrapped_environments_have_tasks_too():
         assert algo.workers.foreach_env(lambda env: env.unwrapped.level) == [[2, 2]]
 
 
-def test_an_environment_without_tasks_is_refused():
-    with config_of("CartPole-v1", next_level).build() as algo, pytest.raises(
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_an_environment_without_tasks_is_refused_at_build(num_workers):
+    with pytest.raises(
         TypeError, match=r"methods get_task and set_task, but CartPoleEnv has none\. Derive it from rllib\.env\.Task"
     ):
-        algo.train()
+        config_of("CartPole-v1", next_level, num_workers).build()
+
+
+def test_tasks_need_an_environment():
+    config = PPOConfig().environment(observation_space=SPACE, action_space=SPACE, env_task_fn=next_level)
+    with pytest.raises(ValueError, match="env_task_fn sets the tasks of environments, but env=None"):
+        config.build()
 
 
 def test_the_base_says_what_is_to_be_written():

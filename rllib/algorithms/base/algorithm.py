@@ -8,10 +8,8 @@ evaluations.py evaluates, acting/inference.py acts in the user's own loops.
 import contextlib
 import dataclasses
 import functools
-import inspect
 import logging
 import math
-import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +28,8 @@ from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
 from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
 from rllib.algorithms.base.policies import make_policies, policy_configs
+from rllib.algorithms.base.ray_rllib.names import RllibNames
+from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
@@ -46,7 +46,7 @@ from rllib.config.elsewhere import OF_ITS_MODELS
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory
-from rllib.env.factories.settable_tasks import set_next_task
+from rllib.env.factories.settable_tasks import refuse_without_tasks, set_next_task
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
@@ -54,7 +54,6 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.source import RecordedRows, RecordedSource
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, PolicySettings, Postprocess
-from rllib.evaluation.worker_set import WorkerSet
 from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
@@ -82,7 +81,7 @@ _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coef
 
 
 @explains({**OF_ITS_MODELS, **absent.ALGORITHM})
-class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
+class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
@@ -130,9 +129,6 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     learns_from_own_actions: ClassVar[bool] = False
     # Whether it trains the policies of environments with several agents.
     trains_several: ClassVar[bool] = False
-    # Of the trial of Tune that it runs in.
-    trial_id: str = "default"
-    trial_name: str = "default"
     # Reason why it cannot train a policy with a memory, or None. Explorations and postprocesses may have one, too.
     without_memory: ClassVar[str | None] = None
 
@@ -235,6 +231,8 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         self.setup()
         wiring.tell_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
+        if self.config.env_task_fn is not None:
+            self.workers.foreach_env(refuse_without_tasks)
         self.callbacks.on_algorithm_init(algorithm=self)
 
     def _max_lag_updates(self) -> int | None:
@@ -263,9 +261,9 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
             TypeError: for a method that RLlib calls, and this library does not.
         """
         super().__init_subclass__(**kwargs)
-        _refuse_methods_of_rllib(cls)
+        refuse_methods_of_rllib(cls)
         if "setup" in vars(cls):
-            cls.setup = _taking_a_config(cls.setup)
+            cls.setup = taking_a_config(cls.setup)
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
             config_class.algo_class = cls
@@ -352,8 +350,7 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         if isinstance(loss, LossOverModules):
             raise ValueError(
                 "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that of "
-                f"{type(self).__name__} "
-                "is over several modules. Change what its make_loss returns."
+                f"{type(self).__name__} is over several modules. Change what its make_loss returns."
             )
         return WithAuxiliary(loss, self._auxiliary_losses, custom, spec.masked_opened)
 
@@ -635,24 +632,6 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         """The learner of the only policy."""
         return self.learners[DEFAULT_POLICY]
 
-    # ------------------------------------------------------------------ names of RLlib's new API stack
-
-    def get_module(self, module_id: str = DEFAULT_POLICY) -> Any:
-        """The network of a policy with the methods of an RLModule (core/modules); None if there is no such policy.
-
-        It has the present weights, and changes with them. A torch module of the user's is that module.
-        """
-        from rllib.core.modules.module_of_policy import module_of
-
-        return module_of(self.policies[module_id]) if module_id in self.policies else None
-
-    @property
-    def learner_group(self) -> Any:
-        """The learners with RLlib's get_weights() and set_weights()."""
-        from rllib.core.learner.group_names import LearnerGroupNames
-
-        return LearnerGroupNames(self)
-
     @property
     def num_updates(self) -> int:
         """Number of learner updates so far, of all policies; with one policy the version of its weights."""
@@ -662,32 +641,6 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     def iteration(self) -> int:
         """Number of iterations of `train` so far."""
         return self.metrics.iteration
-
-    # RLlib's names.
-    training_iteration = iteration
-
-    @property
-    def env_runner_group(self) -> Source:
-        """The attribute `workers`, by the name of Ray 2.10 and later."""
-        return self.workers
-
-    @property
-    def env_runner(self) -> Any:
-        """The worker in this process, by the name of Ray 2.10 and later; see WorkerSet.local_worker."""
-        return self.workers.local_worker()
-
-    @property
-    def evaluation_workers(self) -> WorkerSet | None:
-        """The remote workers of evaluation; None where this process evaluates."""
-        return self._evaluations.workers
-
-    # The name of Ray 2.10 and later.
-    eval_env_runner_group = evaluation_workers
-
-    @property
-    def logdir(self) -> str:
-        """The attribute `directory` as a string."""
-        return str(self.directory)
 
     @property
     def timesteps(self) -> int:
@@ -760,14 +713,7 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
         # The settings are most of a result, and the environments' processes have them.
         known = Result({key: value for key, value in result.items() if key != "config"})
         choose = functools.partial(set_next_task, self.config.env_task_fn, known)
-        self.workers.foreach_worker(operator.methodcaller("foreach_env_with_context", choose))
-
-    def step(self) -> Result:
-        """`train`, by the name that RLlib's algorithms have as trainables of Tune."""
-        return self.train()
-
-    def log_result(self, result: Result) -> None:
-        """Called with the result of every iteration; a subclass may override it to log them elsewhere."""
+        self.workers.foreach_env_with_context(choose)
 
     def learn(
         self,
@@ -965,37 +911,6 @@ class Algorithm(SeveralAgents, Saving, StableBaselinesNames, ABC):
     def __exit__(self, exc_type, *exc_info) -> None:
         self._reporting.failed = exc_type is not None
         self.stop()
-
-
-# Methods that RLlib's users override, and that nothing here would call: what to override instead.
-_OF_RLLIB = {
-    "execution_plan": "override training_step",
-    "step": "override training_step, or use the callback on_train_result",
-    "save_checkpoint": "override algorithm_state, whose values checkpoints hold",
-    "load_checkpoint": "override set_algorithm_state",
-    "validate_config": "mark methods of the config class with @relation",
-}
-
-
-def _refuse_methods_of_rllib(cls: type) -> None:
-    """Raises a TypeError where a class of algorithms defines what would be silently ignored."""
-    for name, instead in _OF_RLLIB.items():
-        if name in vars(cls):
-            raise TypeError(f"{cls.__name__}.{name} would never be called: {instead} (docs/add_algorithm.md)")
-
-
-def _taking_a_config(setup: Callable) -> Callable:
-    """A method `setup` of a subclass that may be called with the config, as RLlib's is, or without."""
-    takes_config = len(inspect.signature(setup).parameters) > 1
-
-    @functools.wraps(setup)
-    def call(self, config: AlgorithmConfig | None = None) -> None:
-        if takes_config:
-            setup(self, self.config)
-        else:
-            setup(self)
-
-    return call
 
 
 def _set_log_level(name: str) -> None:

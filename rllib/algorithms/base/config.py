@@ -17,13 +17,18 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 import numpy as np
 
 from rllib.algorithms.base.exploration_config import exploration_problem
+from rllib.algorithms.base.ray_rllib.settings import (
+    connectors_problem,
+    filter_by_connectors,
+    learner_class_problem,
+    serve_by_input,
+)
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.config import aliases
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.config.setting_types import shortened
-from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.evaluation.estimators.choose import methods_problem
@@ -39,6 +44,8 @@ from rllib.web.sockets import host_and_port
 _EMPTY: dict = {}
 _NO_KEYS: list = []
 _SAMPLING = {"type": "StochasticSampling"}
+# Settings that make connectors.
+_CONNECTORS = ("env_to_module_connector", "module_to_env_connector")
 
 # Settings of evaluation_config about recorded data; none of them changes the environments that are played in.
 DATA_OF_EVALUATION = frozenset({"input_", "input_config", "input_read_schema", "actions_in_input_normalized"})
@@ -679,26 +686,17 @@ class AlgorithmConfig(OfflineDataConfig):
 
     @relation("env_to_module_connector", "module_to_env_connector")
     def _check_connectors(self):
-        for name in ("env_to_module_connector", "module_to_env_connector"):
-            is_piece = hasattr(self[name], "recompute_output_observation_space")
-            if self[name] is not None and (is_piece or not callable(self[name])):
-                return (
-                    f"{name}={shortened(self[name])} must be a function that makes connectors. Use "
-                    f".env_runners({name}=lambda env, spaces, device: MyConnector())."
-                )
+        problems = (connectors_problem(name, self[name]) for name in _CONNECTORS)
+        return next(filter(None, problems), None)
 
     @relation("learner_class", "custom_loss")
     def _check_learner_class(self):
-        if self.learner_class is None:
-            return None
-        from rllib.core.learner.torch_learner import learner_problem
+        return learner_class_problem(self.learner_class, self.custom_loss)
 
-        if self.custom_loss is not None:
-            return (
-                f"learner_class={shortened(self.learner_class)} and custom_loss both replace the loss. Call the "
-                "function in compute_loss_for_module, and leave custom_loss out."
-            )
-        return learner_problem(self.learner_class)
+    @relation("env_task_fn", "env")
+    def _check_task_fn(self):
+        if self.env_task_fn is not None and self.env is None:
+            return "env_task_fn sets the tasks of environments, but env=None. Give .environment(env), or leave it out."
 
     @relation("env_config")
     def _check_env_config(self):
@@ -947,31 +945,6 @@ class AlgorithmConfig(OfflineDataConfig):
         return config.update_from_dict(changes)
 
 
-def _serve_by_input(config: AlgorithmConfig) -> None:
-    """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
-    if not callable(config.input_) or config.env is not None or config.listen is not None:
-        return
-    from rllib.env.external.policy_server_input import PolicyServerInput, made_for_first_worker
-
-    made = made_for_first_worker(config.input_, config)
-    if isinstance(made, PolicyServerInput):
-        config.external(listen=config.input_).offline_data(input_=SAMPLER)
-    else:
-        config.keep_input(made)
-
-
-def _filter_by_connectors(config: AlgorithmConfig) -> None:
-    """Takes a MeanStdFilter among the connectors as the setting observation_filter."""
-    if config.env_to_module_connector is None:
-        return
-    from rllib.core.connectors.filter_settings import filter_settings
-
-    def make_env():
-        return resolve(config.env).make(EnvContext(config.env_config))
-
-    config.rollouts(**filter_settings(config.env_to_module_connector, make_env))
-
-
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     """A validated, frozen config of the algorithm's own class.
 
@@ -995,8 +968,8 @@ def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
     if env is not None:
         config.environment(env)
     if not config.is_frozen:
-        _serve_by_input(config)
+        serve_by_input(config)
         config.validate()
-        _filter_by_connectors(config)
+        filter_by_connectors(config)
         config.freeze()
     return config

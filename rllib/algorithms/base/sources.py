@@ -69,6 +69,9 @@ class Source(Protocol):
     def foreach_env(self, function: Callable[[Any], Any]) -> list[list]:
         """[function(environment) for each environment] of every worker, in order."""
 
+    def foreach_env_with_context(self, function: Callable[[Any, Any], Any]) -> list[list]:
+        """[function(environment, its EnvContext) for each environment] of every worker, in order."""
+
     def pop_replaced(self) -> list[int]:
         """Indices of the workers that were replaced since the last call, for the hook on_workers_recreated."""
 

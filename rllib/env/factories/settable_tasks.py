@@ -28,7 +28,17 @@ class TaskSettableEnv(gymnasium.Env):
         raise NotImplementedError(f"{type(self).__name__} needs a method set_task(task)")
 
 
-def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: gymnasium.Env, context: EnvContext) -> None:
+def refuse_without_tasks(env: Any) -> None:
+    """Raises a TypeError if an environment, in its wrappers, has no tasks that env_task_fn could set."""
+    own = getattr(env, "unwrapped", env)
+    if not (callable(getattr(own, "get_task", None)) and callable(getattr(own, "set_task", None))):
+        raise TypeError(
+            "env_task_fn needs environments with the methods get_task and set_task, but "
+            f"{type(own).__name__} has none. Derive it from rllib.env.TaskSettableEnv."
+        )
+
+
+def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: Any, context: EnvContext) -> None:
     """Sets the task that env_task_fn chooses for one environment, unless it has that task.
 
     Args:
@@ -36,16 +46,16 @@ def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: gymnasium.E
         result: of the iteration that has ended.
         env: the environment, in its wrappers.
         context: of the environment.
-
-    Raises:
-        TypeError: if the environment has no tasks.
     """
     own = getattr(env, "unwrapped", env)
-    if not (callable(getattr(own, "get_task", None)) and callable(getattr(own, "set_task", None))):
-        raise TypeError(
-            "env_task_fn needs environments with the methods get_task and set_task, but "
-            f"{type(own).__name__} has none. Derive it from rllib.env.TaskSettableEnv."
-        )
     task = task_fn(result, own, context)
-    if not np.array_equal(task, own.get_task()):
+    if not _are_equal(task, own.get_task()):
         own.set_task(task)
+
+
+def _are_equal(task: Any, other: Any) -> bool:
+    """Whether two tasks are equal; False where they cannot be compared, as arrays in a dict cannot."""
+    try:
+        return np.array_equal(task, other)
+    except ValueError:
+        return False

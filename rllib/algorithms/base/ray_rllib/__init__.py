@@ -1,0 +1,1 @@
+"""Names, methods and settings by which programs for Ray RLlib use an algorithm."""

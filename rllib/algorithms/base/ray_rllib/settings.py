@@ -1,0 +1,60 @@
+"""Settings of RLlib's new API stack and of its earlier forms: their checks, and the settings here that they become."""
+
+from typing import TYPE_CHECKING, Any
+
+from rllib.algorithms.base.recorded.settings import SAMPLER
+from rllib.config.setting_types import shortened
+from rllib.env.factories.registry import EnvContext, resolve
+
+if TYPE_CHECKING:
+    from rllib.algorithms.base.config import AlgorithmConfig
+
+
+def connectors_problem(name: str, given: Any) -> str | None:
+    """The mistake in a setting that makes connectors; None if there is none."""
+    is_piece = hasattr(given, "recompute_output_observation_space")
+    if given is None or (callable(given) and not is_piece):
+        return None
+    return (
+        f"{name}={shortened(given)} must be a function that makes connectors. Use "
+        f".env_runners({name}=lambda env, spaces, device: MyConnector())."
+    )
+
+
+def learner_class_problem(learner_class: Any, custom_loss: Any) -> str | None:
+    """The mistake in the setting learner_class; None if there is none."""
+    if learner_class is None:
+        return None
+    from rllib.core.learner.torch_learner import learner_problem
+
+    if custom_loss is not None:
+        return (
+            f"learner_class={shortened(learner_class)} and custom_loss both replace the loss. Call the "
+            "function in compute_loss_for_module, and leave custom_loss out."
+        )
+    return learner_problem(learner_class)
+
+
+def serve_by_input(config: "AlgorithmConfig") -> None:
+    """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
+    if not callable(config.input_) or config.env is not None or config.listen is not None:
+        return
+    from rllib.env.external.policy_server_input import PolicyServerInput, made_for_first_worker
+
+    made = made_for_first_worker(config.input_, config)
+    if isinstance(made, PolicyServerInput):
+        config.external(listen=config.input_).offline_data(input_=SAMPLER)
+    else:
+        config.keep_input(made)
+
+
+def filter_by_connectors(config: "AlgorithmConfig") -> None:
+    """Takes a MeanStdFilter among the connectors as the setting observation_filter."""
+    if config.env_to_module_connector is None:
+        return
+    from rllib.core.connectors.filter_settings import filter_settings
+
+    def make_env():
+        return resolve(config.env).make(EnvContext(config.env_config))
+
+    config.rollouts(**filter_settings(config.env_to_module_connector, make_env))

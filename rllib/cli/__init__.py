@@ -32,7 +32,7 @@ _COMMANDS = {
     "import-ray": "Take over a checkpoint of Ray RLlib.",
 }
 # Commands whose modules are not in `rllib.cli.verbs`.
-_PLACES = {"import-sb3": "rllib.cli.imports", "import-ray": "rllib.cli.imports"}
+_PLACES = dict.fromkeys(("convert", "import-sb3", "import-ray"), "rllib.cli.imports")
 # Other names of commands.
 _ALIASES = {"enjoy": "play", "rollout": "evaluate"}
 

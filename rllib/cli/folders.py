@@ -27,10 +27,10 @@ class Folders(NamedTuple):
 
 
 def storage_option(of_what: str) -> Callable:
-    """Option --storage-path of a command."""
+    """Option --storage-path of a command; --upload-dir is Ray's earlier name."""
     return click.option(
-        "--storage-path", type=PLACE, metavar="URL", help=f"Keep a copy of {of_what} below this URL of remote storage, "
-        "like s3://BUCKET/PATH; a path is the same as --results-dir.")  # fmt: skip
+        "--storage-path", "--upload-dir", type=PLACE, metavar="URL", help=f"Keep a copy of {of_what} below this URL of "
+        "remote storage, like s3://BUCKET/PATH; a path is the same as --results-dir.")  # fmt: skip
 
 
 def folders_of(results_dir: Path, storage_path: Path | str | None) -> Folders:

@@ -1,4 +1,4 @@
-"""Options of Ray's commands that have no part here: accepted where nothing is lost, refused with what to do instead."""
+"""Options of Ray's commands without a counterpart: accepted where nothing is lost, else refused with what to do."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,6 @@ _WITHOUT_EFFECT = {
 _INSTEAD = {
     "--ray-address": _CLUSTER,
     "--redis-address": _CLUSTER,
-    "--upload-dir": "runs are written below --results-dir; copy them when they have ended",
 }
 _REFUSED_SWITCHES = {"--eager": "there is no TensorFlow", "--trace": "there is no TensorFlow"}
 

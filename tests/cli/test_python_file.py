@@ -1,5 +1,6 @@
 """Python files with a `config` and a `stop`, as in Ray's tuned examples."""
 
+import subprocess
 import sys
 
 import pytest
@@ -68,6 +69,34 @@ def test_other_files_are_refused(file_of, text, message):
         load_specs(file_of(text))
 
 
-def test_a_file_with_the_name_of_a_module_is_refused(file_of):
-    with pytest.raises(ValueError, match="has the name of the module"):
-        load_specs(file_of(CONFIG, "textwrap"))
+@pytest.mark.parametrize(
+    ("name", "message"), [("textwrap", "has the name of the module"), ("ppo.v2", "its name has a dot")]
+)
+def test_a_file_that_cannot_be_imported_by_its_name_is_refused(file_of, name, message):
+    with pytest.raises(ValueError, match=message):
+        load_specs(file_of(CONFIG, name))
+
+
+RAYS = """
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EPISODE_RETURN_MEAN
+
+config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=1)
+stop = {f"{ENV_RUNNER_RESULTS}/{EPISODE_RETURN_MEAN}": 150.0}
+
+if __name__ == "__main__":
+    raise SystemExit("it is imported")
+"""
+
+
+def test_a_file_of_ray_is_read_without_ray(rllib_command, file_of, tmp_path):
+    """In a process of its own: Ray's imports are served from then on."""
+    code = (
+        "import sys; from pathlib import Path; from rllib.cli.spec import load_specs; "
+        "print(load_specs(Path(sys.argv[1]))[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, file_of(RAYS)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "'algorithm': 'PPO'" in done.stdout and "'num_rollout_workers': 1" in done.stdout
+    assert "{'env_runners/episode_return_mean': 150.0}" in done.stdout

@@ -69,7 +69,7 @@ def test_torch_is_the_framework(rllib_command, behaviour):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--upload-dir", "s3://x"], "--upload-dir cannot be used: runs are written below --results-dir"),
+        (["--upload-dir", "hf://mine/runs"], "rllib push"),
         (["--ray-address", "auto"], "--ray-address cannot be used"),
         (["--eager"], "--eager cannot be used: there is no TensorFlow"),
         (["--framework", "tf", "framework=torch"], "framework is given both"),

@@ -120,6 +120,9 @@ def test_each_algorithm_has_words(tmp_path, algorithm, section):
     [
         (PPO, None, "has settings of 3 environments. Choose one, as in --env CartPole-v1"),
         (PPO, "Acrobot-v1", "has no settings of Acrobot-v1"),
+        ("CartPole-v1: {n_timesteps: 9}\nAcrobot-v1:\n", "Acrobot-v1", "the section Acrobot-v1 is empty"),
+        ("CartPole-v1: {n_timesteps: 9, env_kwargs: 3}", None, "env_kwargs=3 must be a mapping"),
+        ("CartPole-v1: {n_timesteps: 9, env_wrapper: [{TimeLimit: 3}]}", None, "TimeLimit=3 must be a mapping"),
         ("CartPole-v1: {n_timesteps: 0}", None, "n_timesteps=0 must be a number"),
         ("CartPole-v1: {n_timesteps: 9, n_stepss: 3}", None, "CartPole-v1: PPO has no 'n_stepss'.* mean n_steps"),
         ("CartPole-v1: {n_timesteps: 9, callback: x.Y}", None, "callback cannot be used: a file runs no code"),
@@ -148,7 +151,7 @@ def test_expressions_are_read_as_data(text, value):
 @pytest.mark.parametrize(
     "text",
     ["open('x')", "dict(**a)", "{**a}", "[x for x in y]", "1 if a else 2", "f'{x}'", "a()", "2 ** 9999999", "lambda: 1",
-     "a[0]", "dict([1])", "getattr(a, 'b')()", "a.b(1)", "(", "", "(" * 500],
+     "a[0]", "{[1]: 2}", "dict([1])", "getattr(a, 'b')()", "a.b(1)", "(", "", "(" * 500],
 )  # fmt: skip
 def test_expressions_that_would_run_are_refused(text):
     with pytest.raises(ValueError, match=r"must be data|is no expression"):

@@ -16,7 +16,7 @@ def read_literal(text: str) -> Any:
     """
     try:
         return _value(ast.parse(" ".join(text.split()), mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError) as error:
+    except (SyntaxError, RecursionError, MemoryError, TypeError) as error:  # a dict with a list as key
         raise ValueError(f"{text!r:.80} is no expression of Python: {getattr(error, 'msg', error)}") from error
     except _NoDataError as error:
         raise ValueError(

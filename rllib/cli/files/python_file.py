@@ -1,11 +1,10 @@
 """Python files of settings: a `config` (an AlgorithmConfig), and a `stop`, as in Ray's tuned examples.
 
-The file runs, as if it had been imported. So it has to be one that the user has typed.
+The file is imported, so it runs: it has to be one that the user has named on the command line.
 """
 
 import ast
 import importlib
-import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +15,6 @@ from typing import Any
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import get_algorithm_class, register_typed_algorithm
 from rllib.env.factories.registry import register_env
-
-# Serves Ray's imports by this library.
-_RAYS_IMPORTS = "rllib.as_ray"
 
 
 def python_keys(path: Path) -> dict[str, Any]:
@@ -49,12 +45,14 @@ def _imported(path: Path) -> ModuleType:
     """The module of a file; its directory can then be imported from, in workers as well.
 
     Raises:
-        ValueError: if it needs Ray, or another module has its name.
+        ValueError: if no module can have its name, or another one has it.
     """
+    if "." in path.stem:
+        raise ValueError(f"{path} cannot be imported, since its name has a dot. Give the file another name.")
     if (directory := str(path.resolve().parent)) not in sys.path:
         sys.path.append(directory)
-    if _imports_ray(path) and importlib.util.find_spec(_RAYS_IMPORTS):
-        importlib.import_module(_RAYS_IMPORTS)
+    if _imports_ray(path):
+        importlib.import_module("rllib.as_ray")  # serves Ray's imports from now on
     with _no_arguments(path):
         module = importlib.import_module(path.stem)
     if Path(module.__file__ or "").resolve() != path.resolve():
@@ -97,7 +95,7 @@ def _algorithm_name(given: type | str) -> str:
 
 
 def _environment_name(env) -> str:
-    """A name for an environment, under which it is registered where it is none itself."""
+    """The name of an environment; a class or a function is registered under its own."""
     if isinstance(env, str):
         return env
     name = f"{getattr(env, '__module__', 'environment')}:{getattr(env, '__qualname__', type(env).__name__)}"

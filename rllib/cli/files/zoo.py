@@ -76,10 +76,12 @@ def zoo_keys(content: Mapping[str, Any], path: Path, chosen: Mapping[str, Any]) 
         chosen: `algorithm` and `env`, which chooses the section; `stop`, whose steps replace the file's.
 
     Raises:
-        ValueError: naming the key that is missing, unknown, or cannot be said here.
+        ValueError: naming the key that is missing, unknown, or has no counterpart here.
     """
     algorithm = get_algorithm_class(chosen.get("algorithm") or path.stem).__name__
     section, env = _section(content, path, chosen.get("env"))
+    if not content[section]:
+        raise ValueError(f"{path}: the section {section} is empty.")
     try:
         return _keys_of(algorithm, env, dict(content[section]), chosen.get("stop") or {})
     except ValueError as error:
@@ -159,7 +161,7 @@ def _action_space(env: str, env_config: Mapping[str, Any]):
 
 def _environment(section: dict[str, Any]) -> dict[str, Any]:
     """Settings of the section `environment`; the keys that they stand for are taken out."""
-    config = dict(section.pop("env_kwargs", None) or {})
+    config = _mapping("env_kwargs", section.pop("env_kwargs", None))
     wrappers, frames = _entries(section.pop("env_wrapper", None)), section.pop("frame_stack", None)
     settings: dict[str, Any] = {}
     translated: list[Any] = []
@@ -174,8 +176,8 @@ def _environment(section: dict[str, Any]) -> dict[str, Any]:
     if frames is not None:
         if section.get("policy") == "CnnPolicy":
             raise ValueError(
-                f"frame_stack={frames} of pictures is for Atari's games alone. Stack them by env_wrappers, with the "
-                "frames first (docs/environments.md)."
+                f"frame_stack={frames} of pictures is for Atari games only. Stack other pictures by env_wrappers, with "
+                "the frames first (docs/environments.md)."
             )
         translated += [{"FrameStackObservation": {"stack_size": int(frames)}}, "FlattenObservation"]
     settings |= {"env_wrappers": translated} if translated else {}
@@ -187,8 +189,15 @@ def _entries(given) -> list[tuple[str, dict[str, Any]]]:
     entries = []
     for entry in [] if given is None else given if isinstance(given, list) else [given]:
         named = entry if isinstance(entry, Mapping) else {entry: None}
-        entries += [(str(name), dict(keywords or {})) for name, keywords in named.items()]
+        entries += [(str(name), _mapping(f"env_wrapper: {name}", keywords)) for name, keywords in named.items()]
     return entries
+
+
+def _mapping(name: str, given: Any) -> dict[str, Any]:
+    """A copy of a mapping; empty for None."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"{name}={given!r:.60} must be a mapping of keywords, such as {{size: 5}}.")
+    return dict(given or {})
 
 
 def _of_atari(keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Commands that take over trained models of other libraries, a module each."""
+"""Commands that take over programs and trained models of other libraries, a module each."""

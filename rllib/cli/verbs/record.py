@@ -98,7 +98,7 @@ def write_steps(
         format_: of the data; None: as the name of the file ends.
 
     Raises:
-        Mistake: for a target or a length that cannot be.
+        Mistake: for a target that cannot be written, or a wrong length.
     """
     with user_input():
         target = _target(to, format_)

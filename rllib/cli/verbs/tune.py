@@ -75,11 +75,12 @@ def command(
     Ctrl-C ends the experiment; --name NAME --resume continues it.
     """
     with reported(verbose):
-        folders = folders_of(results_dir, storage_path)
+        folders, chosen = folders_of(results_dir, storage_path), _chosen(words)
+        typed(chosen)
         with user_input():
             experiments = [
                 _settings(words, below, is_search, options, load_user_code)
-                for below in (load_specs(find_file(file), _chosen(words)) if file else [None])
+                for below in (load_specs(find_file(file), chosen) if file else [None])
             ]
             refuse_one_name(experiments, options)
         for settings in experiments:

@@ -83,6 +83,18 @@ def test_a_combination_that_cannot_go_on_is_refused():
         tune.ResumeConfig(finished="RESTART")
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"resume_config": "AUTO"}, "resume_config must be a tune.ResumeConfig, but got 'AUTO'"),
+        ({"upload_dir": "memory://a", "storage_path": "b"}, "Give storage_path alone"),
+    ],
+)
+def test_words_of_ray_that_mean_nothing_are_refused(given, message):
+    with pytest.raises(TypeError, match=message):
+        tune.run(Stepper, config={"x": 1.0}, verbose=0, **given)
+
+
 def test_a_resumed_experiment_takes_rays_words():
     tune.run(Stepper, config={"x": 1.0}, name="again", verbose=0)
     analysis = tune.run(
@@ -146,6 +158,22 @@ def test_a_study_outlives_the_search(searched, tmp_path):
     second.suggest("b")
     second.on_trial_complete("b", {"score": 2.0})
     assert [trial.value for trial in second._study.trials] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("rewards", [None, [1.0, 2.0]])
+def test_a_stored_study_gets_each_point_once(searched, tmp_path, rewards):
+    pytest.importorskip("sqlalchemy")
+    kept = {"study_name": "mine", "storage": f"sqlite:///{tmp_path}/study.db", "seed": 2}
+    points = [{"x": 0.25}, {"x": 0.75}]
+    first = searched(points, rewards, **kept)
+    if rewards is None:
+        assert [first.suggest(trial_id)["x"] for trial_id in "ab"] == [0.25, 0.75]
+    again, continued = searched(points, rewards, **kept), searched(points, rewards, **kept)
+    continued.set_state(first.get_state())
+    for search in (again, continued):
+        assert search.suggest("c")["x"] not in (0.25, 0.75)
+    assert [trial.params["x"] for trial in again._study.trials[:2]] == [0.25, 0.75]
+    assert len(again._study.trials) == 4
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
 
 
 class SyncConfig:
-    """Settings of copies between machines, as Ray has them; without effect, since results stay on this machine.
+    """Settings of copies in remote storage, as Ray has them; without effect: `storage_path` alone says where they go.
 
     Args:
         settings: as in Ray.
@@ -344,6 +344,8 @@ _OLD_KEYS = {
     "checkpoint_score_attribute": "checkpoint_score_attr",
     "upload_dir": "storage_path",
 }
+# Arguments that are not given where they are None.
+_UNSET_BY_NONE = ("upload_dir", "resume_config")
 
 
 def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None = None) -> ExperimentSpec:
@@ -354,22 +356,23 @@ def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None 
     """
     known = [one.name for one in fields(ExperimentSpec)]
     settings = {}
-    resume_config = given.get("resume_config")
+    given = {key: value for key, value in given.items() if value is not None or key not in _UNSET_BY_NONE}
+    resume_config = given.pop("resume_config", None)
+    if "upload_dir" in given and given.get("storage_path") is not None:
+        raise TypeError(f"{where}: upload_dir is an earlier name of storage_path. Give storage_path alone.")
     for key, value in given.items():
-        if key == "resume_config":
-            continue
         if key in OF_OTHER_ERAS:
             if value not in (None, False):
                 level = logging.WARNING if key in _MISSED else logging.INFO
                 logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])
-        elif key == "upload_dir" and value is None:
-            continue
         elif _OLD_KEYS.get(key, key) in known:
             settings[_OLD_KEYS.get(key, key)] = value
         else:
             near = nearest(key, [*known, *OF_OTHER_ERAS])
             hint = f"Did you mean {near[0]}?" if near else f"It takes: {', '.join(known)}."
             raise TypeError(f"{where} has no argument {key!r}. {hint}")
+    if resume_config is not None and not isinstance(resume_config, ResumeConfig):
+        raise TypeError(f"{where}: resume_config must be a tune.ResumeConfig, but got {resume_config!r:.80}")
     if resume_config is not None and settings.get("resume"):
         settings["resume"] = resume_config.resume
     return replace(spec or ExperimentSpec(), **settings)

@@ -68,7 +68,7 @@ class OptunaSearch(Searcher):
         self._sampler, self._startup = sampler, n_startup_trials
         self._seed = random.getrandbits(31) if seed is None else seed
         self._points = list(points_to_evaluate or ())
-        self._space, self._study, self._numbers = space, None, {}
+        self._space, self._study, self._numbers, self._encoded = space, None, {}, []
         if space is not None:
             self._begin(space)
 
@@ -81,9 +81,10 @@ class OptunaSearch(Searcher):
         return True
 
     def suggest(self, trial_id):
-        if self._study is None:
+        if self._space is None:
             raise ValueError("OptunaSearch has no search space yet: call set_search_properties first")
-        self._learn_evaluated()
+        if self._study is None:
+            self._open()
         number = len(self._numbers)
         self._study.sampler = self._make_sampler(number)
         trial = self._study.ask()
@@ -111,16 +112,13 @@ class OptunaSearch(Searcher):
                 "distributions": {key: to_json(one) for key, one in trial.distributions.items()},
                 "system_attrs": trial.system_attrs,
             }
-            for trial in self._study.get_trials(deepcopy=False)
+            for trial in (self._study.get_trials(deepcopy=False) if self._study else ())
         ]
         return {"seed": self._seed, "numbers": self._numbers, "trials": trials}
 
     def set_state(self, state) -> None:
         self._seed, self._numbers = state["seed"], {}
-        self._begin(self._space)
-        if self._kept["storage"] is None:  # else the study has all that it has learned
-            self._learn_evaluated()
-        self._evaluated = []
+        self._open(is_continued=True)
         for trial_id, number in sorted(state["numbers"].items(), key=lambda item: item[1]):
             self._take_back(trial_id, number, state["trials"][number])
 
@@ -150,36 +148,45 @@ class OptunaSearch(Searcher):
         self._numbers[trial_id] = len(self._study.get_trials(deepcopy=False)) - 1
 
     def _begin(self, space: Mapping) -> None:
+        """Takes a search space, and checks the points; the study is opened when it is needed."""
         _, domains = split(space)
         if not domains:
             raise ValueError("OptunaSearch has nothing to search: the config has no domain such as tune.uniform(0, 1)")
-        self._space = space
-        sampler, loads = self._make_sampler(0), self._kept["storage"] is not None
-        self._study = self._optuna.create_study(
-            direction="maximize", sampler=sampler, load_if_exists=loads, **self._kept
-        )
-        self._fixed, self._evaluated = [], []
+        self._space, self._study, self._encoded = space, None, []
+        drawn = [name(path) for path, one in domains.items() if not isinstance(one, Function)]
         for point in self._points:
             with_point(space, point)  # checks it
             queued, fixed = _encoded_point(space, point)
-            if self._rewards:
-                drawn = [name(path) for path, one in domains.items() if not isinstance(one, Function)]
-                missing = [each for each in drawn if each not in queued]
-                if missing:
-                    raise ValueError(f"a point of evaluated_rewards must name all that is drawn, but lacks {missing}")
-                self._evaluated.append((queued, fixed))
-            else:
-                self._study.enqueue_trial(queued)
-                self._fixed.append(fixed)
+            if self._rewards and (missing := [each for each in drawn if each not in queued]):
+                raise ValueError(f"a point of evaluated_rewards must name all that is drawn, but lacks {missing}")
+            self._encoded.append((queued, fixed))
 
-    def _learn_evaluated(self) -> None:
-        """Tells a study that has just begun the points whose rewards are known."""
-        for (queued, fixed), reward in zip(self._evaluated, self._rewards):
-            self._study.enqueue_trial(queued)
-            trial = self._study.ask()
-            _asked(trial, with_point(self._space, fixed), ())
-            self._study.tell(trial, -reward if self.mode == "min" else reward)
-        self._evaluated = []
+    def _open(self, is_continued: bool = False) -> None:
+        """Makes the study, or loads a stored one, with the points to evaluate in its queue, or learned from.
+
+        Args:
+            is_continued: whether a stored study has been this search's before.
+        """
+        sampler, is_stored = self._make_sampler(0), self._kept["storage"] is not None
+        self._study = self._optuna.create_study(
+            direction="maximize", sampler=sampler, load_if_exists=is_stored, **self._kept
+        )
+        self._fixed = []
+        for index, (queued, fixed) in enumerate(self._encoded):
+            is_new = self._enqueue(queued)
+            if not self._rewards:
+                if is_new or is_continued:
+                    self._fixed.append(fixed)
+            elif is_new:
+                trial = self._study.ask()
+                _asked(trial, with_point(self._space, fixed), ())
+                self._study.tell(trial, -self._rewards[index] if self.mode == "min" else self._rewards[index])
+
+    def _enqueue(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point has been put into the study's queue, because a stored study did not have it yet."""
+        before = len(self._study.get_trials(deepcopy=False))
+        self._study.enqueue_trial(point, skip_if_exists=self._kept["storage"] is not None)
+        return len(self._study.get_trials(deepcopy=False)) > before
 
     def _make_sampler(self, number: int):
         if not isinstance(self._sampler, str):

@@ -46,9 +46,11 @@ class TrackedRun(ABC):
 
     Attributes:
         package: that is imported.
+        login: how the tracker gets the user's login, for messages.
     """
 
     package: ClassVar[str]
+    login: ClassVar[str]
 
     def __init__(self, params: Mapping[str, Any], name: str, **options):
         self._begin(importlib.import_module(self.package), dict(_texts(params)), name, **options)
@@ -84,7 +86,7 @@ class TrackedRun(ABC):
 class WandbRun(TrackedRun):
     """A run of Weights & Biases."""
 
-    package = "wandb"
+    package, login = "wandb", "wandb login, or WANDB_API_KEY in the environment"
 
     def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
         self._run = library.init(**{"config": settings, "name": name, "reinit": "create_new", **options})
@@ -99,7 +101,7 @@ class WandbRun(TrackedRun):
 class MlflowRun(TrackedRun):
     """A run of MLflow. The server is what MLFLOW_TRACKING_URI says, if `tracking_uri` is None."""
 
-    package = "mlflow"
+    package, login = "mlflow", "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment"
 
     def _begin(
         self,
@@ -135,7 +137,7 @@ class TrackioRun(TrackedRun):
     Trackio has no state of failure, so a run that failed gets the number `failed` = 1.
     """
 
-    package = "trackio"
+    package, login = "trackio", "hf auth login, or HF_TOKEN in the environment"
 
     def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
         given = {"project": _PROJECT, "config": settings, "name": name, **options}
@@ -155,7 +157,7 @@ class TrackioRun(TrackedRun):
 class CometRun(TrackedRun):
     """An experiment of Comet."""
 
-    package = "comet_ml"
+    package, login = "comet_ml", "comet login, or COMET_API_KEY in the environment"
 
     def _begin(
         self, library, settings: dict[str, Any], name: str, tags: Sequence[str] | None = None, **options
@@ -179,7 +181,7 @@ class ClearmlRun(TrackedRun):
     Offline, ClearML has one task at a time.
     """
 
-    package = "clearml"
+    package, login = "clearml", "clearml-init, or CLEARML_API_ACCESS_KEY and CLEARML_API_SECRET_KEY"
 
     def _begin(
         self,

@@ -129,7 +129,10 @@ def test_damaged_zips_that_are_hostile(tmp_path, monkeypatch):
         "compressed, and torch.save compresses nothing": lambda: with_entry(model, policy_pth=bomb()),
         "holds list instead of tensors": lambda: with_entry(model, policy_pth=saved([1])),
         "no plain tensor": lambda: with_entry(model, policy_pth=saved({"x": torch.eye(2).to_sparse()})),
-        "larger than its file": lambda: with_entry(model, policy_pth=saved({"x": torch.zeros(1).expand(10**12)})),
+        "larger than their file": lambda: with_entry(model, policy_pth=saved({"x": torch.zeros(1).expand(10**12)})),
+        "'4' and the tensors before it are larger than their file": lambda: with_entry(
+            model, policy_pth=saved(dict(zip(map(str, range(20)), [torch.zeros(100_000)] * 20)))
+        ),
         "grows to more than": lambda: written(
             model, {**ENTRIES["ppo_cartpole"], "data": b" " * 20_000_000}, zipfile.ZIP_DEFLATED
         ),
@@ -159,6 +162,8 @@ def test_damaged_zips_that_are_no_files(tmp_path):
         ({**box((2,), 0, 1), "dtype": "O"}, "cannot be read without running code"),
         ({**discrete(2), "n": "many"}, "cannot be read without running code"),
         ({":type:": "<class 'os.Owned'>"}, "cannot be read without running code"),
+        (box((2**23,), 0, 1), "observation_space has 8,388,608 numbers, and its networks"),
+        (discrete(10**15), "observation_space has 1,000,000,000,000,000 numbers, and its networks"),
     ],
 )
 def test_damaged_spaces_are_refused(space, message, tmp_path):
@@ -209,6 +214,25 @@ def test_damaged_checkpoints_of_ray_are_read_or_refused(name, data, tmp_path_fac
                 filtered.state(4)
     except ValueError as error:
         assert str(error)
+
+
+def test_damaged_checkpoints_of_ray_may_hold_themselves(tmp_path):
+    path = copied(RAY / "ppo_old", tmp_path / "old")
+    (path / "algorithm_state.pkl").unlink()  # which has the filter, too
+    file = path / "policies/default_policy/policy_state.pkl"
+    itself: list = []
+    itself += [itself, itself]
+    weights = {"_logits._model.0.bias": np.zeros(2)}
+    file.write_bytes(pickle.dumps({"weights": weights, "connector_configs": itself}))
+    assert read_ray_checkpoint(path).filter is None
+
+    path = copied(RAY / "ppo_new", tmp_path / "new")
+    deep: dict = {}
+    for _ in range(60):
+        deep = {"a": deep, "b": deep}
+    deep["c"] = {"num_env_steps_sampled_lifetime": {"lifetime_sum": 7}}
+    (path / "algorithm_state.pkl").write_bytes(pickle.dumps({"metrics_logger": deep}))
+    assert read_ray_checkpoint(path).timesteps == 7
 
 
 @pytest.mark.parametrize("file", ["policies/default_policy/policy_state.pkl", "algorithm_state.pkl"])

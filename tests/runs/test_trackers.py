@@ -44,6 +44,20 @@ def test_a_missing_package_is_named_before_anything_starts(monkeypatch, name):
         config(**{name: {}}).build()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "advice"),
+    [
+        ("comet", {"api_key": "word"}, "COMET_API_KEY"),
+        ("mlflow", {"tracking_uri": "https://me:word@host"}, "MLFLOW_TRACKING_PASSWORD"),
+        ("trackio", {"hf_token": "word"}, "HF_TOKEN"),
+    ],
+)
+def test_a_login_among_the_settings_is_refused(name, options, advice):
+    with pytest.raises(ValueError, match=f"{name}: .* would be written to params.json .*{advice}") as raised:
+        config(**{name: options}).build()
+    assert "word" not in str(raised.value).replace("PASSWORD", "")
+
+
 def logged(content: bytes):
     """The records of a file in LevelDB's log format, as wandb writes it: blocks of 32 KiB, and a head of 7 bytes."""
     at, record = 7, b""

@@ -1,7 +1,10 @@
 """Writes an algorithm's results to files in log_dir and to trackers, by the settings of `.reporting()`."""
 
+import re
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from rllib.algorithms.base.wiring import environment_name
 from rllib.errors import NotFiniteError
@@ -10,6 +13,9 @@ from rllib.result import Result
 from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run
 from rllib.runs.trackers import TRACKERS, check_package
+
+# Options that are a login, such as api_key.
+_SECRET = re.compile(r"api_?key|token|password|secret|credential", re.IGNORECASE)
 
 
 class Reporting:
@@ -23,7 +29,7 @@ class Reporting:
 
     Raises:
         ImportError: if a package is missing.
-        ValueError: if log_dir is a URL.
+        ValueError: if log_dir is a URL, or the options of a tracker hold a login.
     """
 
     def __init__(self, algorithm):
@@ -32,7 +38,8 @@ class Reporting:
         self._options = {name: options for name in TRACKERS if (options := getattr(config, name)) is not None}
         self._log: RunLog | None = None
         self._trackers: list = []
-        for name in self._options:
+        for name, options in self._options.items():
+            _refuse_login(name, options)
             check_package(name)
         if config.log_dir is not None and is_url(place_of(config.log_dir)):
             raise ValueError(
@@ -84,3 +91,13 @@ class Reporting:
                 closed.callback(self._log.close)
             for tracker in reversed(trackers):
                 closed.callback(tracker.close, self.failed)
+
+
+def _refuse_login(name: str, options: Mapping[str, Any]) -> None:
+    """Raises a ValueError if options of this tracker hold a login: settings are written to files and checkpoints."""
+    for option, value in options.items():
+        if _SECRET.search(option) or (isinstance(value, str) and shown(value) != value):
+            raise ValueError(
+                f"{name}: {option} would be written to params.json and into every checkpoint. Leave the login out of "
+                f"the settings: {TRACKERS[name].login}."
+            )

@@ -18,7 +18,7 @@ Files with weights may hold arrays alone, or are refused. The others name classe
 which are read as records of their names, and are not imported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,11 +158,8 @@ def _weights(found, path: Path) -> dict[str, np.ndarray]:
         isinstance(name, str) and isinstance(value, np.ndarray | np.generic | float | int)
         for name, value in found.items()
     ):
-        wrong = (
-            next((value for value in found.values() if isinstance(value, Record)), found)
-            if isinstance(found, dict)
-            else found
-        )
+        values = found.values() if isinstance(found, dict) else ()
+        wrong = next((value for value in values if isinstance(value, Record)), found)
         raise DamagedFileError(f"the weights in {path} are no arrays by name, but hold {wrong!r:.80}")
     return {name: np.asarray(value) for name, value in found.items()}
 
@@ -196,25 +193,12 @@ def _class_name(made) -> str:
 
 def _lifetime_steps(state) -> int:
     """Steps that the new API stack has counted."""
-    found = _fields(state).get("metrics_logger")
-    steps = _number_in(found, "num_env_steps_sampled_lifetime")
-    return int(steps) if steps and steps >= 0 else 0
-
-
-def _number_in(value, name: str):
-    """The first number under a key that ends with this name, in nested dicts."""
-    if isinstance(value, Record):
-        value = _fields(value)
-    if not isinstance(value, dict):
-        return None
-    for key, item in value.items():
-        if isinstance(key, str) and key.endswith(name):
-            inner = item.get("lifetime_sum", item.get("value")) if isinstance(item, dict) else item
-            if isinstance(inner, int | float | np.generic) and np.isfinite(inner):
-                return inner
-        if (found := _number_in(item, name)) is not None:
-            return found
-    return None
+    for key, item in _items_within(_fields(state).get("metrics_logger")):
+        if isinstance(key, str) and key.endswith("num_env_steps_sampled_lifetime"):
+            steps = item.get("lifetime_sum", item.get("value")) if isinstance(item, dict) else item
+            if isinstance(steps, int | float | np.generic) and np.isfinite(steps) and steps >= 0:
+                return int(steps)
+    return 0
 
 
 def _connector_state(path: Path):
@@ -227,18 +211,24 @@ def _connector_state(path: Path):
 
 
 def _old_connector(configs):
-    """State of the filter among the connectors of Ray 2.3 to 2.10."""
-    waiting = [configs]
+    """State of the filter among the connectors of Ray 2.3 to 2.10: a pair of the connector's name and its state."""
+    for _, item in _items_within(configs):
+        is_pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+        if is_pair and item[0].endswith("MeanStdObservationFilterAgentConnector"):
+            return item[1]
+    return None
+
+
+def _items_within(value) -> Iterator[tuple[Any, Any]]:
+    """Yields key and item of all containers in a value, each container once: a pickle may hold one in itself."""
+    waiting, seen = [value], set()
     while waiting:
         each = waiting.pop()
-        if isinstance(each, list | tuple):
-            if (
-                len(each) == 2
-                and isinstance(each[0], str)
-                and each[0].endswith("MeanStdObservationFilterAgentConnector")
-            ):
-                return each[1]
-            waiting += each
-        elif isinstance(each, dict):
-            waiting += each.values()
-    return None
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, Record):
+            each = _fields(each)
+        items = list(each.items() if isinstance(each, dict) else enumerate(each) if isinstance(each, list | tuple) else ())
+        yield from items
+        waiting += (item for _, item in reversed(items))

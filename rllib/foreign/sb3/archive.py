@@ -25,6 +25,8 @@ from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside
 # An entry may be larger than the whole zip by this factor, plus a MiB: settings are texts, parameters hardly shrink.
 _MOST_TIMES = 50
 _MEBIBYTE = 2**20
+# Parameters of a features extractor that is shared are there by three names.
+_MOST_NAMES = 4
 _SERIALIZED, _TYPE = ":serialized:", ":type:"
 _CLASS = re.compile(r"<class '(?P<path>[\w.]+)'>")
 
@@ -133,9 +135,7 @@ def _tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
         raise DamagedFileError(f"{name} cannot be read: {_first_line(error)}") from None
     if not isinstance(found, dict):
         raise DamagedFileError(f"{name} holds {type(found).__name__} instead of tensors by name")
-    return {
-        key: _array(value, f"{name}: {key!r:.60}", len(content)) for key, value in found.items() if value is not None
-    }
+    return _arrays({key: value for key, value in found.items() if value is not None}, name, _MOST_NAMES * len(content))
 
 
 def _refuse_packed(content: bytes, name: str) -> None:
@@ -151,16 +151,24 @@ def _refuse_packed(content: bytes, name: str) -> None:
         raise DamagedFileError(f"{name} says that its entries are larger than itself")
 
 
-def _array(value, what: str, most_bytes: int) -> np.ndarray:
+def _arrays(tensors: dict, name: str, most_bytes: int) -> dict[str, np.ndarray]:
+    """The tensors as arrays. Each may be a view that repeats a few numbers without end, or all of another's numbers."""
+    arrays = {}
+    for key, value in tensors.items():
+        most_bytes -= value.numel() * value.element_size() if hasattr(value, "numel") else 0
+        if most_bytes < 0:
+            raise DamagedFileError(f"{name}: {key!r:.60} and the tensors before it are larger than their file")
+        arrays[key] = _array(value, f"{name}: {key!r:.60}")
+    return arrays
+
+
+def _array(value, what: str) -> np.ndarray:
     import torch
 
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
         raise DamagedFileError(f"{what} is no plain tensor")
-    # A tensor may be a view that repeats a few numbers without end.
-    if value.numel() * value.element_size() > most_bytes or not (
-        value.is_floating_point() or value.dtype == torch.int64
-    ):
-        raise DamagedFileError(f"{what} of shape {tuple(value.shape)} is larger than its file, or not of numbers")
+    if not (value.is_floating_point() or value.dtype == torch.int64):
+        raise DamagedFileError(f"{what} is of {value.dtype}, and parameters are floating-point numbers")
     return value.detach().to(torch.float32).numpy().copy()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+from gymnasium import spaces
 
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -82,15 +83,29 @@ def _place(saved: SavedModel, env: str | type | None) -> dict[str, Any]:
     alone = {"num_rollout_workers": 0}
     if env is not None:
         return {**alone, "env": env}
-    return {**alone, **{name: space_of(saved.data[name], name) for name in _SPACES}}
+    return {**alone, **{name: _read_space(saved, name) for name in _SPACES}}
+
+
+def _read_space(saved: SavedModel, name: str) -> gym.Space:
+    """A space of the zip.
+
+    Raises:
+        ValueError: if it cannot be read, or no network of the zip's size reads or fills it, so that a small file would
+            make a network without bounds.
+    """
+    space = space_of(saved.data[name], name)
+    numbers, parameters = spaces.flatdim(space), sum(array.size for array in saved.parameters.values())
+    if numbers > parameters:
+        raise ValueError(f"{saved.path}: its {name} has {numbers:,} numbers, and its networks {parameters:,}: damaged")
+    return space
 
 
 def _compare_spaces(algorithm: Algorithm, saved: SavedModel) -> None:
-    spaces: dict[str, gym.Space] = {
+    built: dict[str, gym.Space] = {
         "observation_space": algorithm.observation_space,
         "action_space": algorithm.action_space,
     }
-    for name, space in spaces.items():
+    for name, space in built.items():
         if (difference := differing(space, saved.data[name])) is not None:
             raise ValueError(
                 f"the {name} of {algorithm.config.env!r} {difference}. Name the environment that the model was trained "

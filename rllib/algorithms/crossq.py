@@ -15,7 +15,7 @@ Departures: hidden layers of the critics have 1024 units, as in sb3-contrib; the
 batches and corrected by the running statistics after them, as in the authors' code, without the gradual change that the
 paper on batch renormalisation describes.
 
-Losses are in losses/crossq.py, replay and updates in families/off_policy_actor_critic.py.
+Losses are in losses/sac_variants/crossq.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ from rllib.algorithms.sac import SAC, SACConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import above, between, section
 from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.losses.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.losses.loss import LossOverModules
+from rllib.losses.sac_variants.crossq import ACTOR_LOSS, CRITIC_LOSS
 from rllib.models.dense.batch_renorm import MOST_BATCHES, BatchRenorm
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec

@@ -22,7 +22,7 @@ setting of the same. The actor maximises the mean of all quantiles. Actions are 
 the number and the size of SAC's, as in Stable-Baselines3 and in later releases of RLlib. The paper has five with three
 layers of 512: `n_critics=5, q_model_config={"fcnet_hiddens": [512, 512, 512]}`.
 
-Losses are in losses/sac.py and losses/tqc.py, replay and updates in families/off_policy_actor_critic.py.
+Losses are in losses/sac.py and losses/sac_variants/tqc.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
 import dataclasses
@@ -38,7 +38,6 @@ from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCrit
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, section
 from rllib.learners.updates.optimizers import OptimizerSettings
-from rllib.losses import tqc
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import (
     ACTOR_LOSS,
@@ -50,6 +49,7 @@ from rllib.losses.sac import (
     NOISE,
     SAMPLED_CRITIC_LOSS,
 )
+from rllib.losses.sac_variants import tqc
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec

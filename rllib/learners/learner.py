@@ -54,7 +54,7 @@ class Learner:
 
     @property
     def device(self) -> str:
-        """Where updates are computed in this process, as torch names it; "cpu" where other processes compute them."""
+        """Device of the updates of this process, by torch's name; "cpu" where other processes compute them."""
         return str(getattr(self.backend, "device", "cpu"))
 
     @property

@@ -12,7 +12,8 @@ from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
-from rllib.losses import crossq, deterministic, sac, tqc
+from rllib.losses import deterministic, sac
+from rllib.losses.sac_variants import crossq, tqc
 from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.distributions.squashed import BoundedSquashedGaussian

@@ -1,4 +1,4 @@
-"""The losses of CrossQ (Bhatt et al., arXiv:1902.05605): soft actor-critic (sac.py) without target copies.
+"""The losses of CrossQ (Bhatt et al., arXiv:1902.05605): soft actor-critic (losses/sac.py) without target copies.
 
     y = r + gamma^k (min_i Q_i(s', a') - alpha log p(a' | s')),     a' ~ pi(. | s')
     J(Q_i) = 1/2 mean w (Q_i(s, a) - y)^2

@@ -276,7 +276,7 @@ def test_everything_is_refused_at_once():
     assert str(caught.value).count("\n- ") == 3
 
 
-@pytest.mark.parametrize("algorithm", ["DQN", "IMPALA", "A3C", "PQN", "ApexDQN", "ES"])
+@pytest.mark.parametrize("algorithm", ["DQN", "IMPALA", "A3C", "PQN", "TRPO", "ApexDQN", "ES"])
 def test_algorithms_without_a_form_for_tensors(algorithm):
     with pytest.raises(ValueError, match=rf"{algorithm} has no form of its rollouts for tensors\. Use PPO, A2C or PG"):
         get_algorithm_config(algorithm).environment(TorchCartPole).rollouts(num_envs_per_worker=2).build()

@@ -227,7 +227,7 @@ def test_a_file_names_no_code(rllib_command, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("CRR", "use AWAC"), ("ddppo", "num_learners=2"), ("TRPO", "use PPO")],
+    [("CRR", "use AWAC"), ("ddppo", "num_learners=2"), ("ACKTR", "use A2C or PPO")],
 )
 @pytest.mark.parametrize("words", [("train", "CartPole-v1"), ("tune", "CartPole-v1"), ("config",)])
 def test_an_absent_algorithm_is_told_with_what_to_use(rllib_command, words, name, instead):

@@ -119,6 +119,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
     is_synchronous: ClassVar[bool] = True
+    # Whether it can train on rollouts that are torch tensors, where its postprocess can make them.
+    takes_tensors: ClassVar[bool] = True
     # Whether workers compute gradients of the loss, instead of sending their samples.
     workers_learn: ClassVar[bool] = False
     # Statistics that each result holds under info/learner/<policy>/learner_stats, by Ray's names.

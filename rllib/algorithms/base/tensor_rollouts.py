@@ -48,6 +48,7 @@ class Sampling(Protocol):
     action_space: gymnasium.Space
     callbacks: DefaultCallbacks
     is_synchronous: bool
+    takes_tensors: bool
     workers_learn: bool
     samples_sequences: bool
 
@@ -103,7 +104,7 @@ def _of_parts(algorithm: Sampling) -> Iterator[str]:
     from rllib.models.tensors import draws_tensors
 
     name, config, policy = type(algorithm).__name__, algorithm.config, algorithm.policy
-    is_able = algorithm.is_synchronous and not algorithm.workers_learn
+    is_able = algorithm.is_synchronous and algorithm.takes_tensors and not algorithm.workers_learn
     if not is_able or not hasattr(algorithm.make_postprocess(DEFAULT_POLICY), "of_tensors"):
         yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
         return

@@ -99,6 +99,19 @@ def test_a_function_is_called_with_locals_and_globals(answer, iterations):
         assert len(told) == (300 if iterations == 3 else 1)
 
 
+def test_variables_of_single_steps_are_not_silently_missing():
+    def callback(locals_, globals_):
+        with pytest.raises(KeyError, match="there is no 'rewards' here: on_step is called after the iteration"):
+            locals_["rewards"]
+        with pytest.raises(KeyError, match=r"Returns of episodes are result\['hist_stats'\]\['episode_reward'\]"):
+            locals_.get("infos", [])
+        assert locals_.get("mine", 3) == 3 and locals_["result"]["hist_stats"]["episode_reward"]
+        return False
+
+    with config().build() as algo:
+        algo.learn(100, callback)
+
+
 def test_programs_that_count_calls_act_where_they_do_elsewhere():
     class EveryHundred(BaseCallback):
         def __init__(self):

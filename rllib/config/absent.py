@@ -75,6 +75,19 @@ POLICY: Mapping[str, str] = {
     **_rows("override make_policy_spec of the algorithm (docs/add_network.md)", "make_rl_module"),
     **_rows("use the attribute model", "base_model", "q_model", "target_model", "model_gpu_towers"),
     **_rows("networks compute on a CPU; updates on what .resources(num_gpus=1) says", "device", "devices"),
+    # Of Stable-Baselines3's policies.
+    **_rows("use algo.predict(observations), or rllib.load_policy(path).predict(observations)", "predict"),
+    **_rows("use parameters(), arrays by name, or algo.get_parameters()", "state_dict", "named_parameters"),
+    **_rows("use set_weights(parameters), or algo.set_parameters(parameters)", "load_state_dict", "load_from_vector"),
+    **_rows("use compute_log_likelihoods(actions, observations) and values(observations)", "evaluate_actions"),
+    **_rows("use values(observations)", "predict_values"),
+    **_rows("use dist_inputs(observations), and dist_class", "get_distribution"),
+    **_rows("methods of a policy take arrays; torch.as_tensor makes tensors for the attribute model", "obs_to_tensor"),
+    **_rows(
+        "the network is the attribute model",
+        *("action_net", "actor", "critic", "features_extractor", "mlp_extractor", "q_net", "value_net"),
+    ),
+    **_rows("optimizers belong to algo.learner", "optimizer"),
 }
 
 WORKER: Mapping[str, str] = {

@@ -266,9 +266,7 @@ def test_weights_are_evaluated_once(capsys):
 
 def test_training_ends_when_nothing_improves():
     patience = StopTrainingOnNoModelImprovement(max_no_improvement_evals=2, min_evals=2)
-    evaluated = EvalCallback(
-        ConstantReward, callback_after_eval=patience, eval_freq=100, n_eval_episodes=1, verbose=0
-    )
+    evaluated = EvalCallback(ConstantReward, callback_after_eval=patience, eval_freq=100, n_eval_episodes=1, verbose=0)
     with config().build() as algo:
         algo.learn(10_000, callback=evaluated)
         # The first is the best; of the others, those after two evaluations count, and more than two have to.

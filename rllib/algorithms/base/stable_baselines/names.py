@@ -152,4 +152,3 @@ class StableBaselinesNames:
                 own = policy.parameters()
                 parameters = {**own, **{key: value for key, value in parameters.items() if key in own}}
             policy.set_weights(parameters)
-

@@ -181,6 +181,13 @@ def test_a_policy_is_exported_to_onnx_in_rllibs_words(algo, tmp_path):
     assert len(action) == 2
 
 
+def test_a_number_of_operators_asks_for_a_graph(algo, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("rllib.serving.export.export_policy", lambda *given, **how: asked.append((given, how)))
+    assert algo.export_policy_model(tmp_path, onnx=17) == tmp_path
+    assert asked == [((algo, tmp_path / "model.onnx", "onnx"), {"policy_id": "default_policy"})]
+
+
 # ------------------------------------------------------------------ Policy, workers, catalog
 
 

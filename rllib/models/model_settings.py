@@ -21,7 +21,7 @@ MODEL_DEFAULTS = {
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
     "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
     "framestack": True,  # their observations are the last four pictures
-    "fcnet_weights_initializer": None,  # a name of INITIALIZERS, "uniform" is torch.nn.Linear's; None: the algorithm's own
+    "fcnet_weights_initializer": None,  # of INITIALIZERS; "uniform": as torch.nn.Linear; None: the algorithm's
     "vf_share_layers": True,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
@@ -180,8 +180,8 @@ def _check_biases(given, model: Mapping) -> None:
     if not is_zero or weights in (None, "uniform"):
         raise ValueError(
             f"model['fcnet_bias_initializer']={given!r:.80} is not available: biases begin at zero with "
-            "'fcnet_weights_initializer': 'xavier_uniform', or any other but 'uniform', and there as in torch.nn.Linear. "
-            "Leave it out, and name the weights' initializer."
+            "'fcnet_weights_initializer': 'xavier_uniform', or any other but 'uniform' (as torch.nn.Linear's). Leave "
+            "it out, and name the weights' initializer."
         )
 
 

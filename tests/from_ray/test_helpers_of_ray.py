@@ -6,7 +6,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-import yaml
 from gymnasium import spaces
 
 from rllib import PPOConfig

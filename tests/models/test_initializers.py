@@ -46,9 +46,9 @@ def test_initializers_are_named_as_in_torch():
     zeros = {"fcnet_bias_initializer": torch.nn.init.constant_, "fcnet_bias_initializer_kwargs": {"val": 0.0}}
     given = {"fcnet_kernel_initializer": torch.nn.init.xavier_uniform_, **zeros}
     assert check_model(given)["fcnet_weights_initializer"] == "xavier_uniform"
-    with pytest.raises(ValueError, match="fcnet_bias_initializer.*name the weights' initializer"):
+    with pytest.raises(ValueError, match=r"fcnet_bias_initializer.*name the weights' initializer"):
         check_model(zeros)
-    with pytest.raises(ValueError, match="'fcnet_bias_initializer'.*is not available"):
+    with pytest.raises(ValueError, match=r"'fcnet_bias_initializer'.*is not available"):
         check_model({**given, "fcnet_bias_initializer": torch.nn.init.ones_})
     with pytest.raises(ValueError, match="there are orthogonal, uniform, xavier_uniform"):
         check_model({"fcnet_kernel_initializer": torch.nn.init.dirac_})

@@ -893,6 +893,14 @@ class AlgorithmConfig(OfflineDataConfig):
         """Whether the section multi_agent names policies; an environment with several agents needs no word of it."""
         return self.policies is not None
 
+    @property
+    def is_atari(self) -> bool:
+        """Whether the environment is a game of the Arcade Learning Environment, by an id of gymnasium's registry."""
+        from rllib.env.factories.atari import is_atari
+        from rllib.env.factories.registry import resolve
+
+        return self.env is not None and is_atari(resolve(self.env))
+
     def get_info_columns(self) -> tuple[Column, ...]:
         """The columns that `info_columns` describes.
 

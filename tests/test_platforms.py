@@ -48,6 +48,29 @@ def test_one_process_trains_evaluates_saves_and_acts(system, tmp_path):
     run(system, RUN, tmp_path)
 
 
+# As `rllib push` and Tune copy a checkpoint.
+COPIED = """
+from pathlib import Path
+from rllib.errors import DamagedFileError
+from rllib.storage.foreign_files import copy_inside
+
+Path("run/checkpoint/policies").mkdir(parents=True)
+Path("run/checkpoint/policies/a.json").write_text("{}")
+copy_inside("run", "checkpoint", Path("copy"))
+assert Path("copy/policies/a.json").read_text() == "{}"
+Path("run/checkpoint/link").symlink_to(Path("run").absolute())
+try:
+    copy_inside("run", "checkpoint", Path("second"))
+except DamagedFileError as error:
+    print(error)
+"""
+
+
+@SYSTEMS
+def test_a_checkpoint_is_copied_without_its_links(system, tmp_path):
+    assert "is a symbolic link, which is not followed" in run(system, COPIED, tmp_path)
+
+
 WORKERS = """
 import runtime
 from rllib import PPOConfig

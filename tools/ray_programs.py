@@ -4,8 +4,9 @@
 
 RAY is the folder `ray` of an installed Ray 2.60, or of its sources: the 48 scripts of its rllib/examples, and the
 scripts of its tune/examples. DIR holds the five documents (texts with code) that the project began with. NAMEs choose
-programs by a part of their name. Each runs in a directory of its own, for one iteration where it has Ray's usual
-options, and for at most --timeout seconds.
+programs by a part of their name; --write then keeps the rows of the others. Each runs in a directory of its own, for
+one iteration where it has Ray's usual options, and for at most --timeout seconds. Some import `tree`, which comes with
+Ray: pip install dm-tree.
 """
 
 import argparse
@@ -234,20 +235,29 @@ def _reason(output: str) -> str:
 # ---------------------------------------------------------------------- the table
 
 
-def table(outcomes: dict[str, Outcome]) -> str:
-    """The outcomes as Markdown, in groups with their counts."""
-    groups: dict[str, list[str]] = {}
-    counts: dict[str, int] = {}
+TITLES = {"document": "Five documents", "rllib/examples": "rllib/examples", "tune/examples": "tune/examples"}
+
+
+def table(outcomes: dict[str, Outcome], earlier: str = "") -> str:
+    """The outcomes as Markdown, in groups with their counts.
+
+    Args:
+        outcomes: by the names of programs.
+        earlier: a table; its rows of programs that have not run now are kept.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for title, rows in re.findall(r"^### (.*?):.*?\n\n((?:\|.*\n?)+)", earlier, re.MULTILINE):
+        group = next(group for group, known in TITLES.items() if known == title)
+        groups[group] = dict(re.findall(r"^\| `(.*?)` \| (.*) \|$", rows, re.MULTILINE))
     for name, outcome in outcomes.items():
-        group = next(start for start in ("document", "rllib/examples", "tune/examples") if name.startswith(start))
+        group = next(start for start in TITLES if name.startswith(start))
         shown = "runs" if outcome.runs else outcome.reason.replace("|", "\\|")[:220]
-        groups.setdefault(group, []).append(f"| `{name.removeprefix(group).lstrip('/ ')}` | {shown} |")
-        counts[group] = counts.get(group, 0) + outcome.runs
-    titles = {"document": "Five documents", "rllib/examples": "rllib/examples", "tune/examples": "tune/examples"}
+        groups.setdefault(group, {})[name.removeprefix(group).lstrip("/ ")] = shown
     parts = []
     for group, rows in groups.items():
-        head = f"### {titles[group]}: {counts[group]} of {len(rows)} run\n\n| program | |\n|---|---|\n"
-        parts.append(head + "\n".join(rows))
+        count = sum(shown.startswith("runs") for shown in rows.values())
+        head = f"### {TITLES[group]}: {count} of {len(rows)} run\n\n| program | |\n|---|---|\n"
+        parts.append(head + "\n".join(f"| `{name}` | {shown} |" for name, shown in rows.items()))
     return "\n\n".join(parts)
 
 
@@ -270,7 +280,9 @@ def main() -> None:
                 print(f"{program.name}: {shown} ({outcome.seconds:.0f} s)", flush=True)
     if options.write:
         before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table(outcomes)}\n\n{END}{rest.partition(END)[2]}")
+        earlier, _, after = rest.partition(END)
+        kept = earlier if options.names else ""
+        PAGE.write_text(f"{before}{BEGIN}\n\n{table(outcomes, kept)}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ NAVIGATION = {
     "Worlds outside": ("external", "external_faults"),
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
     "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "offline", "results"),
-    "Coming from": ("from_rllib", "from_sb3", "from_cleanrl"),
+    "Coming from": ("from_rllib", "ray_programs", "from_sb3", "from_cleanrl"),
     "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "gpu", "scale", "cluster"),
     "Deploy": ("deployment", "export"),
     "Understand": ("architecture", "decisions", "runtime", "faults", "security"),

@@ -8,10 +8,12 @@ from rllib.core.connectors.connector import ConnectorV2 as ConnectorV2
 from rllib.core.modules.default_model_config import DefaultModelConfig as DefaultModelConfig
 from rllib.core.connectors.pieces import FlattenObservations as FlattenObservations
 from rllib.core.connectors.pieces import FrameStackingEnvToModule as FrameStackingEnvToModule
+from rllib.core.connectors.pieces import FrameStackingLearner as FrameStackingLearner
 from rllib.core.connectors.pieces import GetActions as GetActions
 from rllib.core.modules.rl_module import InferenceOnlyAPI as InferenceOnlyAPI
 from rllib.core.connectors.pieces import MeanStdFilter as MeanStdFilter
 from rllib.core.metrics.metrics_logger import MetricsLogger as MetricsLogger
+from rllib.core.connectors.pieces import MultiAgentObservationPreprocessor as MultiAgentObservationPreprocessor
 from rllib.core.modules.module_spec import MultiRLModuleSpec as MultiRLModuleSpec
 from rllib.core.connectors.pieces import NormalizeAndClipActions as NormalizeAndClipActions
 from rllib.core.connectors.pieces import PrevActionsPrevRewards as PrevActionsPrevRewards

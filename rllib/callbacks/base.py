@@ -2,7 +2,7 @@
 
 An algorithm calls `init_callback` and `on_training_start`, then in each iteration `on_rollout_start`, `on_step` for
 each step of its environments, and `on_rollout_end`; at last `on_training_end`. Subclasses override the methods of these
-names with an underscore. learning.py says when steps are told.
+names with an underscore. learning.py says when.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -130,7 +130,7 @@ class ConvertCallback(BaseCallback):
 
 
 class CallbackList(BaseCallback):
-    """Several callbacks as one; each step is told to all, though one of them ends the training.
+    """Several callbacks as one; all are called at each step, though one of them ends the training.
 
     Args:
         callbacks: called in this order.

@@ -1,7 +1,7 @@
-"""A call of `learn`: iterations, and what callbacks are told of them.
+"""A call of `learn`: iterations, and the calls of its callbacks.
 
 Stable-Baselines3 calls `on_step` after each step of its environments. Here steps are sampled in fragments, by several
-processes, so the steps of an iteration are told after it, one after the other: `n_calls` and `num_timesteps` count as
+processes, so `on_step` is called after an iteration, once for each of its steps: `n_calls` and `num_timesteps` count as
 there, and the weights are those after the iteration's updates. Programs that count by either act at the same steps,
 rounded up to whole iterations.
 """
@@ -11,16 +11,25 @@ from typing import Any
 
 from rllib.callbacks.base import close, ends
 
+# Variables of a single step in Stable-Baselines3's loops.
+_OF_STEPS = frozenset({
+    "actions", "clipped_actions", "dones", "infos", "log_probs", "new_obs", "obs_tensor", "rewards", "values",
+})  # fmt: skip
+
 
 class _Locals(dict[str, Any]):
     """Variables of an iteration; the error for those that Stable-Baselines3 has beside them says where to look."""
 
     def __missing__(self, name):
         raise KeyError(
-            f"there is no {name!r} here: steps are told after their iteration, without observations and rewards. "
-            f"There are {', '.join(self)}. Single steps are seen by on_episode_step of rllib.DefaultCallbacks "
-            "(docs/callbacks.md)."
+            f"there is no {name!r} here: on_step is called after the iteration, without observations and rewards. "
+            f"There are {', '.join(self)}. Returns of episodes are result['hist_stats']['episode_reward']; single "
+            "steps are seen by on_episode_step of rllib.DefaultCallbacks (docs/callbacks.md)."
         )
+
+    def get(self, name, default=None):
+        """The variable; for those of a single step the error, since a default would silently stand for all steps."""
+        return self[name] if name in _OF_STEPS else super().get(name, default)
 
 
 class Learning:
@@ -33,16 +42,14 @@ class Learning:
         variables: `locals` of the callbacks.
 
     Attributes:
-        telling: environment steps up to the one that callbacks are being told; None while they are told none.
+        step: environment steps up to the one that `on_step` is being called for; None between its calls.
     """
 
-    def __init__(
-        self, model: Any, callbacks: Sequence[Any], clock: Callable[[], int], variables: Mapping[str, Any]
-    ):
+    def __init__(self, model: Any, callbacks: Sequence[Any], clock: Callable[[], int], variables: Mapping[str, Any]):
         self._model, self._callbacks, self._clock = model, callbacks, clock
         self._locals = _Locals(self=model, **variables)
-        self.telling: int | None = None
-        self._told = clock()
+        self.step: int | None = None
+        self._last_step = clock()
         self._goes_on = True
 
     def run(self, is_done: Callable[[], bool]) -> None:
@@ -62,7 +69,7 @@ class Learning:
                 close(each)
 
     def on_result(self, result: MutableMapping[str, Any]) -> None:
-        """Tells an iteration's steps; `train` calls it before the result is written.
+        """Calls the callbacks for the steps of an iteration; `train` calls this before the result is written.
 
         Args:
             result: of the iteration; gets what callbacks have recorded.
@@ -70,14 +77,14 @@ class Learning:
         for each in self._callbacks:
             each.update_locals({"result": result})
         if self._callbacks:
-            self._tell_steps()
+            self._call_on_step()
         for each in self._callbacks:
             each.on_rollout_end()
         self._model.logger.move_into(result)
 
-    def _tell_steps(self) -> None:
+    def _call_on_step(self) -> None:
         now, at_once = self._clock(), self._model.n_envs
-        while self._goes_on and self._told + at_once <= now:
-            self._told = self.telling = self._told + at_once
+        while self._goes_on and self._last_step + at_once <= now:
+            self._last_step = self.step = self._last_step + at_once
             self._goes_on = not any([ends(each.on_step()) for each in self._callbacks])
-        self.telling = None
+        self.step = None

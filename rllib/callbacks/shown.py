@@ -7,6 +7,7 @@ from typing import Any
 
 from rllib.callbacks.base import BaseCallback
 from rllib.progress import StepsProgress, number, steps_progress
+from rllib.runs.curve_groups import name_of_statistic
 
 # Width of a table's columns of names and values.
 _NAMES, _VALUES = 28, 12
@@ -106,7 +107,8 @@ def _sections(result: Mapping, recorded: Mapping, num_timesteps: int) -> dict[st
     learners = result["info"]["learner"]
     for policy_id, of_policy in learners.items():
         section = "train" if len(learners) == 1 else f"train/{policy_id}"
-        sections[section] = dict(of_policy.get("learner_stats", {}))
+        statistics = of_policy.get("learner_stats", {})
+        sections[section] = {name_of_statistic(name): value for name, value in statistics.items()}
     for name, value in recorded.items():
         section, _, last = name.rpartition("/")
         sections.setdefault(section or "time", {})[last] = value

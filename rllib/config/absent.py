@@ -12,9 +12,9 @@ def _rows(advice: str, *names: str) -> dict[str, str]:
 
 
 _FILES = "checkpoints are made of files, not of pickled objects; use save() and Algorithm.from_checkpoint(path)"
-_REPLACED = "workers that have died are replaced without being asked for (docs/faults.md)"
+_REPLACED = "workers that have died are replaced automatically (docs/faults.md)"
 _H5 = "there is no TensorFlow; use set_weights(), or Policy.from_checkpoint(path).get_weights()"
-_NO_CONNECTORS = "there are no connectors: observation_filter and env_wrappers change observations (docs/filters.md)"
+_CONNECTORS = "connectors are functions of the config, .env_runners(env_to_module_connector=...) (docs/from_rllib.md)"
 _NO_BUFFER_ON_GPU = "a learner takes whole train batches: use algo.learn_on_batch(batch)"
 _LEARNERS = "use algo.learners, which has a learner for each policy id, or algo.learn_on_batch(batch)"
 
@@ -57,7 +57,7 @@ POLICY: Mapping[str, str] = {
     **_rows("use algo.learner.compute_gradient(batch, ...) (docs/custom_loops.md)", "compute_gradients"),
     **_rows("use algo.learner.apply_gradient(gradient, lr=...) (docs/custom_loops.md)", "apply_gradients"),
     **_rows("override make_loss of the algorithm (docs/losses.md)", "loss"),
-    **_rows(_NO_CONNECTORS, "get_connector_metrics", "reset_connectors", "restore_connectors"),
+    **_rows(_CONNECTORS, "get_connector_metrics", "reset_connectors", "restore_connectors"),
     **_rows("there is no TensorFlow", "get_session"),
     **_rows(_H5, "import_model_from_h5"),
     **_rows("use snapshot() and load_snapshot(), or export_checkpoint(path)", "serialize", "deserialize", "from_state"),
@@ -75,6 +75,19 @@ POLICY: Mapping[str, str] = {
     **_rows("override make_policy_spec of the algorithm (docs/add_network.md)", "make_rl_module"),
     **_rows("use the attribute model", "base_model", "q_model", "target_model", "model_gpu_towers"),
     **_rows("networks compute on a CPU; updates on what .resources(num_gpus=1) says", "device", "devices"),
+    # Of Stable-Baselines3's policies.
+    **_rows("use algo.predict(observations), or rllib.load_policy(path).predict(observations)", "predict"),
+    **_rows("use parameters(), arrays by name, or algo.get_parameters()", "state_dict", "named_parameters"),
+    **_rows("use set_weights(parameters), or algo.set_parameters(parameters)", "load_state_dict", "load_from_vector"),
+    **_rows("use compute_log_likelihoods(actions, observations) and values(observations)", "evaluate_actions"),
+    **_rows("use values(observations)", "predict_values"),
+    **_rows("use dist_inputs(observations), and dist_class", "get_distribution"),
+    **_rows("methods of a policy take arrays; torch.as_tensor makes tensors for the attribute model", "obs_to_tensor"),
+    **_rows(
+        "the network is the attribute model",
+        *("action_net", "actor", "critic", "features_extractor", "mlp_extractor", "q_net", "value_net"),
+    ),
+    **_rows("optimizers belong to algo.learner", "optimizer"),
 }
 
 WORKER: Mapping[str, str] = {
@@ -124,6 +137,7 @@ WORKER_SET: Mapping[str, str] = {
 CONFIG: Mapping[str, str] = {
     **_rows("use to_dict(); a checkpoint holds it as config.json", "serialize", "from_state", "get_state"),
     **_rows("use the attribute is_multi_agent", "get_multi_agent_setup"),
+    **_rows("use the attribute model, which a spec becomes", "rl_module_spec"),
     **_rows("use get_evaluation_config_object()", "get_evaluation_config"),
     **_rows(
         "override make_policy_spec of the algorithm (docs/add_network.md)",
@@ -135,7 +149,7 @@ CONFIG: Mapping[str, str] = {
         *("get_default_learner_class", "build_learner", "build_learner_group", "get_learner_group_config"),
     ),
     **_rows(
-        _NO_CONNECTORS,
+        _CONNECTORS,
         *("build_env_to_module_connector", "build_module_to_env_connector", "build_learner_connector"),
     ),
     **_rows("use validate(), which names every mistake", "validate_train_batch_size_vs_rollout_fragment_length"),

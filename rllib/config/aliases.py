@@ -4,10 +4,13 @@ Ray 2.6's names are the canonical ones. Where a script uses another, it works, a
 name) says what the name is here.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
+
+from rllib.config.setting_types import shortened
 
 logger = logging.getLogger("rllib")
 
@@ -67,6 +70,8 @@ RAY_2_6 = {
     # Limits and modes of environments that gymnasium has taken over since.
     "horizon": "env_wrappers",
     "input": "input_",
+    # What a learner_connector may be is done by workers.
+    "learner_connector": "env_to_module_connector",
     "remote_worker_envs": "gym_env_vectorize_mode",
 }
 
@@ -134,6 +139,24 @@ def _model_of_spec(spec) -> Any:
     return spec.to_model()
 
 
+def _of_workers(make_pieces: Any) -> Any:
+    """Nothing, for a learner_connector whose pieces do again what connectors of workers have done to the rows."""
+    if make_pieces is None:
+        return NOTHING
+    try:
+        made = make_pieces(None, None)
+    except Exception:  # it reads spaces, as only pieces of a user's own do
+        made = None
+    pieces = made if isinstance(made, list | tuple) else [made]
+    if all(getattr(piece, "is_done_by_workers", False) for piece in pieces):
+        return NOTHING
+    raise TypeError(
+        f"learner_connector={shortened(make_pieces)} cannot be used: batches are changed by on_postprocess_trajectory "
+        "and on_learn_on_batch of your callbacks, rewards by env_wrappers, and losses by learner_class, custom_loss "
+        "and auxiliary_losses."
+    )
+
+
 def _hook_with(hook: str, function) -> Any:
     """A function for a hook as a part of the setting callback_functions."""
     return NOTHING if function is None else {hook: function}
@@ -154,6 +177,7 @@ VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "horizon": lambda value: NOTHING if value is None else [{"TimeLimit": {"max_episode_steps": value}}],
     "remote_worker_envs": lambda value: "async" if value else NOTHING,
     "rl_module_spec": _model_of_spec,
+    "learner_connector": _of_workers,
     **{hook: partial(_hook_with, hook) for hook in HOOKS},
 }
 
@@ -389,11 +413,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "worker_cls": Unavailable((None,), "workers are always RolloutWorkers"),
     "sample_collector": Unavailable((None,), "workers write the rows of a batch as they come"),
     "optimization_config": Unavailable((None,), "use actor_lr, critic_lr and alpha_lr"),
-    "learner_connector": Unavailable(
-        (None,),
-        "batches are changed by on_postprocess_trajectory and on_learn_on_batch of your callbacks, rewards by "
-        "env_wrappers, and losses by learner_class, custom_loss and auxiliary_losses",
-    ),
     **dict.fromkeys(
         tuple(
             f"add_default_connectors_to_{pipeline}_pipeline"
@@ -567,7 +586,7 @@ GUESTS: Mapping[str, frozenset[str]] = {
     ),
     "training": frozenset({"clip_actions"}),
     "resources": frozenset({"num_learners", "num_cpus_per_learner"}),
-    "learners": frozenset({"num_gpus"}),
+    "learners": frozenset({"num_gpus", "num_aggregation_workers"}),
 }
 
 # Sections of RLlib that are not there, and why.
@@ -595,8 +614,11 @@ def translate(name: str, value) -> tuple[str, Any]:
 def value_today(name: str, value):
     """The present name of a setting's value of any era; any other value is returned unchanged.
 
-    A class of torch that stands for an activation becomes its name, which files and checkpoints can hold.
+    A class of torch that stands for an activation becomes its name, which files and checkpoints can hold, and a
+    DefaultModelConfig a dict.
     """
+    if dataclasses.is_dataclass(value) and name == "model":
+        value = dataclasses.asdict(value)
     if isinstance(value, dict):
         today = _estimator_today if name == "off_policy_estimation_methods" else activation_today
         return {key: today(item) for key, item in value.items()}

@@ -20,8 +20,9 @@ _LAZY = {
     **dict.fromkeys(("ConnectorV2", "ConnectorPipelineV2"), _CONNECTOR),
     **dict.fromkeys(
         (
-            *("AddObservationsFromEpisodesToBatch", "FlattenObservations", "FrameStackingEnvToModule", "GetActions"),
-            *("MeanStdFilter", "NormalizeAndClipActions", "PrevActionsPrevRewards"),
+            *("AddObservationsFromEpisodesToBatch", "FlattenObservations", "FrameStackingEnvToModule"),
+            *("FrameStackingLearner", "GetActions", "MeanStdFilter", "MultiAgentObservationPreprocessor"),
+            *("NormalizeAndClipActions", "PrevActionsPrevRewards"),
             "SingleAgentObservationPreprocessor",
         ),
         _PIECES,
@@ -58,7 +59,6 @@ _ELSEWHERE = {
     "Catalog": "build the layers in the setup() of a TorchRLModule",
     "PPOCatalog": "build the layers in the setup() of a TorchRLModule",
     "LearnerGroup": "algo.learner_group has get_weights() and set_weights()",
-    "MultiAgentObservationPreprocessor": "change the observations in a wrapper around the MultiAgentEnv",
     "LearnerConnectorPipeline": "batches are changed by on_postprocess_trajectory and on_learn_on_batch of callbacks",
     "SingleAgentEpisode": "connectors and hooks get episodes with its methods; samples are SampleBatches",
 }

@@ -43,7 +43,7 @@ class AskedWorkers:
         """function(index, worker) on every worker, in order; the local worker has the index 0."""
         return self.foreach_worker(functools.partial(_with_index, function), local_worker=local_worker)
 
-    def foreach_env_runner(self, func: Callable, *, local_env_runner: bool = True) -> list:
+    def foreach_env_runner(self, func: Callable, *, local_env_runner: bool = True, **without_effect: Any) -> list:
         """`foreach_worker`, by the name of Ray 2.10 and later."""
         return self.foreach_worker(func, local_worker=local_env_runner)
 

@@ -206,14 +206,6 @@ class WorkerSet(AskedWorkers):
         answers = self.fleet.ask_all(lambda actor, index: actor.apply.remote(function, *args), is_work=False)
         return list(answers.values())
 
-    def foreach_env_runner(self, func: Callable, *, local_env_runner: bool = True, **without_effect: Any) -> list:
-        """`foreach_worker` by the names of RLlib's new API stack."""
-        return self.foreach_worker(func, local_worker=local_env_runner)
-
-    def num_remote_env_runners(self) -> int:
-        """Number of remote workers that are there."""
-        return self.num_healthy_workers
-
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
         """One result per item, in order: items are distributed, and each worker calls function(worker, share, *args).
 

@@ -1,5 +1,6 @@
-"""Result of an import: where the checkpoint is, and what it does not hold."""
+"""Directory that an import writes, and its result: where the checkpoint is, and what it does not hold."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,3 +22,10 @@ class ImportedModel:
     env: str | None
     timesteps: int
     left_out: tuple[str, ...]
+
+
+def refuse_used(directory: str | os.PathLike) -> None:
+    """Raises a ValueError if an import would write over something."""
+    path = Path(directory)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} exists already, and an import writes a new directory: give another one")

@@ -112,8 +112,8 @@ FOUND: dict[str, dict[str, str]] = {
     "ray.tune.execution.placement_groups": {"rllib.tune": "PlacementGroupFactory"},
     "ray.tune.experiment": {"rllib.tune": "Experiment", "rllib.tune.experiment.trial": "Trial"},
     "ray.tune.logger": {
-        "rllib.tune": "CSVLoggerCallback JsonLoggerCallback Logger LoggerCallback TBXLoggerCallback DEFAULT_LOGGERS",
-        "rllib.from_ray.printing": "pretty_print",
+        "rllib.tune": "CSVLoggerCallback JsonLoggerCallback Logger LoggerCallback TBXLoggerCallback DEFAULT_LOGGERS "
+        "pretty_print",
     },
     "ray.tune.integration.mlflow": {"rllib.tune": "MLflowLoggerCallback"},
     "ray.tune.integration.wandb": {"rllib.tune": "WandbLoggerCallback"},
@@ -292,7 +292,6 @@ WHERE_BUILT: dict[str, dict[str, str]] = {
     "ray.rllib.models.preprocessors": {"rllib.models.observations": "Preprocessor"},
     "ray.rllib.utils.filter": {"rllib.models.observations": "MeanStdFilter NoFilter"},
     "ray.train": {"rllib.tune": "Result SyncConfig"},
-    "ray.tune.logger": {"rllib.tune": "pretty_print"},
     "ray.tune.stopper": {"rllib.tune": "NoopStopper"},
     "ray.tune.syncer": {"rllib.tune": "SyncConfig"},
     "ray.rllib.evaluation.postprocessing": {"rllib": "Postprocessing compute_advantages"},

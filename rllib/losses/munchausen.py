@@ -1,13 +1,13 @@
-"""Targets of Munchausen reinforcement learning (Vieillard, Pietquin and Geist, arXiv:2007.14430, section 3 and eq. 4).
+"""Targets of Munchausen reinforcement learning (Vieillard, Pietquin and Geist, arXiv:2007.14430): M-DQN and M-IQN.
 
 The target network's policy is pi = softmax(q / tau). Its log-probability of the action taken, scaled and clipped, is
 added to the reward, and the bootstrap is soft:
 
     y = r + alpha clip(tau log pi(a | s), l, 0) + gamma^n sum_a' pi(a' | s') (q(s', a') - tau log pi(a' | s'))
 
-With quantiles of returns, q(s', a') of the sum are those quantiles (M-IQN, the paper's section 4), and q of the policy
-their means. Rows of n steps add the term of their first action, as the paper's agents with n-step returns do. Illegal
-actions have no probability.
+With quantiles of returns (M-IQN) each quantile of q(s', a') gives a target of its own, and q of the policy is their
+mean. A row of n steps adds the term of its first action alone, as the authors' code does. Illegal actions have no
+probability.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Munchausen:
         """
         is_array = isinstance(rewards, np.ndarray)
         log_policy = log_softmax if is_array else torch_log_softmax
-        log_probability = log_policy(before.q_values(), self.temperature)[np.arange(len(rewards)), actions]
+        log_probability = taken(log_policy(before.q_values(), self.temperature), actions)
         rewards = rewards + self.alpha * (self.temperature * log_probability).clip(self.clip, 0)
         later = log_policy(judged.q_values(), self.temperature)
         policy, of_actions = (np.exp(later) if is_array else later.exp()), judged.logits
@@ -61,6 +61,14 @@ class Munchausen:
         if distribution.quantiles:
             return TARGET_QUANTILES, moved(rewards, discounts, values)
         return TD_TARGETS, td_targets(rewards, discounts, values[:, 0])
+
+
+def taken(values, actions):
+    """Entries [B] of values [B, A] at actions [B]."""
+    if isinstance(values, np.ndarray):
+        return values[np.arange(len(actions)), actions]
+    # An index made here would be copied to the device, which cannot be recorded in a CUDA graph.
+    return values.gather(-1, actions[:, None])[:, 0]
 
 
 def log_softmax(q: np.ndarray, temperature: float) -> np.ndarray:

@@ -21,7 +21,7 @@ MODEL_DEFAULTS = {
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
     "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
     "framestack": True,  # their observations are the last four pictures
-    "fcnet_weights_initializer": None,  # "orthogonal", "uniform" (torch.nn.Linear's); None: the algorithm's own
+    "fcnet_weights_initializer": None,  # of INITIALIZERS; "uniform": as torch.nn.Linear; None: the algorithm's
     "vf_share_layers": True,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
@@ -78,7 +78,7 @@ NOT_AVAILABLE = {
         for part in ("fcnet", "conv", "head_fcnet", "lstm", "fusionnet")
         for of in ("kernel", "bias")
         for kwargs in ("", "_kwargs")
-        if (part, of) != ("fcnet", "kernel")
+        if part != "fcnet"
     },
     "head_fcnet_use_layernorm": (False,),  # layer_norm is of all hidden layers
     "log_std_clip_param": (20.0,),
@@ -128,6 +128,10 @@ def check_model(model: Mapping) -> dict:
                 settings["fcnet_weights_initializer"] = _initializer_today(value)
         elif key == "fcnet_kernel_initializer_kwargs":
             settings["orthogonal_gains"] = _gains_of(value) or settings["orthogonal_gains"]
+        elif key == "fcnet_bias_initializer":
+            _check_biases(value, model)
+        elif key == "fcnet_bias_initializer_kwargs":
+            continue  # read with the initializer
         elif key in NOT_AVAILABLE:
             if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
                 raise ValueError(
@@ -160,11 +164,25 @@ def _initializer_today(given) -> str:
     name = str(getattr(given, "__name__", given)).removesuffix("_")
     if name not in INITIALIZERS:
         raise ValueError(
-            f"model['fcnet_kernel_initializer']={given!r:.80} is not available: built-in networks begin with "
-            '"orthogonal_" weights, or with those of torch.nn.Linear: \'fcnet_weights_initializer\': "uniform". Make '
-            "others in a network of your own, 'custom_model' (docs/networks.md)."
+            f"model['fcnet_kernel_initializer']={given!r:.80} is not available; there are {', '.join(INITIALIZERS)}. "
+            "Make others in a network of your own, 'custom_model' (docs/networks.md)."
         )
     return name
+
+
+def _check_biases(given, model: Mapping) -> None:
+    """Raises a ValueError unless the biases that are asked for are those that the weights' initializer gives: zeros."""
+    if given is None:
+        return
+    name, value = getattr(given, "__name__", given), dict(model.get("fcnet_bias_initializer_kwargs") or {}).get("val")
+    is_zero = name == "zeros_" or (name == "constant_" and value == 0)
+    weights = model.get("fcnet_kernel_initializer") or model.get("fcnet_weights_initializer")
+    if not is_zero or weights in (None, "uniform"):
+        raise ValueError(
+            f"model['fcnet_bias_initializer']={given!r:.80} is not available: biases begin at zero with "
+            "'fcnet_weights_initializer': 'xavier_uniform', or any other but 'uniform' (as torch.nn.Linear's). Leave "
+            "it out, and name the weights' initializer."
+        )
 
 
 def _gains_of(given: Mapping | None) -> dict[str, float]:

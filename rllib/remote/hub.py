@@ -34,7 +34,9 @@ class HubRepository:
 
     def __init__(self, url: str):
         if not (match := _URL.fullmatch(url)):
-            raise ValueError(f"{shown(url)} must be hf://ORG/NAME, hf://ORG/NAME@REVISION, or a folder below one of them")
+            raise ValueError(
+                f"{shown(url)} must be hf://ORG/NAME, hf://ORG/NAME@REVISION, or a folder below one of them"
+            )
         self.url, self._id, self._revision = url, match["id"], match["revision"]
         self._prefix = f"{match['folder']}/" if match["folder"] else ""
         self._library = library()

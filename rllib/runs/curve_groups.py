@@ -43,6 +43,11 @@ def in_groups(numbers: Mapping[str, float]) -> dict[str, float]:
     return {_grouped(key): value for key, value in numbers.items()}
 
 
+def name_of_statistic(statistic: str) -> str:
+    """Name of a learner's statistic there."""
+    return _OF_LEARNERS.get(statistic, statistic)
+
+
 def _grouped(key: str) -> str:
     if key in _NAMES:
         return _NAMES[key]
@@ -50,8 +55,7 @@ def _grouped(key: str) -> str:
         return f"eval/{key.removeprefix(_EVALUATION)}"
     if key.startswith(_LEARNERS):
         policy_id, _, statistic = key.removeprefix(_LEARNERS).partition("/")
-        statistic = statistic.removeprefix(_STATISTICS)
-        name = _OF_LEARNERS.get(statistic, statistic)
+        name = name_of_statistic(statistic.removeprefix(_STATISTICS))
         return f"train/{name}" if policy_id == DEFAULT_POLICY else f"train/{policy_id}/{name}"
     group = next((group for beginnings, group in _GROUPS if key.startswith(beginnings)), "time")
     return f"{group}/{key.removeprefix('info/')}"

@@ -16,11 +16,10 @@ from rllib.policy import Policy
 from rllib.remote.download import local_checkpoint
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import (
-    MANIFEST,
     CheckpointError,
     UserCode,
+    checkpoint_at,
     naming_damage,
-    newest_checkpoint,
     read_checkpoint,
     read_manifest,
 )
@@ -55,19 +54,6 @@ def load_policy(
         description = _completed(description, files, path)
         policy_id = directory.removeprefix("policies/").rstrip("/") or DEFAULT_POLICY
         return LoadedPolicy(policy, description, path, policy_id)
-
-
-def checkpoint_at(path: str | os.PathLike) -> Path:
-    """The checkpoint at that path, or the newest one of the run there.
-
-    Raises:
-        CheckpointError: if the path is neither.
-    """
-    path = Path(path).absolute()
-    if path.is_dir() and not (path / MANIFEST).exists() and (newest := newest_checkpoint(path)):
-        return newest
-    read_manifest(path)
-    return path
 
 
 class LoadedPolicy(Acting):

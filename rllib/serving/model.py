@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.counts import Counts
-from rllib.serving.loaded_policy import LoadedPolicy, checkpoint_at, load_policy, policy_ids
+from rllib.serving.loaded_policy import LoadedPolicy, load_policy, policy_ids
 from rllib.serving.messages import Question
 from rllib.serving.tasks import ServingSettings
-from rllib.storage.checkpoint import MANIFEST, CheckpointError
+from rllib.storage.checkpoint import MANIFEST, CheckpointError, checkpoint_at
 
 # A longer forward pass runs in a thread, since in the event loop it would delay the reading of other requests.
 QUICK_S = 0.003

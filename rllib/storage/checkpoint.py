@@ -40,6 +40,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointPath",
     "UserCode",
+    "checkpoint_at",
     "import_command",
     "naming_damage",
     "newest_checkpoint",
@@ -402,6 +403,19 @@ def newest_checkpoint(directory: str | Path) -> Path | None:
     """The checkpoint of the latest iteration in the directory of a run or a trial; None if there is none."""
     found = checkpoints_in(directory)
     return found[max(found)] if found else None
+
+
+def checkpoint_at(path: str | os.PathLike) -> Path:
+    """The checkpoint at that path, or the newest one of the run there.
+
+    Raises:
+        CheckpointError: if the path is neither.
+    """
+    path = Path(path).absolute()
+    if path.is_dir() and not (path / MANIFEST).exists() and (newest := newest_checkpoint(path)):
+        return newest
+    read_manifest(path)
+    return path
 
 
 def _checked_content(path: Path, name: str, entry: Mapping) -> bytes | mmap.mmap:

@@ -133,6 +133,9 @@ def copy_inside(directory: str | os.PathLike, name: str, target: Path) -> None:
         OSError: if a file cannot be read or written.
     """
     directory = Path(directory).absolute()
+    if not _CAN_DESCEND:
+        _copy_unlinked(directory, name, target)
+        return
     waiting = [name]
     while waiting:
         entry = waiting.pop()
@@ -150,6 +153,22 @@ def copy_inside(directory: str | os.PathLike, name: str, target: Path) -> None:
             waiting += [os.path.join(entry, below) for below in os.listdir(descriptor)]
         finally:
             os.close(descriptor)
+
+
+def _copy_unlinked(directory: Path, name: str, target: Path) -> None:
+    """`copy_inside` where nothing is opened relative to a directory: a link that is made meanwhile is not noticed."""
+    waiting = [name]
+    while waiting:
+        entry = waiting.pop()
+        path, place = inside(directory, entry, "a directory"), target / os.path.relpath(entry, name)
+        if path.is_symlink():
+            raise _link(directory, entry)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+            waiting += [os.path.join(entry, below) for below in os.listdir(path)]
+            continue
+        with open_inside(directory, entry) as file, open(place, "wb") as copy:
+            shutil.copyfileobj(file, copy)
 
 
 def json_object(content: bytes) -> dict[str, Any]:

@@ -209,3 +209,22 @@ def test_a_result_keeps_its_own_entries(caplog):
         assert result["timesteps_total"] > 0 and result["other"] == 2
         assert {"mine", "learn_time_ms"} <= result["timers"].keys()
     assert "results have 'timesteps_total' of their own" in caplog.text
+
+
+class DrawnCounting(CountingEnv):
+    """Its picture is its step."""
+
+    def render(self):
+        return np.full((2, 2, 3), self.t, np.uint8)
+
+
+def test_a_hook_renders_the_first_environment():
+    seen = []
+
+    def on_episode_step(*, episode, env, env_index, **kwargs):
+        if env_index == 0:
+            seen.append((env.unwrapped.render()[0, 0, 0], episode.length))
+
+    with config().environment(DrawnCounting).callbacks(on_episode_step=on_episode_step).build() as algo:
+        algo.train()
+    assert seen and all(picture == steps for picture, steps in seen)

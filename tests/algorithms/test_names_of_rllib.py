@@ -63,7 +63,7 @@ def test_advice_is_the_end_of_a_sentence(cls, table):
 
 def test_an_absent_name_says_what_to_write(algo):
     cases = (
-        (algo, "learner_group", r"'PPO' object has no attribute 'learner_group': use algo\.learners, "),
+        (algo, "optimizer", r"'PPO' object has no attribute 'optimizer': use algo\.learners, "),
         (algo.get_policy(), "learn_on_batch", r"'Policy' .* 'learn_on_batch': use algo\.learn_on_batch\(batch\)"),
         (algo.workers, "reset", r"'WorkerSet' .* 'reset': use \.rollouts"),
         (algo.workers.local_worker(), "get_metrics", r"'RolloutWorker' .*: sample\(\) returns a report"),
@@ -179,6 +179,13 @@ def test_a_policy_is_exported_to_onnx_in_rllibs_words(algo, tmp_path):
     observations = np.zeros((2, 4), np.float32)
     (action, *_) = session.run(None, {session.get_inputs()[0].name: observations})
     assert len(action) == 2
+
+
+def test_a_number_of_operators_asks_for_a_graph(algo, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("rllib.serving.export.export_policy", lambda *given, **how: asked.append((given, how)))
+    assert algo.export_policy_model(tmp_path, onnx=17) == tmp_path
+    assert asked == [((algo, tmp_path / "model.onnx", "onnx"), {"policy_id": "default_policy"})]
 
 
 # ------------------------------------------------------------------ Policy, workers, catalog
@@ -310,12 +317,10 @@ def test_actions_are_asked_for_with_rllibs_arguments(algo):
 
 def test_a_config_with_a_setting_of_its_own_is_told_how():
     class OwnConfig(PPOConfig):
-        def __init__(self):
-            super().__init__()
-            self.my_number = 3
+        pass
 
     with pytest.raises(AttributeError, match=r"has no setting 'my_number'\. A setting of your own is a parameter of a"):
-        OwnConfig()
+        OwnConfig().my_number = 3
 
 
 def test_a_method_of_rllibs_configs_says_what_to_use():

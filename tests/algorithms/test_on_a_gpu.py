@@ -64,6 +64,13 @@ def test_every_algorithm_trains_on_a_gpu(name):
 
 
 @needs_gpu
+@pytest.mark.parametrize("quantiles", [1, 5])
+@pytest.mark.parametrize("munchausen", [{}, {"munchausen_alpha": 0.9, "double_q": False}], ids=["best", "munchausen"])
+def test_targets_of_dqn(munchausen, quantiles):
+    trains(config_of("DQN", "CartPole-v1").training(num_quantiles=quantiles, **munchausen))
+
+
+@needs_gpu
 @pytest.mark.parametrize("name", IMAGES)
 def test_from_images(name):
     config = config_of(name, ImageEnv)

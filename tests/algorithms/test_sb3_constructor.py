@@ -166,6 +166,28 @@ def test_each_run_writes_into_a_directory_of_its_own(tmp_path):
     assert names == ["PPO_1", "PPO_2"] and (tmp_path / "PPO_2/result.json").exists()
 
 
+def test_a_loaded_model_writes_beside_the_one_that_was_saved(tmp_path):
+    words = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "tensorboard_log": tmp_path / "logs"}
+    with PPO("MlpPolicy", CountingEnv, **words) as algo:
+        assert algo.config.tensorboard_groups
+        algo.learn(16).save(tmp_path / "model")
+        with PPO.load(tmp_path / "model", env=CountingEnv) as loaded:
+            assert loaded.learn(16, reset_num_timesteps=False).num_timesteps == 32
+            assert loaded.directory == tmp_path / "logs/PPO_2" and (loaded.directory / "result.json").exists()
+
+
+def test_the_newest_checkpoint_of_a_run_is_loaded(tmp_path):
+    with trained(CountingEnv) as algo:
+        for number in (1, 2):
+            algo.learn(16).save(tmp_path / f"checkpoint_00000{number}")
+    for load in (PPO.load, PPO.from_checkpoint):
+        with load(tmp_path) as loaded:
+            assert loaded.timesteps == 48
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="is no checkpoint of this library"):
+        PPO.load(tmp_path / "empty")
+
+
 def test_verbose_prints_tables(capsys):
     with PPO("MlpPolicy", CountingEnv, n_steps=16, batch_size=16, n_epochs=1, verbose=1) as algo:
         algo.learn(64, log_interval=2)

@@ -99,6 +99,19 @@ def test_a_function_is_called_with_locals_and_globals(answer, iterations):
         assert len(told) == (300 if iterations == 3 else 1)
 
 
+def test_variables_of_single_steps_are_not_silently_missing():
+    def callback(locals_, globals_):
+        with pytest.raises(KeyError, match="there is no 'rewards' here: on_step is called after the iteration"):
+            locals_["rewards"]
+        with pytest.raises(KeyError, match=r"Returns of episodes are result\['hist_stats'\]\['episode_reward'\]"):
+            locals_.get("infos", [])
+        assert locals_.get("mine", 3) == 3 and locals_["result"]["hist_stats"]["episode_reward"]
+        return False
+
+    with config().build() as algo:
+        algo.learn(100, callback)
+
+
 def test_programs_that_count_calls_act_where_they_do_elsewhere():
     class EveryHundred(BaseCallback):
         def __init__(self):
@@ -253,9 +266,7 @@ def test_weights_are_evaluated_once(capsys):
 
 def test_training_ends_when_nothing_improves():
     patience = StopTrainingOnNoModelImprovement(max_no_improvement_evals=2, min_evals=2)
-    evaluated = EvalCallback(
-        ConstantReward, callback_after_eval=patience, eval_freq=100, n_eval_episodes=1, verbose=0
-    )
+    evaluated = EvalCallback(ConstantReward, callback_after_eval=patience, eval_freq=100, n_eval_episodes=1, verbose=0)
     with config().build() as algo:
         algo.learn(10_000, callback=evaluated)
         # The first is the best; of the others, those after two evaluations count, and more than two have to.

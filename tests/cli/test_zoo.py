@@ -127,7 +127,7 @@ def test_each_algorithm_has_words(tmp_path, algorithm, section):
         ("CartPole-v1: {n_timesteps: 9, n_stepss: 3}", None, "CartPole-v1: PPO has no 'n_stepss'.* mean n_steps"),
         ("CartPole-v1: {n_timesteps: 9, callback: x.Y}", None, "callback cannot be used: a file runs no code"),
         ("CartPole-v1: {n_timesteps: 9, env_wrapper: rl_zoo3.wrappers.HistoryWrapper}", None, "FrameStackObservation"),
-        ("CartPole-v1: {n_timesteps: 9, policy_kwargs: '__import__(\"os\").system(\"true\")'}", None, "must be data"),
+        ('CartPole-v1: {n_timesteps: 9, policy_kwargs: \'__import__("os").system("true")\'}', None, "must be data"),
     ],
 )
 def test_mistakes_name_the_file_and_the_section(tmp_path, text, env, message):

@@ -1,5 +1,7 @@
 """Connectors of observations and actions: the arrays by hand, and what is refused."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -13,10 +15,15 @@ from rllib.core import (
     ConnectorV2,
     FlattenObservations,
     FrameStackingEnvToModule,
+    FrameStackingLearner,
     MeanStdFilter,
+    MultiAgentObservationPreprocessor,
     PrevActionsPrevRewards,
     SingleAgentObservationPreprocessor,
 )
+from rllib.core.connectors.connected_env import ConnectedFactory
+from rllib.env import EnvContext, MultiAgentEnv
+from rllib.env.factories.registry import resolve
 from tests.envs import CountingEnv
 from tests.multi_agent import NameTheSignal
 
@@ -271,3 +278,79 @@ def test_choices_of_several_parts_are_one_hot():
     piece = FlattenObservations(space, Discrete(2))
     assert piece.observation_space.shape == (5,)
     np.testing.assert_array_equal(piece.changed({"m": np.array([1, 2])}, None), [0, 1, 0, 0, 1])
+
+
+# ---------------------------------------------------------------------- several agents
+
+
+class Pair(MultiAgentEnv):
+    """Two agents, each of which sees its number; an episode has three steps."""
+
+    possible_agents: ClassVar = ["a", "b"]
+    agents = possible_agents
+
+    def get_observation_space(self, agent_id):
+        return gymnasium.spaces.Box(0, 9, (1,), np.float32)
+
+    def get_action_space(self, agent_id):
+        return gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return self.observed(), {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        flags = {"__all__": self.steps == 3}
+        return self.observed(), {"a": 1.0, "b": 2.0}, flags, {"__all__": False}, {}
+
+    def observed(self):
+        return {"a": np.array([1.0], np.float32), "b": np.array([2.0], np.float32)}
+
+
+class SeesTheOther(MultiAgentObservationPreprocessor):
+    """Joins both observations for "a", and gives "b" a number of steps."""
+
+    def recompute_output_observation_space(self, input_observation_space, input_action_space):
+        assert list(input_action_space) == ["a", "b"]
+        return gymnasium.spaces.Dict({"a": gymnasium.spaces.Box(0, 9, (2,)), "b": gymnasium.spaces.Discrete(4)})
+
+    def preprocess(self, observations, episode):
+        return {"a": np.concatenate([observations["a"], observations["b"]]), "b": float(len(episode))}
+
+
+def of_pair(*pieces):
+    return (
+        PPOConfig()
+        .environment(Pair)
+        .env_runners(num_env_runners=0, env_to_module_connector=lambda env, spaces, device: [make() for make in pieces])
+        .training(train_batch_size=30, minibatch_size=30, num_epochs=1)
+        .multi_agent(policies="own")
+    )
+
+
+def test_a_preprocessor_sees_the_observations_of_all_agents():
+    factory = ConnectedFactory(resolve(Pair), lambda *args: [SeesTheOther()], None)
+    env = factory.make(EnvContext({}, 0, 0))
+    observations, _ = env.reset()
+    assert observations["a"].tolist() == [1, 2] and observations["b"] == 0 and type(observations["b"]) is int
+    assert env.get_observation_space("b") == gymnasium.spaces.Discrete(4)
+    observations, rewards, *_ = env.step({"a": 0, "b": 1})
+    assert observations["b"] == 1 and rewards == {"a": 1.0, "b": 2.0}
+    with of_pair(SeesTheOther, FlattenObservations).build() as algo:
+        assert algo.get_policy("a").observation_space.shape == (2,)
+        assert algo.train()["episode_reward_mean"] == 9
+
+
+def test_connectors_of_several_agents_that_cannot_be_used():
+    with pytest.raises(ValueError, match="Put it in front"):
+        of_pair(FlattenObservations, SeesTheOther).build()
+    with pytest.raises(ValueError, match="Derive it from MultiAgentObservationPreprocessor"):
+        of_pair(PrevActionsPrevRewards).build()
+
+
+def test_frames_that_workers_stack_need_no_learner_connector():
+    config = PPOConfig().training(learner_connector=lambda *spaces: FrameStackingLearner(num_frames=4))
+    assert config.env_to_module_connector is None
+    with pytest.raises(TypeError, match=r"learner_connector=<function .* cannot be used: batches are changed by"):
+        config.training(learner_connector=lambda *spaces: [FrameStackingLearner(), MeanStdFilter()])

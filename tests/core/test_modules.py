@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from rllib import A2CConfig, DQNConfig, PPOConfig
@@ -17,8 +18,10 @@ from rllib.core import (
     TorchRLModule,
     ValueFunctionAPI,
 )
+from rllib.core.modules.acting_module import ActingModule
+from rllib.hand_written import choose
 from rllib.models.model_settings import check_model
-from tests.multi_agent import NameTheSignal
+from tests.multi_agent import MultiAgentCartPole, NameTheSignal
 
 
 class Mlp(TorchRLModule, ValueFunctionAPI):
@@ -290,7 +293,7 @@ class WithCatalog(NoValues):
         (Greedy, "_forward_inference gives other action_dist_inputs than _forward_train"),
         (OwnDistribution, "its action_dist_cls names an action distribution of its own. Use .*custom_action_dist"),
         (OwnTraining, "its get_train_action_dist_cls names an action distribution"),
-        (NotTorch, "NotTorch is no torch.nn.Module. Derive it from rllib.core.TorchRLModule"),
+        (NotTorch, "NotTorch is no torch.nn.Module, and cannot learn. Derive it from rllib.core.TorchRLModule"),
         (WithCatalog, "there are no catalogs"),
     ],
 )
@@ -315,10 +318,16 @@ def test_a_description_that_cannot_be_used_is_refused_with_the_way(spec, says):
 
 
 def test_a_setting_of_the_default_networks_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="built-in networks begin with"):
-        check_model({"fcnet_kernel_initializer": "xavier_uniform_"})
+    with pytest.raises(ValueError, match="is not available; there are orthogonal"):
+        check_model({"fcnet_kernel_initializer": "sparse_"})
     with pytest.raises(ValueError, match="lstm_kernel_initializer"):
         check_model({"lstm_kernel_initializer": "xavier_uniform_"})
+
+
+def test_settings_of_all_networks_go_with_those_of_single_policies():
+    specs = MultiRLModuleSpec(rl_module_specs={"a": RLModuleSpec(), "b": RLModuleSpec(model_config={"dim": 42})})
+    config = PPOConfig().rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[8]), rl_module_spec=specs)
+    assert config.model["fcnet_hiddens"] == [8] and config.model["of_policies"] == {"a": {}, "b": {"dim": 42}}
 
 
 def test_a_module_can_be_built_alone():
@@ -353,3 +362,70 @@ def test_a_module_reads_further_settings_of_the_section():
         assert algo.get_module().hidden.out_features == 5
 
 
+
+
+# ---------------------------------------------------------------------- modules that act, and do not learn
+
+
+class Drawing(RLModule):
+    """Draws from its action space."""
+
+    def _forward(self, batch, **kwargs):
+        return {Columns.ACTIONS: np.array([self.action_space.sample() for _ in batch[Columns.OBS]])}
+
+
+class Alternating(RLModule):
+    """Acts by its memory: 0, 1, 0, ..."""
+
+    def get_initial_state(self):
+        return {"taken": np.zeros(1, np.float32)}
+
+    def _forward(self, batch, **kwargs):
+        taken = batch[Columns.STATE_IN]["taken"]
+        return {Columns.ACTIONS: taken[:, 0].astype(int) % 2, Columns.STATE_OUT: {"taken": taken + 1}}
+
+
+def of_two(module_class):
+    specs = {"learns": RLModuleSpec(), "acts": RLModuleSpec(module_class=module_class)}
+    return (
+        PPOConfig()
+        .environment(MultiAgentCartPole, env_config={"num_agents": 2})
+        .rollouts(num_rollout_workers=0)
+        .training(train_batch_size=64, sgd_minibatch_size=32, num_sgd_iter=1)
+        .debugging(seed=1)
+        .multi_agent(
+            policies=["learns", "acts"],
+            policy_mapping_fn=lambda agent, episode: "acts" if agent == 0 else "learns",
+            policies_to_train=["learns"],
+        )
+        .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+    )
+
+
+@pytest.mark.parametrize("module_class", [Drawing, Alternating])
+def test_a_module_without_parameters_acts_among_several_agents(module_class):
+    with of_two(module_class).build() as algo:
+        assert algo.train()["training_iteration"] == 1 and list(algo.policies) == ["learns"]
+
+
+def test_states_and_draws_of_an_acting_module():
+    given = {"module_class": Alternating, "model_config": {}}
+    policy, state = ActingModule(None, spaces.Discrete(2), given), None
+    taken = []
+    for _ in range(3):
+        actions, state = choose(policy, [np.zeros(2)] * 2, state)
+        taken.append(actions)
+    assert taken == [[0, 0], [1, 1], [0, 0]]
+    seeded = {"module_class": Drawing, "model_config": {}, "seed": 3}
+    draws = [ActingModule(None, spaces.Discrete(100), seeded).compute_actions([np.zeros(2)] * 5) for _ in range(2)]
+    assert draws[0] == draws[1]
+
+
+def test_a_module_without_actions_says_so():
+    class Silent(RLModule):
+        def _forward(self, batch, **kwargs):
+            return {}
+
+    policy = ActingModule(None, spaces.Discrete(2), {"module_class": Silent, "model_config": {}})
+    with pytest.raises(ValueError, match=r"Silent._forward_exploration must return \{'actions'"):
+        policy.compute_actions([np.zeros(2)])

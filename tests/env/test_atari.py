@@ -308,3 +308,8 @@ def test_whole_episodes_and_replay():
     with whole.training(train_batch_size=128).build() as algo:
         batch = algo.sample(10)
         assert batch["terminateds"][-1]
+
+
+def test_a_config_says_whether_its_environment_is_a_game():
+    assert PPOConfig().environment("ALE/Breakout-v5").is_atari
+    assert not PPOConfig().environment("CartPole-v1").is_atari and not PPOConfig().is_atari

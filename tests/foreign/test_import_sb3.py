@@ -388,6 +388,10 @@ def test_command_keeps_what_is_there(tmp_path):
     done = run("import-sb3", DATA / "ppo_cartpole.zip", "--env", "CartPole-v1", "-o", tmp_path)
     assert done.exit_code == 2
     assert "exists already" in done.output
+    with pytest.raises(ValueError, match="exists already, and an import writes a new directory"):
+        rllib.import_sb3(DATA / "ppo_cartpole.zip", tmp_path, env="CartPole-v1")
+    with pytest.raises(ValueError, match="exists already, and an import writes a new directory"):
+        rllib.import_ray(DATA.with_name("ray") / "ppo_new", tmp_path, env="CartPole-v1")
 
 
 def test_command_names_a_file_that_is_missing(tmp_path):

@@ -6,12 +6,10 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-import yaml
 from gymnasium import spaces
 
 from rllib import PPOConfig
 from rllib.from_ray import annotations, arrays, atari, example_scripts, layers
-from rllib.from_ray.printing import pretty_print
 
 
 @annotations.PublicAPI(stability="beta")
@@ -72,12 +70,6 @@ def test_layers():
     y = torch.tensor([1.0, 2.0, 3.0])
     assert layers.explained_variance(y, y) == 1
     assert layers.convert_to_torch_tensor({"a": np.zeros(2)})["a"].dtype == torch.float32
-
-
-def test_results_are_printed_without_settings():
-    result = {"reward": np.float32(1.5), "config": {"lr": 1}, "none": None, "by": {"a": float("nan"), "o": object}}
-    shown = yaml.safe_load(pretty_print(result))
-    assert set(shown) == {"reward", "by"} and shown["reward"] == 1.5 and "object" in shown["by"]["o"]
 
 
 def arguments(*given: str) -> argparse.Namespace:

@@ -45,3 +45,13 @@ def test_the_table_counts_what_runs():
     assert "### rllib/examples: 1 of 2 run" in shown
     assert "| `envs/b.py` | ValueError: a\\|b |" in shown
     assert "### Five documents: 1 of 1 run" in shown
+
+
+def test_rows_of_programs_that_have_not_run_again_are_kept():
+    ran = Outcome(True, 1.0, "")
+    earlier = ray_programs.table(
+        {"document 0: tasks": ran, "rllib/examples/envs/a.py": Outcome(False, 1.0, "a | b"), "rllib/examples/b.py": ran}
+    )
+    shown = ray_programs.table({"rllib/examples/envs/a.py": ran}, earlier)
+    assert "Five documents: 1 of 1 run" in shown and "rllib/examples: 2 of 2 run" in shown
+    assert ray_programs.table({}, earlier) == earlier

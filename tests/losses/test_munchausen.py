@@ -17,7 +17,7 @@ REWARDS, DISCOUNTS = np.array([1.0, -0.5, 0.0], np.float32), np.array([0.9, 0.0,
 
 
 def by_hand(before, later, action, reward, discount):
-    """Equation 4 for one row, in float64; values [A, n]."""
+    """The target of one row, in float64; values [A, n]."""
     policy = np.exp(before.mean(-1) / 0.5) / np.exp(before.mean(-1) / 0.5).sum()
     bonus = 0.9 * min(max(0.5 * np.log(policy[action]), -1.0), 0.0)
     policy = np.exp(later.mean(-1) / 0.5) / np.exp(later.mean(-1) / 0.5).sum()

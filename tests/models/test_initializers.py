@@ -9,6 +9,7 @@ import torch
 from rllib.algorithms.dqn import DQNConfig
 from rllib.models.dense.initializers import INITIALIZERS, uniform
 from rllib.models.dense.layout import LayersLayout
+from rllib.models.model_settings import check_model
 
 
 def test_uniform_begins_like_torch_layers():
@@ -24,6 +25,33 @@ def test_uniform_begins_like_torch_layers():
             assert ours.shape == theirs.shape
             assert abs(ours).max() <= 1 / math.sqrt(fan_in)
             np.testing.assert_allclose(ours.std(), theirs.std(), rtol=0.05 if kind == "weight" else 0.6)
+
+
+@pytest.mark.parametrize("name", ["xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal"])
+def test_hidden_layers_begin_like_the_functions_of_torch(name):
+    layout = LayersLayout(50, (300, 200), {"policy": 10})
+    weights = np.zeros(layout.size, np.float32)
+    INITIALIZERS[name](layout, weights, np.random.default_rng(0))
+    named, theirs = layout.named_parameters(weights), torch.empty(200, 300)
+    torch.manual_seed(0)
+    given = {"nonlinearity": "relu"} if name.startswith("kaiming") else {}
+    getattr(torch.nn.init, f"{name}_")(theirs, **given)
+    np.testing.assert_allclose(named["shared.hidden_1.weight"].std(), theirs.std(), rtol=0.02)
+    if name.endswith("uniform"):
+        np.testing.assert_allclose(abs(named["shared.hidden_1.weight"]).max(), theirs.abs().max(), rtol=0.01)
+    assert not named["shared.hidden_1.bias"].any() and named["policy.head.bias"].any()
+
+
+def test_initializers_are_named_as_in_torch():
+    zeros = {"fcnet_bias_initializer": torch.nn.init.constant_, "fcnet_bias_initializer_kwargs": {"val": 0.0}}
+    given = {"fcnet_kernel_initializer": torch.nn.init.xavier_uniform_, **zeros}
+    assert check_model(given)["fcnet_weights_initializer"] == "xavier_uniform"
+    with pytest.raises(ValueError, match=r"fcnet_bias_initializer.*name the weights' initializer"):
+        check_model(zeros)
+    with pytest.raises(ValueError, match=r"'fcnet_bias_initializer'.*is not available"):
+        check_model({**given, "fcnet_bias_initializer": torch.nn.init.ones_})
+    with pytest.raises(ValueError, match="there are orthogonal, uniform, xavier_uniform"):
+        check_model({"fcnet_kernel_initializer": torch.nn.init.dirac_})
 
 
 @pytest.mark.parametrize("name", INITIALIZERS)

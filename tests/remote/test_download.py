@@ -150,4 +150,3 @@ def test_a_copy_is_as_untrusted_as_any_checkpoint(trained):
     put("shaky://bucket/run/checkpoint_000002/policies/default_policy/policy.json", b"{}")
     with pytest.raises(CheckpointError, match=r"policy.json: it has 2 bytes instead of"):
         rllib.load_policy("shaky://bucket/run")
-

@@ -136,10 +136,21 @@ def _with_models(specs: dict[str, PolicySpec], models: Mapping[str, Mapping]) ->
                 f"there are settings of a network for {policy_id!r}, but no such policy; there are {', '.join(specs)}. "
                 "Name it in .multi_agent(policies=...)."
             )
-        own = dict(specs[policy_id].config or {})
-        config = {**own, "model": {**model, **own.get("model", {})}}
-        specs[policy_id] = replace(specs[policy_id], config=config)
+        specs[policy_id] = _with_model(specs[policy_id], model)
     return specs
+
+
+def _with_model(spec: PolicySpec, model: Mapping[str, Any]) -> PolicySpec:
+    own = dict(spec.config or {})
+    settings = {**model, **own.get("model", {})}
+    network = settings.get("custom_model")
+    description = getattr(network, "policy_description", None)  # of an RLModule (rllib/core)
+    if spec.policy_class is None and description is not None and description.acts_by_hand(network):
+        from rllib.core.modules.acting_module import ActingModule
+
+        given = {"module_class": network, "model_config": dict(settings.get("custom_model_config", {}))}
+        return replace(spec, policy_class=ActingModule, config=given)
+    return replace(spec, config={**own, "model": settings})
 
 
 def _specs(given: Any, examined: ExaminedAgents) -> dict[str, PolicySpec]:
@@ -325,7 +336,7 @@ class ProbedEpisode:
     """Stands for an episode where the mapping is asked before there is one.
 
     Attributes:
-        episode_id: number of the episode.
+        episode_id, id_: number of the episode, and the same as a string.
         env_id: 0.
         worker: None.
         user_data: an empty dict.
@@ -334,7 +345,7 @@ class ProbedEpisode:
     env_id, worker = 0, None
 
     def __init__(self, episode_id: int):
-        self.episode_id = episode_id
+        self.episode_id, self.id_ = episode_id, str(episode_id)
         self.rng = np.random.default_rng(episode_id)
         self.user_data: dict[str, Any] = {}
 

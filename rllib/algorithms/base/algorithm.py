@@ -731,7 +731,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         Args:
             total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
             callback: a function of (locals, globals) that returns False to end the training, an object derived from
-                rllib.callbacks.BaseCallback, or a list of these. Steps are told after their iteration
+                rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
                 (docs/from_sb3.md).
             log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor.
             tb_log_name: for callbacks alone; the files of the run are in log_dir.

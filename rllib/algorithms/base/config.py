@@ -29,6 +29,8 @@ from rllib.config import aliases
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.config.setting_types import shortened
+from rllib.env.factories.atari import is_atari
+from rllib.env.factories.registry import resolve
 from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.evaluation.estimators.choose import methods_problem
@@ -892,6 +894,11 @@ class AlgorithmConfig(OfflineDataConfig):
     def is_multi_agent(self) -> bool:
         """Whether the section multi_agent names policies; an environment with several agents needs no word of it."""
         return self.policies is not None
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether the environment is a game of the Arcade Learning Environment, by an id of gymnasium's registry."""
+        return self.env is not None and is_atari(resolve(self.env))
 
     def get_info_columns(self) -> tuple[Column, ...]:
         """The columns that `info_columns` describes.

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
+from rllib.algorithms.base.stable_baselines.construction import next_directory
 from rllib.env.factories.registry import is_environment_class, register_typed_function
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
@@ -18,7 +20,7 @@ from rllib.moved import present_name
 from rllib.policies import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.by_arguments import is_library_path
-from rllib.storage.checkpoint import CheckpointError, UserCode, naming_damage, read_checkpoint
+from rllib.storage.checkpoint import CheckpointError, UserCode, checkpoint_at, naming_damage, read_checkpoint
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
 
@@ -308,16 +310,17 @@ def checkpoint_named(path: str | os.PathLike) -> Path:
     """The checkpoint that a program for Stable-Baselines3 means, whose names may have the ending .zip, or not.
 
     Raises:
-        CheckpointError: if a file of that library is there.
+        CheckpointError: if a file of that library is there, or a directory without a checkpoint.
     """
     given = Path(path)
     places = [given, given.with_suffix("") if given.suffix == ".zip" else given.with_name(f"{given.name}.zip")]
     if found := next(filter(Path.is_dir, places), None):
-        return found
+        return checkpoint_at(found)
     if file := next(filter(Path.is_file, places), None):
         raise CheckpointError(
             f"{file} is a file, as Stable-Baselines3 writes it; a checkpoint of this library is a directory. Use "
-            f"rllib import-sb3 {file} --env ID -o DIRECTORY, and load that directory."
+            f"rllib.import_sb3({str(file)!r}, DIRECTORY, env=ID), or on the command line rllib import-sb3 {file} --env "
+            "ID -o DIRECTORY, and load that directory."
         )
     return given
 
@@ -336,6 +339,19 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
     description = files[f"policies/{DEFAULT_POLICY}/policy.json"]
     spaces = {name: description[name] for name in ("observation_space", "action_space")}
     return {"env": None, "env_config": {}, **spaces}
+
+
+def log_directory(path: str | os.PathLike) -> dict[str, str]:
+    """The setting log_dir of a run that begins with a checkpoint, where the saved run's was one of tensorboard_log.
+
+    The directory of the saved run stays as it is: its algorithm may still be there.
+    """
+    files = read_checkpoint(path, only=("config.json", "algorithm.json"))
+    saved = files.get("config.json", {}).get("log_dir")
+    algorithm = files.get("algorithm.json", {}).get("algorithm")
+    if not isinstance(saved, str) or not re.fullmatch(rf"{re.escape(str(algorithm))}_\d+", Path(saved).name):
+        return {}
+    return {"log_dir": next_directory(Path(saved).parent, str(algorithm))}
 
 
 def environment_class(code: UserCode) -> type | UserCode:

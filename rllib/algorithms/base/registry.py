@@ -58,7 +58,7 @@ ABSENT = {
     "PPO2": "use PPO",
     "QRDQN": "use DQN with .training(num_quantiles=200)",
     "C51": "use DQN with .training(num_atoms=51, v_min=..., v_max=...)",
-    "IQN": "use DQN with .training(num_atoms=51), which learns the distribution of returns, or Rainbow",
+    "IQN": "use DQN with .training(num_quantiles=200), which learns quantiles of returns at fixed levels",
     "HER": "it is a replay: .training(replay_buffer_config={'type': 'HerReplayBuffer'}) of DQN, SAC, TD3 or DDPG",
     **dict.fromkeys(("RecurrentPPO", "ppo_lstm"), "use PPO with .training(model={'use_lstm': True}) (docs/memory.md)"),
     "RNNSAC": "use R2D2, or PPO with .training(model={'use_lstm': True}) (docs/memory.md)",

@@ -43,8 +43,8 @@ class Reporting:
             check_package(name)
         if config.log_dir is not None and is_url(place_of(config.log_dir)):
             raise ValueError(
-                f"log_dir={shown(config.log_dir)!r} must be a directory of this machine. rllib train --storage-path and "
-                "tune.RunConfig(storage_path=...) keep a copy in remote storage."
+                f"log_dir={shown(config.log_dir)!r} must be a directory of this machine. rllib train --storage-path "
+                "and tune.RunConfig(storage_path=...) keep a copy in remote storage."
             )
 
     def prepare(self) -> None:

@@ -19,6 +19,7 @@ from rllib.algorithms.base.from_checkpoint import (
     checkpoint_named,
     keep_changes,
     loaded_changes,
+    log_directory,
     read_state,
     saved_class,
     saved_config,
@@ -38,7 +39,7 @@ from rllib.remote.download import local_checkpoint
 from rllib.remote.mirror import upload_checkpoint
 from rllib.remote.url import is_url, place_of
 from rllib.sample_batch import DEFAULT_POLICY
-from rllib.storage.checkpoint import CheckpointPath, naming_damage, write_checkpoint
+from rllib.storage.checkpoint import CheckpointPath, checkpoint_at, naming_damage, write_checkpoint
 
 
 @under_plain_names
@@ -168,7 +169,7 @@ class Saving:
         Raises:
             ValueError: if it is not a whole checkpoint, or of something else.
         """
-        checkpoint_path = local_checkpoint(checkpoint_path)
+        checkpoint_path = checkpoint_at(local_checkpoint(checkpoint_path))
         state = read_state(checkpoint_path)
         name = state["algorithm.json"]["algorithm"]
         if name != type(self).__name__:
@@ -200,7 +201,8 @@ class Saving:
         imported. An environment's name that was given to `register_env` must be registered.
 
         Args:
-            checkpoint_path: what `save` returned, or a checkpoint of a trial; of a run at a URL, the newest is taken.
+            checkpoint_path: what `save` returned, or the directory or URL of a run or trial, whose newest checkpoint
+                is taken.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
             config: the same by another name; of a config object, what differs from its defaults.
             policy_ids: of the policies to take, of several; None: all.
@@ -213,7 +215,7 @@ class Saving:
             CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
                 of this class, or holds code of yours that is not loaded.
         """
-        checkpoint_path = local_checkpoint(checkpoint_path)
+        checkpoint_path = checkpoint_at(local_checkpoint(checkpoint_path))
         state = read_state(checkpoint_path, load_user_code)
         with naming_damage(checkpoint_path):
             algorithm_class = saved_class(state, checkpoint_path, base=cls)
@@ -256,7 +258,8 @@ class Saving:
         the algorithm is built without one: it acts, and trains when it is loaded with `env`.
 
         Args:
-            path: what `save` was given, with the ending .zip or without.
+            path: what `save` was given, with the ending .zip or without, or the directory of a run. With the
+                constructor's tensorboard_log, further training writes into a new directory there.
             env: an environment in any form that the constructor takes, in the place of the saved one.
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: further settings, as in `words`.
@@ -272,6 +275,7 @@ class Saving:
         changes = changes_from_words(config, env, device, {**(custom_objects or {}), **words})
         if env is None:
             changes |= without_environment(path)
+        changes = {**log_directory(path), **changes}
         return cls.from_checkpoint(path, changes)
 
     def get_state(self) -> dict[str, Any]:

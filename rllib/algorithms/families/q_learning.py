@@ -64,11 +64,15 @@ class QLearningConfig(OffPolicyConfig):
             float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
         ] = 0.5,
         munchausen_alpha: Annotated[
-            float, "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none", at_least(0)
+            float, "weight of the target policy's log-probability in the reward (M-DQN: 0.9); 0: none", between(0, 1)
         ] = 0.0,
-        munchausen_temperature: Annotated[float, "of the target policy, in units of returns", above(0)] = 0.03,
+        munchausen_temperature: Annotated[
+            float, "of the target policy, in units of returns", above(0, finite=True)
+        ] = 0.03,
         munchausen_clip: Annotated[float, "least scaled log-probability that counts", between(-np.inf, 0)] = -1.0,
-        td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
+        td_error_loss_fn: Annotated[
+            Literal["huber", "mse"], "loss of the TD error, without a distribution of returns"
+        ] = "huber",
         conservative_weight: Annotated[
             float, "weight of the penalty on values of actions that the data does not have (discrete CQL)", at_least(0)
         ] = 0.0,
@@ -113,8 +117,8 @@ class QLearningConfig(OffPolicyConfig):
             )
         if self.double_q:
             return (
-                f"munchausen_alpha={self.munchausen_alpha} weighs all later actions by the target network's policy, so "
-                "that none is chosen: use .training(double_q=False)."
+                f"munchausen_alpha={self.munchausen_alpha} bootstraps from all actions, weighted by the target "
+                "network's policy, so double_q=True has no action to choose. Use .training(double_q=False)."
             )
 
     @property
@@ -201,8 +205,10 @@ class QLearning(OffPolicy):
         config = self.config_of(policy_id)
         if config.num_quantiles > 1:
             loss = QuantileLoss()
+        elif config.num_atoms > 1:
+            loss = DistributionalLoss()
         else:
-            loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+            loss = TDLoss(config.td_error_loss_fn)
         if config.margin_weight:
             loss = LargeMargin(loss, config.margin_weight, config.margin)
         return Conservative(loss, config.conservative_weight) if config.conservative_weight else loss
@@ -226,11 +232,9 @@ class QLearning(OffPolicy):
         policy, target, config = self.policies[policy_id], self.target_of(policy_id), self.config_of(policy_id)
         returns = batch[sb.REWARDS], batch[sb.DISCOUNTS]
         judged = target.action_values(batch[sb.NEXT_OBS])
-        if config.munchausen:
+        if soft := config.munchausen:
             before = target.action_values(batch[sb.OBS])
-            name, targets = config.munchausen.targets(
-                policy.distribution, before, judged, batch[sb.ACTIONS], *returns
-            )
+            name, targets = soft.targets(policy.distribution, before, judged, batch[sb.ACTIONS], *returns)
         else:
             choosing = policy.action_values(batch[sb.NEXT_OBS]) if config.double_q else judged
             name, targets = q_targets(policy.distribution, judged, choosing.q_values(), *returns)

@@ -10,7 +10,7 @@ from rllib.cli.run_directory import SPEC, RunDirectory
 from rllib.cli.spec import RunSpec
 from rllib.cli.user_code import typed
 from rllib.cli.values import is_assignment, parse_assignments
-from rllib.foreign.imported import ImportedModel
+from rllib.foreign.imported import ImportedModel, refuse_used
 from rllib.progress import counted
 
 output_option = click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The directory, a "
@@ -53,10 +53,9 @@ def take_over(output: Path, env: str | None, write: Callable[[Path], ImportedMod
     Raises:
         Mistake: if the directory has files, or the model cannot be taken over.
     """
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise Mistake(f"{output} exists already, and an import writes a new directory: give another one with -o")
     typed({"env": env})
     with user_input(), writing(output):
+        refuse_used(output)
         made = write(output / "checkpoint_000000" if env else output)
         if env:
             _write_run(output, made, env)

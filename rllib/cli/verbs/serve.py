@@ -15,9 +15,10 @@ from rllib.cli.values import parse_assignments
 from rllib.remote.url import is_url
 from rllib.serving.learning.progress import prepare_directory
 from rllib.serving.learning.settings import LearningSettings
-from rllib.serving.loaded_policy import checkpoint_at, policy_ids
+from rllib.serving.loaded_policy import policy_ids
 from rllib.serving.supervisor import ServingError, Supervisor
 from rllib.serving.tasks import ServingSettings
+from rllib.storage.checkpoint import checkpoint_at
 from rllib.web.sockets import is_loopback, listen
 
 TOKEN_VARIABLE = "RLLIB_SERVE_TOKEN"

@@ -76,8 +76,8 @@ def command(
     """
     with reported(verbose):
         folders, chosen = folders_of(results_dir, storage_path), _chosen(words)
-        typed(chosen)
         with user_input():
+            typed(chosen)
             experiments = [
                 _settings(words, below, is_search, options, load_user_code)
                 for below in (load_specs(find_file(file), chosen) if file else [None])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
@@ -18,7 +17,13 @@ from rllib.core.connectors.connector import (
     ConnectorV2,
     observation_column,
 )
-from rllib.core.connectors.pieces import DefaultPiece, FlattenObservations, MeanStdFilter
+from rllib.core.connectors.pieces import (
+    DefaultPiece,
+    FlattenObservations,
+    MeanStdFilter,
+    MultiAgentObservationPreprocessor,
+)
+from rllib.core.connectors.rows import batched, first_row, in_space
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.registry import EnvContext, WrappingFactory
 
@@ -58,16 +63,31 @@ class ConnectedFactory(WrappingFactory):
                 "the observations where it is made."
             )
         pieces = [made_pieces(make, env) for make in (self.env_to_module, self.module_to_env)]
-        if not is_multi_agent(env):
-            return ConnectedEnv(env, *pieces)
+        return self._connected_agents(env, pieces) if is_multi_agent(env) else ConnectedEnv(env, *pieces)
+
+    def _connected_agents(self, env: Any, pieces: list[list[ConnectorV2]]) -> Any:
         for piece in itertools.chain(*pieces):
-            if not isinstance(piece, FlattenObservations | MeanStdFilter | DefaultPiece):
+            if not isinstance(piece, _FOR_SEVERAL_AGENTS):
                 raise ValueError(
                     f"the connector {type(piece).__name__} is for environments with one agent, but {self.name} has "
-                    "several. Change the agents' observations in the environment, or in a MultiAgentEnv around it "
-                    "(docs/multi_agent.md)."
+                    "several. Derive it from MultiAgentObservationPreprocessor, which gets the observations of all "
+                    "agents, or change them in the environment (docs/multi_agent.md)."
                 )
-        return env
+        kinds = [isinstance(piece, MultiAgentObservationPreprocessor) for piece in pieces[0]]
+        if kinds != sorted(kinds, reverse=True):
+            raise ValueError(
+                "a MultiAgentObservationPreprocessor comes after another connector, but reads what the environment "
+                "gives. Put it in front."
+            )
+        if not any(kinds):
+            return env
+        from rllib.core.connectors.connected_agents import ConnectedAgents
+        from rllib.env.multi_agent.adapt import as_multi_agent
+
+        return ConnectedAgents(as_multi_agent(env), pieces[0][: sum(kinds)])
+
+
+_FOR_SEVERAL_AGENTS = (FlattenObservations, MeanStdFilter, DefaultPiece, MultiAgentObservationPreprocessor)
 
 
 class ConnectedEnv(gymnasium.Wrapper):
@@ -119,18 +139,18 @@ class ConnectedEnv(gymnasium.Wrapper):
         episode, shared = self._episode, {}
         for piece in self._to_module.connectors:
             before = episode.get_observations(-1)
-            batch = {Columns.OBS: _batched(before)}
+            batch = {Columns.OBS: batched(before)}
             batch = piece(
                 rl_module=None, batch=batch, episodes=[episode], explore=None, shared_data=shared, metrics=None
             )
             rows, after = observation_column(batch, type(piece).__name__), episode.get_observations(-1)
             # A piece changes the episode, or the batch.
-            changed = _first_row(rows) if after is before else after
-            episode.set_observations(new_data=_in_space(piece.observation_space, changed), at_indices=-1)
+            changed = first_row(rows) if after is before else after
+            episode.set_observations(new_data=in_space(piece.observation_space, changed), at_indices=-1)
         return episode.get_observations(-1)
 
     def _taken(self, action: Any) -> Any:
-        batch = {Columns.ACTIONS: _batched(action)}
+        batch = {Columns.ACTIONS: batched(action)}
         batch = self._to_env(
             rl_module=None, batch=batch, episodes=[self._episode], explore=None, shared_data={}, metrics=None
         )
@@ -139,7 +159,7 @@ class ConnectedEnv(gymnasium.Wrapper):
                 f"module_to_env_connector must return a batch with {Columns.ACTIONS!r}, but returned {batch!r:.80}"
             )
         actions = batch.get(Columns.ACTIONS_FOR_ENV, batch.get(Columns.ACTIONS))
-        return _in_space(self.env.action_space, _first_row(actions))
+        return in_space(self.env.action_space, first_row(actions))
 
 
 def made_pieces(make: MakePieces | None, env: Any) -> list[ConnectorV2]:
@@ -195,34 +215,3 @@ class _AsVector:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
-
-
-def _batched(tree: Any) -> Any:
-    """A batch of one row."""
-    if isinstance(tree, Mapping):
-        return {key: _batched(part) for key, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map(_batched, tree))
-    return np.asarray(tree)[None]
-
-
-def _first_row(tree: Any) -> Any:
-    """The only row of a batch; the newest item where a piece has put items by episode."""
-    if isinstance(tree, Mapping):
-        if tree and all(isinstance(key, tuple) for key in tree):
-            return next(iter(tree.values()))[-1]
-        return {key: _first_row(part) for key, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map(_first_row, tree))
-    return tree[-1] if isinstance(tree, list) else tree[0]
-
-
-def _in_space(space: spaces.Space | None, value: Any) -> Any:
-    """The value in the dtype of its space, as long as its form is that of the space."""
-    if isinstance(space, spaces.Box):
-        return np.asarray(value, space.dtype)
-    if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
-        return {key: _in_space(space.spaces.get(key), part) for key, part in value.items()}
-    if isinstance(space, spaces.Discrete):
-        return int(value)
-    return value

@@ -51,15 +51,15 @@ class ConnectorEpisode:
         self._steps = 0
         self._observations, self._infos = [observation], [info]
         self._actions: list = []
-        self._rewards: list[float] = []
+        self._rewards: list = []
 
-    def add_env_step(self, observation: Any, action: Any, reward: float, info: Mapping) -> None:
-        """Adds one step."""
+    def add_env_step(self, observation: Any, action: Any, reward: Any, info: Mapping) -> None:
+        """Adds one step; of several agents all are dicts by agent."""
         self._steps += 1
         self._observations.append(observation)
         self._infos.append(info)
         self._actions.append(action)
-        self._rewards.append(float(reward))
+        self._rewards.append(dict(reward) if isinstance(reward, Mapping) else float(reward))
         for kept, bound in (
             (self._observations, KEPT_STEPS + 1),
             (self._infos, KEPT_STEPS + 1),
@@ -77,8 +77,8 @@ class ConnectorEpisode:
         return self.is_terminated or self.is_truncated
 
     def get_return(self) -> float:
-        """Sum of the rewards of the steps that are kept."""
-        return sum(self._rewards)
+        """Sum of the rewards of the steps that are kept, of all agents."""
+        return sum(sum(each.values()) if isinstance(each, Mapping) else each for each in self._rewards)
 
     def get_observations(self, indices: Any = None, *, fill: Any = None, **without_effect: Any) -> Any:
         """Observations, that of the reset first.

@@ -35,6 +35,22 @@ class SingleAgentObservationPreprocessor(ObservationPiece):
         return self.preprocess(observation=observation, episode=episode)
 
 
+class MultiAgentObservationPreprocessor(ConnectorV2):
+    """Base of pieces that change the observations of all agents at once; a subclass defines `preprocess`.
+
+    `recompute_output_observation_space` gets and returns a Dict of the agents' spaces.
+    """
+
+    def preprocess(self, observations: dict[Any, Any], episode: ConnectorEpisode) -> dict[Any, Any]:
+        """The new observations, by agent.
+
+        Args:
+            observations: of the agents that act next, by agent.
+            episode: its observations, actions, rewards and infos are dicts by agent.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define preprocess(self, observations, episode)")
+
+
 class FlattenObservations(ObservationPiece):
     """Observations as one vector of float32: choices one-hot, the parts of a dict in the order of its space.
 
@@ -210,6 +226,19 @@ class MeanStdFilter(ConnectorV2):
             )
         self.clip_by_value = clip_by_value
         super().__init__(input_observation_space, input_action_space, **kwargs)
+
+    def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return batch
+
+
+class FrameStackingLearner(ConnectorV2):
+    """Stands for FrameStackingEnvToModule in a learner_connector: rows of a batch have the stacked observations.
+
+    Args:
+        kwargs: without effect.
+    """
+
+    is_done_by_workers = True
 
     def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return batch

@@ -10,8 +10,8 @@ class DefaultModelConfig:
     """The `model` settings as RLlib's new API stack spells them: `.rl_module(model_config=DefaultModelConfig(...))`.
 
     `head_fcnet_hiddens` is `post_fcnet_hiddens`, `fcnet_use_layernorm` is `layer_norm`, and `fcnet_kernel_initializer`
-    is `fcnet_weights_initializer`: "orthogonal_", or None for the algorithm's own. Attributes that have no counterpart
-    have to keep their defaults.
+    is `fcnet_weights_initializer`, by its name in torch.nn.init or as its function: `xavier_uniform_`; None: the
+    algorithm's own. Attributes that have no counterpart have to keep their defaults.
     """
 
     fcnet_hiddens: list[int] = field(default_factory=lambda: [256, 256])

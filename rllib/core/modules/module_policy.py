@@ -23,11 +23,17 @@ from rllib.models.user.own_model import CalledByRows, OwnModelSpec, Probe, are_c
 class ModulePolicySpec(OwnModelSpec):
     """Describes a policy whose network is a TorchRLModule; `config` is the module's model_config."""
 
+    @staticmethod
+    def acts_by_hand(model: Any) -> bool:
+        """Whether a class has no parameters, so that its objects act and do not learn (acting_module.py)."""
+        return isinstance(model, type) and not issubclass(model, nn.Module)
+
     def construct(self) -> nn.Module:
-        if isinstance(self.model, type) and not issubclass(self.model, nn.Module):
+        if self.acts_by_hand(self.model):
             raise TypeError(
-                f"{self.network_name} is no torch.nn.Module. Derive it from rllib.core.TorchRLModule; a policy that is "
-                "written by hand derives from rllib.policies.HandWrittenPolicy (docs/multi_agent.md)."
+                f"{self.network_name} is no torch.nn.Module, and cannot learn. Derive it from rllib.core.TorchRLModule."
+                " An RLModule that returns actions is for one of several agents' policies: MultiRLModuleSpec("
+                "rl_module_specs={policy_id: RLModuleSpec(module_class=...)})."
             )
         return self.model(
             observation_space=self.observation_space,

@@ -34,6 +34,8 @@ _NOT_GIVEN: Any = object()
 class RLModule:
     """A network with three forward passes. Networks that a run trains derive from TorchRLModule.
 
+    A module that is no TorchRLModule returns `actions` instead: among several agents it acts, and does not learn.
+
     Args:
         config: without effect; RLlib's constructor has it.
         observation_space, action_space: of the policy.

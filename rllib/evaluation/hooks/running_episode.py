@@ -260,3 +260,7 @@ class BaseEnv:
     def try_render(self, env_id: int = 0):
         """Result of the environment's render()."""
         return self.envs[env_id].render()
+
+    def render(self):
+        """Result of the first environment's render()."""
+        return self.try_render()

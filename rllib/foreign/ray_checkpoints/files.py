@@ -227,8 +227,6 @@ def _items_within(value) -> Iterator[tuple[Any, Any]]:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, Record):
-            each = _fields(each)
-        items = list(each.items() if isinstance(each, dict) else enumerate(each) if isinstance(each, list | tuple) else ())
+        items = list(enumerate(each) if isinstance(each, list | tuple) else _fields(each).items())
         yield from items
         waiting += (item for _, item in reversed(items))

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.foreign.imported import ImportedModel
+from rllib.foreign.imported import ImportedModel, refuse_used
 from rllib.foreign.ray_checkpoints.files import RayCheckpoint, read_ray_checkpoint
 from rllib.foreign.ray_checkpoints.filters import filter_of
 from rllib.foreign.ray_checkpoints.networks import TAKEN, network_of
@@ -53,9 +53,11 @@ def import_ray(
 
     Raises:
         ValueError: for a checkpoint that is damaged, of another algorithm, with a network that this library does not
-            have, or of another environment; for weights that ask for a class. The message says which part.
+            have, or of another environment; for weights that ask for a class. The message says which part. For a
+            directory that holds something.
         OSError: if a file cannot be read or written.
     """
+    refuse_used(directory)
     with naming_damage(checkpoint):
         found = read_ray_checkpoint(Path(checkpoint), policy_id)
         name = _algorithm_of(found)

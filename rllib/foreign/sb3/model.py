@@ -12,7 +12,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.errors import DamagedFileError
-from rllib.foreign.imported import ImportedModel
+from rllib.foreign.imported import ImportedModel, refuse_used
 from rllib.foreign.sb3.archive import SavedModel, read_model, type_of
 from rllib.foreign.sb3.networks import network_of
 from rllib.foreign.sb3.settings import algorithm_of, settings_of
@@ -50,9 +50,11 @@ def import_sb3(
 
     Raises:
         ValueError: for a zip that is damaged, of another algorithm, with parts that this library does not have, or of
-            another environment; for a VecNormalize file that asks for other classes. The message says which part.
+            another environment; for a VecNormalize file that asks for other classes. The message says which part. For a
+            directory that holds something.
         OSError: if a file cannot be read or written.
     """
+    refuse_used(directory)
     saved = read_model(Path(model))
     for name in _SPACES:
         if not isinstance(saved.data.get(name), dict):

@@ -1,10 +1,14 @@
 """Initial weights, by the initializer's name."""
 
 import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from rllib.models.dense.layout import Layout
+
+# (layout, weights, rng, gains): fills the weights.
+Initializer = Callable[..., None]
 
 # Gains of orthogonal weights in hidden layers, in the policy's head and in the value's (OpenAI baselines' PPO2).
 GAINS = (math.sqrt(2), 0.01, 1.0)
@@ -51,5 +55,54 @@ def uniform(
             parameter[:] = rng.uniform(-1, 1, parameter.shape) / math.sqrt(math.prod(weight.shape[1:]))
 
 
-# name -> function (layout, weights, rng, gains) that fills the weights
-INITIALIZERS = {"orthogonal": orthogonal, "uniform": uniform}
+def _of_hidden_layers(
+    variance: Callable[[int, int], float], draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+) -> Initializer:
+    """An initializer of hidden layers, whose biases are zero; all else is initialised as by `uniform`.
+
+    Args:
+        variance: of a weight, for the numbers of its inputs and outputs.
+        draw: array of a shape, with mean 0 and variance 1.
+    """
+
+    def fill(layout, weights, rng, gains=GAINS) -> None:
+        uniform(layout, weights, rng)
+        for name, parameter in layout.named_parameters(weights).items():
+            if ".hidden_" not in name:
+                continue
+            if name.endswith("bias"):
+                parameter[:] = 0
+            elif parameter.ndim == 2:
+                outputs, inputs = parameter.shape
+                parameter[:] = math.sqrt(variance(inputs, outputs)) * draw(rng, parameter.shape)
+
+    return fill
+
+
+def _glorot(fan_in: int, fan_out: int) -> float:
+    """Glorot and Bengio 2010, equation 16."""
+    return 2 / (fan_in + fan_out)
+
+
+def _he(fan_in: int, fan_out: int) -> float:
+    """He et al., arXiv:1502.01852, equation 10."""
+    return 2 / fan_in
+
+
+def _even(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.uniform(-math.sqrt(3), math.sqrt(3), shape)
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_normal(shape)
+
+
+INITIALIZERS: Mapping[str, Initializer] = {
+    "orthogonal": orthogonal,
+    "uniform": uniform,
+    # By the names of torch.nn.init.
+    "xavier_uniform": _of_hidden_layers(_glorot, _even),
+    "xavier_normal": _of_hidden_layers(_glorot, _normal),
+    "kaiming_uniform": _of_hidden_layers(_he, _even),
+    "kaiming_normal": _of_hidden_layers(_he, _normal),
+}

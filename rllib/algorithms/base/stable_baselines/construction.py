@@ -82,7 +82,8 @@ def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, An
         theirs["action_space"] = space  # on which the deviation of PPO and A2C depends
     settings = _with_defaults(_algorithm(config), theirs)
     if settings.get("log_dir") is not None:
-        settings["log_dir"] = _next_directory(settings["log_dir"], _algorithm(config))
+        settings["log_dir"] = next_directory(settings["log_dir"], _algorithm(config))
+        settings["tensorboard_groups"] = True
     config.update_from_dict({**settings, **place}).update_from_dict(own)
     return _shared_among_workers(config, words["n_envs"])
 
@@ -143,7 +144,7 @@ def _shared_among_workers(config: Any, count: int) -> Any:
     return config.rollouts(num_envs_per_worker=count // workers)
 
 
-def _next_directory(given: Any, algorithm: str) -> str:
+def next_directory(given: Any, algorithm: str) -> str:
     """tensorboard_log/PPO_1 for a first run, then PPO_2 and so on: each run has a directory of its own."""
     paths = (Path(given, f"{algorithm}_{number}") for number in itertools.count(1))
     return str(next(path for path in paths if not path.exists()))

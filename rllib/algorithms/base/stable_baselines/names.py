@@ -57,8 +57,8 @@ class StableBaselinesNames:
 
         While a callback of `learn` is called, it is the number up to the step that the call is for.
         """
-        telling = None if self._learning is None else self._learning.telling
-        return self._steps_since_reset() if telling is None else telling
+        step = None if self._learning is None else self._learning.step
+        return self._steps_since_reset() if step is None else step
 
     def _steps_since_reset(self) -> int:
         return self.timesteps - self._first_timestep
@@ -152,4 +152,3 @@ class StableBaselinesNames:
                 own = policy.parameters()
                 parameters = {**own, **{key: value for key, value in parameters.items() if key in own}}
             policy.set_weights(parameters)
-

@@ -3,7 +3,7 @@
 `make gpu` runs it. One update is that of PPO on Atari: 1,024 rows of 84 x 84 x 4 bytes, the network of the Nature
 paper, minibatches of 256, four epochs. Another has two fully connected towers (learner_update.py). DQN's draws 512
 rows of such images from a replay, in memory and on the GPU. SAC's has 256 x 256 units. Then comes CartPole whose
-rollouts stay on the device.
+rollouts stay on the device, and whole runs of Pong where ale-py is installed.
 
 The limit of an update is its roofline: the longer of its arithmetic at the rate of a large matrix product in float32,
 and of the bytes that it cannot do without at the rate of a large copy, both measured here. These bytes are the rows,
@@ -12,6 +12,8 @@ between the layers are left out, since they may stay in the caches. Without a GP
 tensors, and the report says so.
 """
 
+import importlib.util
+import os
 import subprocess
 import sys
 import time
@@ -27,6 +29,7 @@ from tensor_environments import sampling_rate
 
 from rllib import DQNConfig, SACConfig
 from rllib import sample_batch as sb
+from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.learners.learner import make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
@@ -318,6 +321,24 @@ def tensor_rows(device: str, rounds: int, envs: int) -> list[Row]:
     return rows
 
 
+def pong_row(name: str, workers: int, envs: int, acts_there: bool) -> Row:
+    """A whole run of Pong: steps sampled and trained on, with the workers acting on the CPU or on the GPU."""
+    config = get_algorithm_config(name).environment("ALE/Pong-v5")
+    fragment = 32 if name == "PPO" else 20
+    config.rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=fragment)
+    batch = workers * envs * fragment if name == "PPO" else 4 * envs * fragment
+    config.training(train_batch_size=batch, model={"conv_filters": "nature", "vf_share_layers": True})
+    if name == "PPO":
+        config.training(sgd_minibatch_size=512, num_sgd_iter=4)
+    share = 0.5 if acts_there else 1
+    config.resources(num_gpus=share, num_gpus_per_worker=(1 - share) / (workers + 1))
+    with config.reporting(min_time_s_per_iteration=1).build() as algo:
+        training_rate(algo, 5)  # until all workers sample
+        rate = training_rate(algo, 12)
+    where = "GPU" if acts_there else "CPU"
+    return Row(f"{name}, Pong, {workers} x {envs}, workers act on the {where}", "env steps/s", rate)
+
+
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--no-checks", action="store_true", help="measure only")
@@ -356,6 +377,10 @@ def main() -> None:
     section("SAC", [sac_row(device, rounds, 256, roofline)])
     section("CartPole on the device", tensor_rows(device, rounds, 4096 if is_gpu else 64))
     print(f"{PUFFER}.")
+    if is_gpu and importlib.util.find_spec("ale_py"):
+        workers = max(len(os.sched_getaffinity(0)) - 3, 1)
+        runs = ("PPO", 8, False), ("PPO", 32, True), ("IMPALA", 32, True), ("APPO", 32, True)
+        section("Pong", [pong_row(name, workers, *rest) for name, *rest in runs])
     if is_gpu:
         print(f"\nLargest memory on the device: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
 

@@ -27,7 +27,7 @@ from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed, number
 from rllib.runs.files import keep_failing_batch
 
-TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
+TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", "--name", "run")
 
 
 @pytest.mark.sidecar

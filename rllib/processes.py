@@ -66,6 +66,17 @@ def num_cores() -> int:
     return max(1, int(held["CPU"])) if "CPU" in held else cpu_count()
 
 
+def num_free_cores() -> int:
+    """Cores that this process may use and nobody in its session has claimed, at least 1.
+
+    A trial has the CPUs that it holds; elsewhere they are those that no worker, trial or task holds.
+    """
+    cores = num_cores()
+    if not runtime.is_initialized() or "CPU" in runtime.get_runtime_context().get_assigned_resources():
+        return cores
+    return max(1, min(cores, int(runtime.available_resources().get("CPU", 0))))
+
+
 class GpuClaim(NamedTuple):
     """GPUs that processes of one kind ask for.
 
@@ -80,6 +91,23 @@ class GpuClaim(NamedTuple):
     each: float
     what: str
     setting: str
+
+
+def check_cores(count: int, setting: str) -> None:
+    """Refuses more cores for this process than the machine has.
+
+    Args:
+        count: number that is asked for.
+        setting: name of the setting that says it.
+
+    Raises:
+        ValueError: naming both numbers.
+    """
+    if count > (there := cpu_count()):
+        raise ValueError(
+            f"{setting}={count}, but this process may use {there} of the machine's cores, and threads that share one "
+            f"wait for one another. Use .learners({setting}={there})."
+        )
 
 
 def check_gpus(claims: Sequence[GpuClaim]) -> None:

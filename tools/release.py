@@ -36,7 +36,7 @@ EXAMPLE = ["rllib", "train", "-f", "ppo/cartpole", "--stop", "iterations=2"]
 # Every verb, with the extras that it needs, in the order in which a new user may come to it.
 EXTRAS = "dashboard,onnx,plot,serve,tune,video"
 TOUR = (
-    "rllib train PPO CartPole-v1 lr=1e-3 train_batch_size=1000 --stop iterations=3 --name first --seed 1",
+    "rllib train PPO CartPole-v1 --stop iterations=3 --name first --seed 1",
     "rllib train PPO CartPole-v1 lr=1e-3 train_batch_size=1000 --stop iterations=3 --name second --seed 2 --profile",
     "rllib train --resume results/first --stop iterations=5",
     "rllib evaluate results/first --episodes 5",

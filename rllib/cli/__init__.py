@@ -68,8 +68,8 @@ def command() -> None:
     """Reinforcement learning: train, evaluate, watch, look at settings.
 
     \b
-    rllib train PPO CartPole-v1 --stop episode_reward_mean=475
-    rllib train -f tuned_examples/ppo/cartpole.yaml
+    rllib train PPO CartPole-v1
+    rllib train -f ppo/cartpole
     rllib evaluate results/PPO_CartPole-v1_.../checkpoint_000060
     rllib play results/PPO_CartPole-v1_...
     """

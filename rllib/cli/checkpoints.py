@@ -64,7 +64,7 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         overrides: further settings to change.
     """
     alone = dict.fromkeys(("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker"), 0)
-    overrides = {**alone, "output": None, **overrides}
+    overrides = {**alone, "num_cpus_per_learner": "auto", "output": None, **overrides}
     settings = read_checkpoint(checkpoint, only="config.json").get("config.json", {})
     if settings.get("num_gpus") and not _has_gpu():
         overrides |= {"num_gpus": 0, "learner_collective": "auto"}

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from rllib.progress import counted, elapsed, number
 from rllib.runs.entries import lookup
+from rllib.sample_batch import DEFAULT_POLICY
 
 try:
     import termios
@@ -269,10 +270,16 @@ def _broken(parts: Sequence[str], width: int, between: str = ", ") -> str:
 
 
 def _learner(result: Mapping) -> list[str]:
-    """Share of the time in which the learner is idle, and use of its GPUs; the mean over several learners."""
+    """Share of the time in which the learner is idle, its cores if they are measured, and use of its GPUs.
+
+    With several learners the numbers are means.
+    """
     perf = result.get("perf", {})
     learning = perf.get("learner_util_percent", phase_shares(result).get("learn"))
     parts = [] if learning is None else [f"idle {1 - learning:.0%}"]
+    for policy_id, chosen in result.get("info", {}).get("learner_cores", {}).items():
+        whose = "" if policy_id == DEFAULT_POLICY else f"{policy_id} "
+        parts.append(f"{whose}on {counted(chosen['cores'], 'core')}: {chosen['reason']}")
     for name in sorted(perf):
         if name.startswith("vram_util_percent"):
             gpu = name.removeprefix("vram_util_percent")

@@ -7,18 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-import rllib
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.files.python_file import python_keys
 from rllib.cli.files.zoo import is_zoo, zoo_keys
+from rllib.cli.tuned_examples import TUNED_EXAMPLES, example_name
 from rllib.cli.values import merged, merged_stops, read_file, refuse_unknown, stop_keys
 from rllib.did_you_mean import nearest
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.search.space import holds_domains
-
-# Both the source tree and an installed package have the examples beside the library.
-TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
-
 
 # Keys that the file of a search may have.
 SEARCH_KEYS = (
@@ -210,8 +206,7 @@ def find_file(name: str) -> Path:
     for path in (Path(name), TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
         if path.is_file():
             return path
-    known = sorted(str(path.relative_to(TUNED_EXAMPLES).with_suffix("")) for path in TUNED_EXAMPLES.glob("*/*.yaml")
-                   if path.parent.name != "tune")  # fmt: skip
+    known = [example_name(path) for path in sorted(TUNED_EXAMPLES.glob("*/*.yaml")) if path.parent.name != "tune"]
     if near := nearest(stem, known):
         raise ValueError(f"there is no file {name}. Did you mean the tuned example {' or '.join(near)}?")
     raise ValueError(f"there is no file {name}. Tuned examples: {', '.join(known)}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllib.errors import NotFiniteError
+from rllib.learners.updates.core_choice import CoreChoice
 from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
@@ -56,6 +57,11 @@ class Learner:
     def device(self) -> str:
         """Device of the updates of this process, by torch's name; "cpu" where other processes compute them."""
         return str(getattr(self.backend, "device", "cpu"))
+
+    @property
+    def core_choice(self) -> CoreChoice | None:
+        """Choice of the number of cores for updates in this process; None where the number is fixed."""
+        return getattr(self.backend, "core_choice", None)
 
     @property
     def weights(self) -> np.ndarray:
@@ -377,7 +383,7 @@ def make_learner(
     kind: str = "auto",
     device: str = "cpu",
     rng: np.random.Generator | None = None,
-    cores: int | None = None,
+    cores: int | CoreChoice | None = None,
     torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
 ) -> Learner:
@@ -395,7 +401,8 @@ def make_learner(
         rng: draws the weights of `modules`.
         cores: number of cores for updates. Closed forms use at most these, and fewer for small updates; torch gets them
             for the whole process. None: one core for closed forms, since threads that wait for each other spin, and
-            lose most of their time where other programs use the cores; torch keeps its own number.
+            lose most of their time where other programs use the cores; torch keeps its own number. A CoreChoice
+            chooses the number for closed forms, update by update.
         torch_options: options of a torch learner.
         make_group: makes the processes that learn instead of this one. It is called with the learner's vector, its
             target copies, and a function of keyword arguments `policy`, `targets` and `rng` that makes their learners.
@@ -419,7 +426,8 @@ def make_learner(
             "Use a Loss, which gets the outputs of whole sequences."
         )
     for target in targets:
-        target.attach(vector[target.module], policy.spec if target.module == POLICY else None, cores or 1)
+        on = cores if isinstance(cores, int) else 1
+        target.attach(vector[target.module], policy.spec if target.module == POLICY else None, on)
     whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
         all(hasattr(module, "numpy") for module in modules.values())
     )
@@ -448,7 +456,7 @@ def make_learner(
         from rllib.learners.in_torch.learner import TorchBackend
 
         backend = TorchBackend(vector, objectives, targets, device, torch_options)
-        if cores is not None:
+        if isinstance(cores, int):
             backend.use_threads(cores)
         return Learner(vector, objectives, targets, backend)
     return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, cores or 1))

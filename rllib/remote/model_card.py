@@ -152,7 +152,8 @@ def command_of(
         return None
     words += [f"--stop={key}={value:g}" for key, value in stop.items()]
     words += [] if seed is None else ["--seed", str(seed)]
-    return shlex.join(["rllib", "train", algorithm, env, *words])
+    # Without --defaults the settings of a tuned example would be taken where these are RLlib's.
+    return shlex.join(["rllib", "train", algorithm, env, "--defaults", *words])
 
 
 def _written(value) -> str:

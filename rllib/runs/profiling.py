@@ -165,12 +165,8 @@ class Profile:
         learners, gpus = self._settings["num_learners"], self._settings["num_gpus"]
         if learners:
             waiting += f"The learners wait {self.learners_idle:.0%} of theirs. "
-        size = self._settings.get("sgd_minibatch_size", _WORTH_SHARING)
-        if size < _WORTH_SHARING:
-            return (
-                f"{waiting}Fewer and larger gradient steps take less time, but learn in another way: "
-                f".training(sgd_minibatch_size={2 * _WORTH_SHARING}) instead of {size}, or a smaller num_sgd_iter."
-            )
+        if longer := longer_steps(self._settings):
+            return f"{waiting}{longer}"
         if max(learners, 1) < self._num_cores and not gpus:
             return (
                 f"{waiting}Several processes can compute them: .learners(num_learners={max(learners, 1) + 1}), or a "
@@ -216,6 +212,21 @@ class Profile:
                 kind = path.rpartition("/")[2]
                 event = {"name": kind, "cat": _CATEGORIES.get(kind, "other"), "ph": "X", "pid": number, "tid": 0}
                 yield event | {"ts": (begin + shift) * 1e6, "dur": (end - begin) * 1e6}
+
+
+def longer_steps(settings: Mapping[str, Any]) -> str | None:
+    """A sentence on fewer and larger gradient steps; None where steps are large, or take the whole batch.
+
+    Args:
+        settings: of the algorithm, by name.
+    """
+    size = settings.get("sgd_minibatch_size")
+    if size is None or size >= min(_WORTH_SHARING, settings["train_batch_size"]):
+        return None
+    return (
+        "Fewer and larger gradient steps take less time, but learn in another way: "
+        f".training(sgd_minibatch_size={2 * _WORTH_SHARING}) instead of {size}, or a smaller num_sgd_iter."
+    )
 
 
 def _share_of(lanes: list[Lane], counts: Callable[[str], bool]) -> float | None:

@@ -136,7 +136,7 @@ def test_the_command_trains_it(name, tmp_path, monkeypatch):
     words += ["min_time_s_per_iteration=0", "num_rollout_workers=1", "model.fcnet_hiddens=[8]", "--seed", "3"]
     words += [f"input={RECORDED[name]}"] if name in RECORDED else []
     env = ENVIRONMENT.get(name, "CartPole-v1")
-    outcome = CliRunner().invoke(command, ["train", name, env, *words, "--stop", "iterations=2", "-q"])
+    outcome = CliRunner().invoke(command, ["train", name, env, "--defaults", *words, "--stop", "iterations=2", "-q"])
     assert outcome.exit_code == 0, outcome.output
     (run,) = (tmp_path / "results").iterdir()
     assert [json.loads(line)["training_iteration"] for line in (run / "result.json").open()] == [1, 2]

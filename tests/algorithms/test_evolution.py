@@ -294,7 +294,7 @@ def test_defaults_are_rays():
 
 @pytest.mark.parametrize(("name", "settings"), [("ES", ("episodes_per_batch=10", "train_batch_size=1")), ("ARS", ())])
 def test_the_command_line_trains_it(name, settings, tmp_path):
-    command = [sys.executable, "-m", "rllib", "train", name, "CartPole-v1", "noise_size=50000", *settings]
+    command = [sys.executable, "-m", "rllib", "train", name, "CartPole-v1", "--defaults", "noise_size=50000", *settings]
     command += ["num_rollout_workers=1", "model.fcnet_hiddens=[4]", "--stop", "training_iteration=2", "--seed", "1"]
     environment = {**os.environ, "PYTHONPATH": str(TUNED.parent)}
     finished = subprocess.run(

@@ -3,7 +3,8 @@
 import pytest
 
 from rllib.algorithms.base.registry import get_algorithm_config
-from rllib.cli.spec import TUNED_EXAMPLES, load_spec, make_spec
+from rllib.cli.spec import load_spec, make_spec
+from rllib.cli.tuned_examples import TUNED_EXAMPLES
 
 FILES = sorted(path for path in TUNED_EXAMPLES.glob("*/*.yaml") if path.parent.name != "tune")
 

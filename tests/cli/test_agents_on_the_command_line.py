@@ -20,7 +20,7 @@ def last_result(tmp_path) -> dict:
     ids=["own", "map"],
 )  # fmt: skip
 def test_flags_of_policies(rllib_command, tmp_path, flags, rewarded):
-    result = rllib_command("train", "PPO", SPEAKER, *flags, *QUICK)
+    result = rllib_command("train", "PPO", SPEAKER, "--defaults", *flags, *QUICK)
     assert result.exit_code == 0, result.output
     found = last_result(tmp_path)
     assert found["policy_reward_mean"].keys() == rewarded == found["info"]["learner"].keys()

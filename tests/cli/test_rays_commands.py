@@ -106,7 +106,7 @@ def test_an_unknown_example_is_told_with_the_nearest(rllib_command):
 
 
 def test_a_run_stops_within_a_long_iteration(rllib_command, tmp_path):
-    result = rllib_command("train", "A2C", "CartPole-v1", "num_rollout_workers=0", "train_batch_size=50",
+    result = rllib_command("train", "A2C", "CartPole-v1", "--defaults", "num_rollout_workers=0", "train_batch_size=50",
                            "model.fcnet_hiddens=[4]", "min_time_s_per_iteration=60", "--stop", "steps=200")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "timesteps_total 200 >= 200 after 1 iteration" in result.output

@@ -27,7 +27,7 @@ from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed, number
 from rllib.runs.files import keep_failing_batch
 
-TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
+TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", "--name", "run")
 
 
 @pytest.mark.sidecar
@@ -617,3 +617,13 @@ def test_keep_best_tells_where_it_is(rllib_command, behaviour, tmp_path):
     result = rllib_command("train", "PPO", "CartPole-v1", "--keep-best", "--stop", "iterations=3", "--name", "x")
     assert result.exit_code == 0 and "best        results/x/checkpoint_000003" in result.output, result.output
     assert [path.name for path in (tmp_path / "results/x").glob("checkpoint_*")] == ["checkpoint_000003"]
+
+
+def test_the_panel_shows_which_number_of_cores_was_measured_to_be_faster():
+    display = PanelDisplay()
+    display.start("SAC", "", "results/run")
+    chosen = {"default_policy": {"cores": 2, "reason": "2 cores took 0.62 of the time of 1 core"}}
+    display.on_result({**FakeAlgorithm(FakeConfig({})).train(), "info": {"learner_cores": chosen}}, 0.0)
+    shown = " ".join(" ".join(shown_at(100, display)).split())
+    display.close()
+    assert "idle 70%, on 2 cores: 2 cores took 0.62 of the time of 1 core" in shown, shown

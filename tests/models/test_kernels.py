@@ -14,6 +14,7 @@ import torch
 from rllib import PPOConfig, SACConfig
 from rllib.algorithms.base import wiring
 from rllib.algorithms.sac import SAC
+from rllib.cli.checkpoints import acting_algorithm
 from rllib.models.arithmetic import kernels
 from rllib.models.arithmetic.kernels import SYMBOLS
 
@@ -206,6 +207,7 @@ def test_updates_take_as_many_of_the_cores_asked_for_as_they_are_worth(monkeypat
         yield
 
     monkeypatch.setattr(kernels, "on_cores", noted)
+    monkeypatch.setattr("rllib.processes.cpu_count", lambda: 8)
     if config.algo_class is SAC:
         config.training(num_steps_sampled_before_learning_starts=10)
     config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=12)
@@ -228,7 +230,8 @@ def test_torch_in_this_process_has_the_cores_asked_for(asked, expected):
         torch.set_num_threads(before)
 
 
-def test_more_cores_for_updates_than_there_are_bring_one_notice(monkeypatch, caplog):
+def test_more_cores_for_updates_than_a_trial_holds_bring_one_notice(monkeypatch, caplog):
+    monkeypatch.setattr("rllib.processes.cpu_count", lambda: 4)
     monkeypatch.setattr(wiring, "num_cores", lambda: 2)
     for asked in (3, 2, "auto"):
         with PPOConfig().learners(num_cpus_per_learner=asked).build(env="CartPole-v1"):
@@ -238,6 +241,31 @@ def test_more_cores_for_updates_than_there_are_bring_one_notice(monkeypatch, cap
         "num_cpus_per_learner=3 threads share 2 cores and wait for one another, which is slower than a core for each. "
         "Use .learners(num_cpus_per_learner=2)."
     ]
+
+
+def test_more_cores_for_updates_than_the_machine_has_are_refused(monkeypatch):
+    monkeypatch.setattr("rllib.processes.cpu_count", lambda: 4)
+    config = PPOConfig().environment("CartPole-v1")
+    told = "num_cpus_per_learner=5, but this process may use 4 .*num_cpus_per_learner=4"
+    with pytest.raises(ValueError, match=told):
+        config.copy().learners(num_cpus_per_learner=5).build()
+    config.learners(num_cpus_per_learner=4).build().stop()
+
+
+def test_a_policy_that_learned_on_more_cores_acts_here(monkeypatch, tmp_path):
+    monkeypatch.setattr("rllib.processes.cpu_count", lambda: 4)
+    with PPOConfig().learners(num_cpus_per_learner=4).build(env="CartPole-v1") as algo:
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    monkeypatch.setattr("rllib.processes.cpu_count", lambda: 2)
+    with acting_algorithm(checkpoint, load_user_code=False) as algo:
+        assert algo.config.num_cpus_per_learner == "auto"
+
+
+def test_measured_cores_are_those_of_this_process():
+    config = PPOConfig().environment("CartPole-v1").learners(num_cpus_per_learner="measured", num_learners=2)
+    with pytest.raises(ValueError, match="num_learners=2 processes learn"):
+        config.build()
+    assert wiring.resource_request(config.learners(num_learners=0))["cpu"] == 1
 
 
 def test_a_trial_claims_the_cores_of_its_updates():

@@ -102,7 +102,7 @@ class AlgorithmConfig(OfflineDataConfig):
     custom_resources_per_worker: Mapping[str, Any]
     num_cpus_for_local_worker: float
     num_learners: int
-    num_cpus_per_learner: int | Literal["auto"]
+    num_cpus_per_learner: int | Literal["auto", "measured"]
     learner_collective: Literal["auto", "shared_memory", "gloo", "nccl"]
     evaluation_interval: int | None
     evaluation_num_workers: int
@@ -199,16 +199,17 @@ class AlgorithmConfig(OfflineDataConfig):
     def resources(
         self: C, *, num_gpus: float=0, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0,
         custom_resources_per_worker: Mapping[str, Any]=..., num_cpus_for_local_worker: float=1,
-        num_cpus_per_learner: int | Literal["auto"]="auto", num_learners: int=0, num_learner_workers: int=...,
-        num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int | Literal["auto"]=...,
-        num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=..., custom_resources_per_env_runner:
-        Mapping[str, Any]=..., num_cpus_for_main_process: float=..., num_gpus_per_learner: float=...
+        num_cpus_per_learner: int | Literal["auto", "measured"]="auto", num_learners: int=0, num_learner_workers:
+        int=..., num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int | Literal["auto",
+        "measured"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
+        custom_resources_per_env_runner: Mapping[str, Any]=..., num_cpus_for_main_process: float=...,
+        num_gpus_per_learner: float=...
     ) -> C: ...
     def learners(
-        self: C, *, num_learners: int=0, num_cpus_per_learner: int | Literal["auto"]="auto", learner_collective:
-        Literal["auto", "shared_memory", "gloo", "nccl"]="auto", num_gpus: float=0, num_learner_workers: int=...,
-        num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int | Literal["auto"]=...,
-        num_gpus_per_learner: float=...
+        self: C, *, num_learners: int=0, num_cpus_per_learner: int | Literal["auto", "measured"]="auto",
+        learner_collective: Literal["auto", "shared_memory", "gloo", "nccl"]="auto", num_gpus: float=0,
+        num_learner_workers: int=..., num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int |
+        Literal["auto", "measured"]=..., num_gpus_per_learner: float=...
     ) -> C: ...
     def evaluation(
         self: C, *, evaluation_interval: int | None=None, evaluation_num_workers: int=0, evaluation_config:

@@ -188,6 +188,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self._owns(Recording()) if is_recorded else None
         check_gpus(wiring.gpu_claims(self.config))
+        wiring.refuse_crowded_updates(self.config)
         self.learners = {policy_id: self.make_learner(policy_id) for policy_id in self._trained_ids()}
         self._learner_rngs: dict[str, np.random.Generator] = {}
         self._rollout_settings = wiring.rollout_settings(
@@ -696,6 +697,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 {policy_id: {**own, **of_iteration.get(policy_id, {})} for policy_id, own in stats.items()}
             )
             result["info"].update(extra)
+            if choices := wiring.core_choices(self.learners):
+                result["info"]["learner_cores"] = choices
             result.update(evaluation or {})
             self._add_surroundings(result)
             self._log_no_episode_yet(result)

@@ -294,9 +294,10 @@ class AlgorithmConfig(OfflineDataConfig):
             int, "processes that compute the updates, each a part of every minibatch; 0: this one does", at_least(0)
         ] = 0,
         num_cpus_per_learner: Annotated[
-            int | Literal["auto"],
+            int | Literal["auto", "measured"],
             'cores for updates, which each of them claims; with num_learners=0, those of this process. "auto": one for '
-            "what numpy learns; learner processes share out the cores for torch, this one leaves torch's threads alone",
+            "what numpy learns; learner processes share out the cores for torch, this one leaves torch's threads; "
+            '"measured": for what numpy learns here, one or the free ones, whichever is faster, with the same bits',
             at_least(0),
         ] = "auto",
         learner_collective: Annotated[
@@ -651,6 +652,14 @@ class AlgorithmConfig(OfflineDataConfig):
             return (
                 f"num_learners={self.num_learners} are more than the {rows} rows of {name}, of which each takes a "
                 f"part. Use .learners(num_learners={max(1, rows // 64)}), or larger minibatches."
+            )
+
+    @relation("num_cpus_per_learner", "num_learners")
+    def _check_measured_cores(self):
+        if self.num_cpus_per_learner == "measured" and self.num_learners:
+            return (
+                f'num_cpus_per_learner="measured" chooses cores of this process, but num_learners={self.num_learners} '
+                "processes learn. Use .learners(num_learners=0), or a number of cores for each of them."
             )
 
     @relation("learner_collective", "num_gpus")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rllib.acting.inference import ActingSettings
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -21,9 +21,10 @@ from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
 from rllib.learners.group.learner_group import GroupSettings
+from rllib.learners.updates.core_choice import CoreChoice
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
-from rllib.processes import GpuClaim, num_cores, tell_crowd
+from rllib.processes import GpuClaim, check_cores, num_cores, num_free_cores, tell_crowd
 
 if TYPE_CHECKING:
     from rllib.algorithms.base.agents import Agents
@@ -291,11 +292,19 @@ def actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
-def cores_per_learner(config: AlgorithmConfig) -> int | None:
-    """Cores for updates that the user has asked for; None: nothing was said. Warns where this process has fewer."""
+def refuse_crowded_updates(config: AlgorithmConfig) -> None:
+    """Refuses more cores for the updates of this process than the machine has."""
+    if not config.num_learners:
+        check_cores(_claimed_cores(config), "num_cpus_per_learner")
+
+
+def cores_per_learner(config: AlgorithmConfig) -> int | CoreChoice | None:
+    """Cores for the updates of a learner; None: nothing was said. Warns where the trial has fewer."""
     if config.num_cpus_per_learner == "auto":
         return None
-    asked, there = max(1, config.num_cpus_per_learner), num_cores()
+    if config.num_cpus_per_learner == "measured":
+        return CoreChoice(num_cores(), num_free_cores)
+    asked, there = _claimed_cores(config), num_cores()
     if asked > there and not config.num_learners:
         logger.warning(
             "num_cpus_per_learner=%d threads share %d cores and wait for one another, which is slower than a core for "
@@ -305,6 +314,17 @@ def cores_per_learner(config: AlgorithmConfig) -> int | None:
             there,
         )
     return asked
+
+
+def _claimed_cores(config: AlgorithmConfig) -> int:
+    """Cores that each learner claims; 0: the user has named no number."""
+    return max(1, config.num_cpus_per_learner) if isinstance(config.num_cpus_per_learner, int) else 0
+
+
+def core_choices(learners: Mapping[str, Any]) -> dict[str, dict]:
+    """Policy id -> number of cores of its updates, and why, where the number is measured."""
+    found = {policy_id: getattr(learner, "core_choice", None) for policy_id, learner in learners.items()}
+    return {name: {"cores": each.cores, "reason": each.reason} for name, each in found.items() if each is not None}
 
 
 def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:
@@ -319,7 +339,7 @@ def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> Grou
 
 def _cpus_per_learner(config: AlgorithmConfig) -> int:
     """CPUs that a learner claims: none where rollout workers and learners wait for one another."""
-    if config.num_cpus_per_learner != "auto":
+    if isinstance(config.num_cpus_per_learner, int):
         return config.num_cpus_per_learner
     return int(config.algo_class is None or not config.algo_class.is_synchronous)
 
@@ -355,7 +375,7 @@ def resource_request(config: AlgorithmConfig) -> dict:
     """Resources of a run: see Algorithm.default_resource_request."""
     learners = config.num_learners
     request = {
-        "cpu": max(config.num_cpus_for_local_worker, 0 if learners else cores_per_learner(config) or 0),
+        "cpu": max(config.num_cpus_for_local_worker, 0 if learners else _claimed_cores(config)),
         "gpu": 0 if learners else config.num_gpus,
         "extra_cpu": learners * _cpus_per_learner(config),
         "extra_gpu": sum(claim.count * claim.each for claim in gpu_claims(config)),

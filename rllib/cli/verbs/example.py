@@ -1,11 +1,10 @@
 """`rllib example`."""
 
-from pathlib import Path
-
 import click
 
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import TUNED_EXAMPLES, find_file, load_specs
+from rllib.cli.spec import find_file, load_specs
+from rllib.cli.tuned_examples import TUNED_EXAMPLES, example_name
 from rllib.cli.verbs import train
 
 
@@ -25,14 +24,14 @@ def command() -> None:
 def list_(part: str) -> None:
     """List the names of the tuned examples, with algorithm and environment."""
     with reported(False):
-        paths = [path for path in sorted(TUNED_EXAMPLES.glob("*/*.yaml")) if part.lower() in _name(path).lower()]
+        paths = [path for path in sorted(TUNED_EXAMPLES.glob("*/*.yaml")) if part.lower() in example_name(path).lower()]
         if not paths:
             raise Mistake(f"no tuned example has {part!r} in its name; leave out --filter to see all")
-        width = max(len(_name(path)) for path in paths)
+        width = max(len(example_name(path)) for path in paths)
         for path in paths:
             keys = load_specs(path)[0]
             env = keys.get("env") or keys.get("config", {}).get("env", "")
-            click.echo(f"{_name(path):<{width}}  {keys['algorithm']} on {env or 'recorded steps'}")
+            click.echo(f"{example_name(path):<{width}}  {keys['algorithm']} on {env or 'recorded steps'}")
 
 
 @command.command("get", short_help="Show one.")
@@ -53,7 +52,3 @@ def get(name: str) -> None:
 def run(name: str, options: tuple[str, ...]) -> None:
     """Train a tuned example, as rllib train -f NAME does, with the same options."""
     train.command.main(["--file", name, *options], prog_name="rllib train")
-
-
-def _name(path: Path) -> str:
-    return str(path.relative_to(TUNED_EXAMPLES).with_suffix(""))

@@ -1,6 +1,7 @@
 """`rllib train`."""
 
 import importlib
+import logging
 import signal
 import sys
 import traceback
@@ -9,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -17,12 +18,13 @@ import msgspec
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.checkpoints import PLACE
-from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
+from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
+from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import is_assignment, iteration_goal, parse_assignments, parse_mapping, parse_stop
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
@@ -30,8 +32,11 @@ from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.remote.url import shown
 from rllib.result import Result
 from rllib.runs.files import keep_failing_batch, read_results
+from rllib.runs.profiling import longer_steps
 from rllib.tune.experiment.stoppers import ThresholdStopper
 from rllib.tune.running.runner import Interrupts
+
+logger = logging.getLogger(__name__)
 
 # Options whose flags are not their names.
 _FLAG_NAMES = {
@@ -39,6 +44,8 @@ _FLAG_NAMES = {
     "input_": "input",
 }  # fmt: skip
 _FIRST_INTERRUPT = "Finishing this iteration, then saving a checkpoint. Once more: stop at once, without."
+# Share of an iteration's time in updates from which on there is advice to shorten them.
+_MOSTLY_UPDATES = 0.8
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,22 @@ class _Flags:
     profile: bool
     keep_best: bool
     load_user_code: bool
+
+
+class _Experiment(NamedTuple):
+    """A run or a search, as the command line asks for it.
+
+    Attributes:
+        below: keys of the file, or of the tuned example for algorithm and environment.
+        given: keys of the command line, which take precedence.
+        is_tuned: whether a tuned example has chosen the settings.
+        notice: line that says where settings come from that nobody has named; "" if there are none.
+    """
+
+    below: dict[str, Any]
+    given: dict[str, Any]
+    is_tuned: bool = False
+    notice: str = ""
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -65,8 +88,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=_complete)
 @click.option("-f", "--file", metavar="FILE", help="YAML file (RL Zoo's, too), Python file with config and "
               "stop, or name of a tuned example, like ppo/cartpole.")  # fmt: skip
-@click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling.")
-@click.option("--env", metavar="ENV", help="As ENV, in Ray's spelling.")
+@click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling, with RLlib's defaults.")
+@click.option("--env", metavar="ENV", help="As ENV, in Ray's spelling, with RLlib's defaults.")
 @click.option("--external", metavar="HOST:PORT", help="Answer clients there, which step environments of their own, in "
               "place of ENV; see rllib client-example.")  # fmt: skip
 @click.option("--observation-space", metavar="SPACE", help="Of such clients, like 'Box(-inf, inf, (4,))'; without it "
@@ -80,7 +103,10 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "in 'agent_*=p0'; repeatable, the first that fits counts.")  # fmt: skip
 @click.option("--framework", metavar="NAME", help="As framework=NAME, in Ray's spelling: torch.")
 @click.option("--torch", is_flag=True, hidden=True, help="As --framework torch.")
-@click.option("--config", metavar="MAPPING", help="Settings as JSON or YAML; KEY=VALUE takes precedence.")
+@click.option("--defaults", is_flag=True, help="Take RLlib's defaults for ALGO on ENV, also where a tuned example has "
+              "settings for both.")  # fmt: skip
+@click.option("--config", metavar="MAPPING", help="Settings as JSON or YAML; KEY=VALUE takes precedence. No "
+              "tuned example is taken beside them.")  # fmt: skip
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=int, help="Seed of everything random; equal seeds give equal runs.")
@@ -111,10 +137,12 @@ def command(
     checkpoint_at_end, **options,
 ) -> None:  # fmt: skip
     """Train ALGO on ENV, or as a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
-    precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
+    precedence over the file's. Where a tuned example has settings for ALGO on ENV, it is taken as the file; --defaults
+    takes RLlib's defaults. With grid_search or several samples it is a search, as by `rllib tune`.
 
     \b
-    rllib train PPO CartPole-v1 lr=1e-3 num_rollout_workers=2 --stop return=475
+    rllib train PPO CartPole-v1
+    rllib train PPO CartPole-v1 lr=1e-3 num_rollout_workers=2 --stop return=475 --defaults
     rllib train PPO CartPole-v1 model.fcnet_hiddens=[64,64] --stop steps=1e5
     rllib train -f ppo/cartpole --seed 3
     rllib train PPO pettingzoo:mpe2.simple_spread_v3 --policies shared --stop steps=1e5
@@ -133,9 +161,9 @@ def command(
             _run(spec, folders, flags, run, changed)
             return
         todo = []  # all are checked before the first one runs
-        for below, given in _experiments(words, file, options, load_user_code):
+        for experiment in _experiments(words, file, options, load_user_code):
             with user_input():
-                keys = merged_keys(below, given)
+                keys = merged_keys(experiment.below, experiment.given)
             if is_search(keys):
                 if keys.get("external"):
                     raise Mistake("clients play for a single run; leave out grid_search and --num-samples")
@@ -145,22 +173,23 @@ def command(
                 todo.append(partial(search, keys, folders, quiet))
                 continue
             with user_input():
-                spec = make_spec(below, given, file or "command line")
+                spec = make_spec(experiment.below, experiment.given, file or "command line")
             refuse_used_name(folders.results, spec, folders.storage)
-            todo.append(partial(_run, spec, folders, flags))
-        for experiment in todo:
-            experiment()
+            todo.append(partial(_run, spec, folders, flags, is_tuned=experiment.is_tuned, notice=experiment.notice))
+        for run in todo:
+            run()
 
 
 # ---------------------------------------------------------------------- the specification
 
 
-def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool):
-    """(keys in the file, keys of the command line, which take precedence) of each experiment."""
+def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_user_code: bool) -> list[_Experiment]:
+    """The experiments of the command line, or of the file that it names."""
     names = [word for word in words if not is_assignment(word)]
     if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
         file, names = names[1], []
     flags = [key for key in ("algorithm", "env") if options[key] is not None]
+    wants_defaults, has_config = options.pop("defaults"), options["config"] is not None
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")
         assigned = parse_assignments(filter(is_assignment, words), "lr=1e-3 or model.fcnet_hiddens=[64,64]")
@@ -179,7 +208,10 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         elif names or not (file or {*flags, *settings, *assigned} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
         typed(given)
-        in_file = load_specs(find_file(file), given) if file else [{}]
+        if file and wants_defaults:
+            raise Mistake("--defaults is for ALGO ENV; settings that a file leaves out are RLlib's defaults already")
+        path = find_file(file) if file else None
+        in_file = load_specs(path, given) if path else [{}]
         refuse_one_name(in_file, given)
         trusted = [keys for below in in_file for keys in (below, below.get("config"))] if load_user_code else ()
         typed(given, settings, assigned, *trusted)
@@ -187,8 +219,28 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
         for below in in_file:
             algorithm = given.get("algorithm") or below.get("algorithm")
             config = merged_keys({"algorithm": algorithm, "config": settings}, {"config": assigned})["config"]
-            experiments.append((below, {**given, "config": config}))
+            experiments.append(_Experiment(below, {**given, "config": config}, bool(path) and is_tuned_example(path)))
+        if names and not (flags or path or has_config or wants_defaults):
+            experiments = [_by_tuned_example(each) for each in experiments]
         return experiments
+
+
+def _by_tuned_example(experiment: _Experiment) -> _Experiment:
+    """The experiment with the settings of the tuned example for its algorithm and environment, if there is one.
+
+    A search, clients and recorded steps have none: examples are for a run that samples in the environment. A stop
+    criterion of the command line replaces the example's.
+    """
+    given = experiment.given
+    is_recorded = not given["config"].keys().isdisjoint(("input_", "input"))
+    if "external" in given or is_recorded or is_search(given):
+        return experiment
+    tuned = tuned_settings(given["algorithm"], given["env"])
+    if tuned is None:
+        return experiment
+    has_stop = bool(given["stop"])
+    below = {"config": dict(tuned.config), "stop": {} if has_stop else dict(tuned.stop)}
+    return _Experiment(below, given, tuned.name is not None, tuned.notice(has_stop))
 
 
 def _external_section(options: dict[str, Any]) -> dict[str, Any]:
@@ -271,7 +323,13 @@ def _earlier_run(
 
 
 def _run(
-    spec: RunSpec, folders: Folders, flags: _Flags, run: RunDirectory | None = None, changed: dict | None = None
+    spec: RunSpec,
+    folders: Folders,
+    flags: _Flags,
+    run: RunDirectory | None = None,
+    changed: dict | None = None,
+    is_tuned: bool = False,
+    notice: str = "",
 ) -> None:
     """Trains, and prints how the run ended; a signal ends the program.
 
@@ -279,15 +337,19 @@ def _run(
         spec, folders, flags: from the command line.
         run: the earlier run to continue; None starts a new one.
         changed: settings that differ from the earlier run.
+        is_tuned: whether a tuned example has chosen the settings.
+        notice: line that comes before the run; "" for none.
     """
     if spec.config.get("profile"):
         flags = replace(flags, profile=True)
     display = QuietDisplay() if flags.quiet else PanelDisplay() if sys.stdout.isatty() else LineDisplay()
     with shown_logs(display, flags.verbose, flags.quiet):
+        if notice:
+            logger.info("%s", notice)
         algorithm = _build(spec, flags, display) if run is None else _restore(spec, flags, run, changed)
         try:
             run = run or RunDirectory.new(folders.results, spec, folders.storage)
-            outcome = _train(algorithm, spec, flags, run, display)
+            outcome = _train(algorithm, spec, flags, run, display, advises=not is_tuned)
         finally:
             algorithm.stop()
     _show(outcome)
@@ -371,8 +433,12 @@ class _Outcome:
     profile: str = ""
 
 
-def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: QuietDisplay) -> _Outcome:
+def _train(
+    algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: QuietDisplay, advises: bool
+) -> _Outcome:
     """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
+
+    With `advises` it logs once what would shorten the updates, if they take most of the time.
 
     Raises:
         Mistake: if the stop criterion names a key that results do not have.
@@ -394,6 +460,9 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
                 iteration = result["training_iteration"]
                 run.log.on_result(result)
                 display.on_result(result, stop.progress(result))
+                if advises and not is_first and (advice := _advice(result)):  # the first one warms up
+                    advises = False
+                    logger.info("%s", advice)
                 if is_first:
                     is_first = False
                     with user_input():
@@ -426,6 +495,12 @@ def _train(algorithm, spec: RunSpec, flags: _Flags, run: RunDirectory, display: 
         run.close()
     outcome.signal = interrupts.seen
     return outcome
+
+
+def _advice(result: Mapping) -> str | None:
+    """A sentence on how updates would take less time; None if they leave most of it to other phases."""
+    share, longer = phase_shares(result).get("learn", 0.0), longer_steps(result["config"])
+    return f"{share:.0%} of the time goes into updates. {longer}" if longer and share > _MOSTLY_UPDATES else None
 
 
 def _show(outcome: _Outcome) -> None:

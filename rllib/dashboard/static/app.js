@@ -81,7 +81,7 @@ class RunTable {
 
 function viewRuns() {
   const empty = h("div", { class: "panel empty", hidden: true, dataset: { testid: "empty" } },
-    h("p", {}, "No runs here yet. Start one in a terminal; it appears here by itself:"), h("code", {}, "rllib train PPO CartPole-v1 lr=1e-3 --stop return=475"));
+    h("p", {}, "No runs here yet. Start one in a terminal; it appears here by itself:"), h("code", {}, "rllib train PPO CartPole-v1"));
   const cards = h("div", { class: "cards" });
   const heading = h("h2", {}, "Experiments");
   const table = new RunTable("runs", COLUMNS, () => [...runs.values()], "updated");

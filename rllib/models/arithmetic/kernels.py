@@ -16,6 +16,8 @@ from types import ModuleType
 
 import numpy as np
 
+from rllib.models.arithmetic.shared_products import SYMBOL, Library, SharedProducts
+
 logger = logging.getLogger(__name__)
 
 SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads")
@@ -35,23 +37,29 @@ _UNCHANGED = contextlib.nullcontext()
 
 
 class _Here(threading.local):
-    """State of a thread: the module torch inside `on_cores` with several cores, else None."""
+    """State of a thread.
+
+    Attributes:
+        torch: the module inside `on_cores` with several cores, else None.
+        shared: computes large products inside `in_blocks`, else None.
+    """
 
     torch: ModuleType | None = None
+    shared: SharedProducts | None = None
 
 
 _here = _Here()
 
 
 @functools.cache
-def _setter() -> Callable[[int], object] | None:
-    """OpenBLAS's function that sets the number of threads; None with another library."""
+def _openblas() -> tuple[ctypes.CDLL, Callable[[int], object]] | None:
+    """OpenBLAS as numpy has loaded it, and its function that sets the number of threads; None with another library."""
     package = Path(np.__file__).parent
     for path in (*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")):
         library = ctypes.CDLL(str(path))
         for symbol in SYMBOLS:
             if hasattr(library, symbol):
-                return getattr(library, symbol)
+                return library, getattr(library, symbol)
     return None
 
 
@@ -72,9 +80,34 @@ def use_one_blas_thread() -> None:
     library than the OpenBLAS of its wheels.
     """
     threads = _asked_for() or 1
-    if (setter := _setter()) is not None:
-        setter(threads)
+    if (found := _openblas()) is not None:
+        _, set_threads = found
+        set_threads(threads)
         logger.debug("numpy's matrix products use %d thread(s); OPENBLAS_NUM_THREADS sets this", threads)
+
+
+def shared_products(most_cores: int) -> SharedProducts | None:
+    """Products for `in_blocks`, on up to this number of cores.
+
+    Returns:
+        None if numpy's library has none, or the environment variable OPENBLAS_NUM_THREADS sets its threads.
+    """
+    if (found := _openblas()) is None or _asked_for():
+        return None
+    library, set_threads = found
+    if not hasattr(library, SYMBOL):
+        return None
+    return SharedProducts(Library(getattr(library, SYMBOL), set_threads), most_cores)
+
+
+@contextlib.contextmanager
+def in_blocks(products: SharedProducts, cores: int) -> Iterator[None]:
+    """Context in which this thread's large `matmul` calls share this number of cores, with the same bits on any."""
+    before, _here.shared, products.cores = _here.shared, products, cores
+    try:
+        yield
+    finally:
+        _here.shared = before
 
 
 def load() -> ModuleType:
@@ -123,7 +156,8 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, plus: np.ndarray | Non
     `plus` is added to stacks of products; it has their shape, or length 1 where it is repeated.
     """
     if _here.torch is None:
-        (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
+        if _here.shared is None or not _here.shared.multiply(a, b, out):
+            (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
         if plus is not None:
             np.add(out, plus, out=out)
     elif plus is None:

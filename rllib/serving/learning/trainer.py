@@ -35,7 +35,7 @@ _REPLACED: dict[str, Any] = {
     "env_wrappers": None, "num_rollout_workers": 0, "num_envs_per_worker": 1, "evaluation_interval": None,
     "evaluation_num_workers": 0, "evaluation_parallel_to_training": False, "evaluation_videos": 0, "log_dir": None,
     "store_buffer_in_checkpoints": False, "sample_async": False, "batch_mode": "truncate_episodes", "profile": False,
-    "gym_env_vectorize_mode": "sync", "clip_rewards": False,
+    "gym_env_vectorize_mode": "sync", "clip_rewards": False, "num_cpus_per_learner": "auto",
 }  # fmt: skip
 
 

@@ -331,7 +331,7 @@ class Pictures(Reach):
         (TQCConfig, "CartPole-v1", r"TQC is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         (TD3Config, "CartPole-v1", r"TD3 is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         *((kind, WholeNumbers, "a Box of floats, .*int64.*PPO for all others, integer Boxes too") for kind in BOXES),
-        (SACConfig, Pictures, "critics read vectors, but .* has images"),
+        (TD3Config, Pictures, "a Box of floats"),
     ],
 )
 def test_spaces_that_do_not_fit(kind, env, message):

@@ -10,6 +10,7 @@ from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.crossq import CrossQConfig
 from rllib.algorithms.sac import SACConfig, TQCConfig
 from rllib.algorithms.td3 import DDPGConfig, TD3Config
+from rllib.env.multi_agent.copies import make_multi_agent
 from rllib.policy import Policy
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.envs import MatchPicture, PointAtPixel, SampledEnv
@@ -149,6 +150,29 @@ def test_workers_and_evaluation():
     run = config(SACConfig, workers=1).evaluation(evaluation_interval=1, evaluation_duration=2)
     with run.build() as algo:
         assert np.isfinite(train(algo, 2)["evaluation"]["episode_reward_mean"])
+
+
+def test_policies_of_several_agents_have_encoders_of_their_own():
+    run = config(SACConfig, make_multi_agent(PointAtPixel), image_shift=1).multi_agent(
+        policies={"left", "right"}, policy_mapping_fn=lambda agent, *_, **__: ("left", "right")[int(agent)]
+    )
+    with run.environment(env_config={"num_agents": 2}).build() as algo:
+        train(algo, 2)
+        left, right = (algo.policies[name].weights for name in ("left", "right"))
+        assert left.shape == right.shape and not np.array_equal(left, right)
+        for policy in ("left", "right"):
+            assert algo.learners[policy].vector.shares_torso
+
+
+@pytest.mark.slow
+def test_several_learners_equal_one():
+    """Processes of learners start, hence slow."""
+    weights = []
+    for learners in (0, 2):
+        with config(TD3Config, image_shift=1, lr=1e-3).learners(num_learners=learners).build() as algo:
+            train(algo, 2)
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_allclose(*weights, atol=1e-4)
 
 
 @pytest.mark.parametrize("device", DEVICES)

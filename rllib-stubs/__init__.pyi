@@ -77,6 +77,8 @@ from rllib.env.checkup.check_env import check_env as check_env
 from rllib.evaluation.postprocess.of_episodes import compute_advantages as compute_advantages
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.acting.evaluate_policy import evaluate_policy as evaluate_policy
+from rllib.foreign.ray_checkpoints.model import import_ray as import_ray
+from rllib.foreign.sb3.model import import_sb3 as import_sb3
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner
 from rllib.env.multi_agent.copies import make_multi_agent as make_multi_agent

@@ -26,45 +26,49 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
     munchausen_clip: float
     td_error_loss_fn: Literal["huber", "mse"]
     conservative_weight: float
+    margin_weight: float
+    margin: float
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000,
-        tau: float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
-        dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, num_replay_buffer_shards: int=4, max_weight_sync_delay:
-        int=400, max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
-        clip_actions: bool=False, optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=..., model_config:
-        Mapping[str, Any]=..., model_config_dict: Mapping[str, Any]=..., max_requests_in_flight_per_env_runner:
-        int=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
-    ) -> C: ...
-    def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
-    def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float |
-        OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by:
-        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
-        "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
-        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000, tau: float=1.0,
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
         munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, num_replay_buffer_shards: int=4, max_weight_sync_delay:
-        int=400, max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
+        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8,
+        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
+        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
         optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., max_sample_requests_in_flight_per_worker:
-        int=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=..., exploration_initial_eps: Any=..., exploration_final_eps:
+        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+    ) -> C: ...
+    def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
+    def rl_module(
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule:
+        OverTime | None=None, grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm",
+        "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
+        float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
+        float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
+        Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
+        learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000,
+        tau: float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
+        dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
+        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
+        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
+        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8,
+        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
+        int=2, max_requests_in_flight_per_replay_worker: int=2, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., max_sample_requests_in_flight_per_worker: int=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
         schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> ApexDQN: ...
@@ -81,6 +85,8 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     critic_lr: float | OverTime | None
     policy_model_config: Mapping[str, Any]
     q_model_config: Mapping[str, Any]
+    share_encoder: bool
+    image_shift: int
     twin_q: bool
     n_critics: int | None
     policy_delay: int
@@ -96,46 +102,47 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size:
         int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None,
-        learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000,
-        tau: float=0.002, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1,
-        smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber:
-        bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
-        max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
-        max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, actor_learning_rate: float |
-        OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=...,
-        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict: Mapping[str,
-        Any]=..., max_requests_in_flight_per_env_runner: int=..., pure_exploration_steps: Any=...,
-        exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=...,
-        exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
-        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
-    ) -> C: ...
-    def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
-    def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float |
-        OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None, grad_clip_by:
-        Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam",
-        "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay: float=0.99,
-        momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
-        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000, tau: float=0.002,
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1,
-        smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber:
-        bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
-        max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
-        max_requests_in_flight_per_replay_worker: int=2, actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps: Any=...,
-        exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=...,
-        exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
+        n_critics: int | None=None, policy_delay: int=1, smooth_target_policy: bool=False, target_noise: float=0.2,
+        target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06,
+        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
+        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker:
+        int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=..., pure_exploration_steps: Any=..., exploration_final_scale:
+        Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
+        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
+        Any=..., critic_hidden_activation: Any=...
+    ) -> C: ...
+    def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
+    def rl_module(
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=..., gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule:
+        OverTime | None=None, grad_clip: float | None=None, grad_clip_by: Literal["global_norm", "norm",
+        "value"]="global_norm", opt_type: Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay:
+        float | None=None, adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon:
+        float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str,
+        Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
+        learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000,
+        tau: float=0.002, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
+        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
+        n_critics: int | None=None, policy_delay: int=1, smooth_target_policy: bool=False, target_noise: float=0.2,
+        target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06,
+        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
+        int=2, max_requests_in_flight_per_replay_worker: int=2, rl_module_spec: Any=..., actor_learning_rate: float
+        | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps:
+        Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta:
+        Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
         schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
         actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...

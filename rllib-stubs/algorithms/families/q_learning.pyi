@@ -34,39 +34,44 @@ class QLearningConfig(OffPolicyConfig):
     munchausen_clip: float
     td_error_loss_fn: Literal["huber", "mse"]
     conservative_weight: float
+    margin_weight: float
+    margin: float
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
         float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", n_step: int=1, target_network_update_freq: int=500, tau:
-        float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
+        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
+        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
+        n_step: int=1, target_network_update_freq: int=500, tau: float=1.0,
+        num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
         num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
         munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, clip_actions: bool=False, optim_alpha: float=..., optim_eps:
-        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...,
-        model_config_dict: Mapping[str, Any]=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions:
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., model_config_dict:
-        Mapping[str, Any]=..., gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None,
-        grad_clip: float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner:
-        Literal["auto", "numpy", "torch"]="auto", n_step: int=1, target_network_update_freq: int=500, tau:
-        float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
-        dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, optim_alpha: float=..., optim_eps: float=..., epsilon:
-        Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
+        float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip: float | None=40.0,
+        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
+        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
+        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
+        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
+        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto", n_step:
+        int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
+        int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
+        store_buffer_in_checkpoints: bool=False, double_q: bool=True, dueling: bool=True, hiddens:
+        Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1, noisy:
+        bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03,
+        munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
+        float=0.0, margin_weight: float=0.0, margin: float=0.8, rl_module_spec: Any=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
 
 class QLearning(OffPolicy):

@@ -18,9 +18,10 @@ class BCConfig(MARWILConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", beta: float=0.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate:
         float=1e-08, moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae:
-        bool=True, vf_coeff: float=1.0, bc_loss: Literal["logp", "mse"]="logp", clip_actions: bool=False,
-        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
+        bool=True, vf_coeff: float=1.0, burn_in: int=0, bc_loss: Literal["logp", "mse"]="logp", clip_actions:
+        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., burnin_len:
+        Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -32,8 +33,8 @@ class BCConfig(MARWILConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         beta: float=0.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate: float=1e-08,
         moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae: bool=True,
-        vf_coeff: float=1.0, bc_loss: Literal["logp", "mse"]="logp", rl_module_spec: Any=..., optim_alpha:
-        float=..., optim_eps: float=..., epsilon: float=...
+        vf_coeff: float=1.0, burn_in: int=0, bc_loss: Literal["logp", "mse"]="logp", rl_module_spec: Any=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., burnin_len: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> BC: ...
     build_algo = build

@@ -16,6 +16,7 @@ C = TypeVar("C")
 class MARWILConfig(AlgorithmConfig):
     learns_from_data: ClassVar[bool]
     needs_data: ClassVar[bool]
+    own_aliases: ClassVar[dict]
     beta: float
     bc_logstd_coeff: float
     moving_average_sqd_adv_norm_update_rate: float
@@ -23,6 +24,7 @@ class MARWILConfig(AlgorithmConfig):
     max_weight_exponent: float
     use_gae: bool
     vf_coeff: float
+    burn_in: int
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
@@ -32,9 +34,9 @@ class MARWILConfig(AlgorithmConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", beta: float=1.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate:
         float=1e-08, moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae:
-        bool=True, vf_coeff: float=1.0, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=...,
-        model_config_dict: Any=...
+        bool=True, vf_coeff: float=1.0, burn_in: int=0, clip_actions: bool=False, rl_module_spec: Any=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=..., burnin_len: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -46,8 +48,8 @@ class MARWILConfig(AlgorithmConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         beta: float=1.0, bc_logstd_coeff: float=0.0, moving_average_sqd_adv_norm_update_rate: float=1e-08,
         moving_average_sqd_adv_norm_start: float=100.0, max_weight_exponent: float=20.0, use_gae: bool=True,
-        vf_coeff: float=1.0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=...
+        vf_coeff: float=1.0, burn_in: int=0, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., burnin_len: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> MARWIL: ...
     build_algo = build

@@ -396,6 +396,41 @@ class MatchPicture(gymnasium.Env):
         return self.reset()[0], reward, not self.truncated, self.truncated, {}
 
 
+class PointAtPixel(gymnasium.Env):
+    """One step; a picture of bytes with one bright pixel, and an action that points at it, in [-1, 1] along each axis.
+
+    The reward is minus the mean square of the distances along both axes. A policy that does not see reaches at most
+    -0.41, the variance of a place, by always pointing at the centre.
+
+    Config:
+        wrap: observations are a Dict, with this number of zeros beside the picture (None: the picture alone).
+        channels_first: the picture is [1, 10, 10].
+    """
+
+    action_space = Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, config: dict | None = None):
+        config = config or {}
+        self.wrap = config.get("wrap")
+        self.shape = (1, 10, 10) if config.get("channels_first") else (10, 10, 1)
+        picture = Box(0, 255, self.shape, np.uint8)
+        self.observation_space = picture
+        if self.wrap is not None:
+            self.observation_space = Dict(image=picture, speed=Box(-1, 1, (self.wrap,), np.float32))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = self.np_random.integers(10, size=2)
+        picture = np.zeros((10, 10), np.uint8)
+        picture[tuple(self.place)] = 255
+        picture = picture.reshape(self.shape)
+        return picture if self.wrap is None else {"image": picture, "speed": np.zeros(self.wrap, np.float32)}, {}
+
+    def step(self, action):
+        reward = -float(np.square(action - (self.place - 4.5) / 4.5).mean())
+        return self.reset()[0], reward, True, False, {}
+
+
 class MaskedProbe(gymnasium.Env):
     """Two steps; action a is worth a / 2, and in every second observation the best one, 2, is illegal and raises.
 

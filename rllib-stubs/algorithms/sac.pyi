@@ -32,12 +32,13 @@ class SACConfig(OffPolicyActorCriticConfig):
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
-        initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", target_critics_sampled: int | None=None, clip_actions: bool=False, rl_module_spec:
-        Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime |
-        None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=...,
-        epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
+        n_critics: int | None=None, policy_delay: int=1, initial_alpha: float=1.0, alpha_lr: float | OverTime |
+        None=None, target_entropy: float | Literal["auto"]="auto", target_critics_sampled: int | None=None,
+        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -51,12 +52,12 @@ class SACConfig(OffPolicyActorCriticConfig):
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
-        initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", target_critics_sampled: int | None=None, rl_module_spec: Any=...,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=...
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
+        n_critics: int | None=None, policy_delay: int=1, initial_alpha: float=1.0, alpha_lr: float | OverTime |
+        None=None, target_entropy: float | Literal["auto"]="auto", target_critics_sampled: int | None=None,
+        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
+        OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> SAC: ...
     build_algo = build
@@ -106,13 +107,13 @@ class TQCConfig(SACConfig):
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
-        initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", target_critics_sampled: int | None=None, n_quantiles: int=25,
-        top_quantiles_to_drop_per_net: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
+        n_critics: int | None=None, policy_delay: int=1, initial_alpha: float=1.0, alpha_lr: float | OverTime |
+        None=None, target_entropy: float | Literal["auto"]="auto", target_critics_sampled: int | None=None,
+        n_quantiles: int=25, top_quantiles_to_drop_per_net: int=2, clip_actions: bool=False, rl_module_spec:
+        Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime |
+        None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -126,12 +127,12 @@ class TQCConfig(SACConfig):
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
-        initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float |
-        Literal["auto"]="auto", target_critics_sampled: int | None=None, n_quantiles: int=25,
-        top_quantiles_to_drop_per_net: int=2, rl_module_spec: Any=..., actor_learning_rate: float | OverTime |
-        None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime |
-        None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
+        n_critics: int | None=None, policy_delay: int=1, initial_alpha: float=1.0, alpha_lr: float | OverTime |
+        None=None, target_entropy: float | Literal["auto"]="auto", target_critics_sampled: int | None=None,
+        n_quantiles: int=25, top_quantiles_to_drop_per_net: int=2, rl_module_spec: Any=..., actor_learning_rate:
+        float | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float
+        | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> TQC: ...
     build_algo = build

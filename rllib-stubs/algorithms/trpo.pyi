@@ -28,10 +28,10 @@ class TRPOConfig(ActorCriticConfig):
         ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
-        remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=..., num_env_runners: int=...,
-        num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=..., ignore_env_runner_failures:
-        bool=..., max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
-        num_consecutive_env_runner_failures_tolerance: int=...
+        learner_connector: Any=..., remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=...,
+        num_env_runners: int=..., num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=...,
+        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
+        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
@@ -62,11 +62,12 @@ class TRPOConfig(ActorCriticConfig):
         ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
         num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
         float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
-        recreate_failed_env_runners: bool | None=..., remote_worker_envs: Literal["sync", "async",
-        "vector_entry_point"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
-        custom_resources_per_env_runner: Mapping[str, Any]=..., restart_failed_env_runners: bool | None=...,
-        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
-        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
+        recreate_failed_env_runners: bool | None=..., learner_connector: Any=..., remote_worker_envs:
+        Literal["sync", "async", "vector_entry_point"]=..., num_cpus_per_env_runner: float=...,
+        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...,
+        restart_failed_env_runners: bool | None=..., ignore_env_runner_failures: bool=...,
+        max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
+        num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=...,

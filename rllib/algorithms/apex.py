@@ -70,6 +70,7 @@ class ApexDDPG(DistributedReplay, DDPG):
     """DDPG with distributed prioritised replay."""
 
     config_class = ApexDDPGConfig
+    reads_images = False  # workers compute the errors of rows in numpy
     for_other_actions = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def worker_errors(self, policy_id: str) -> ErrorsOfCritics:

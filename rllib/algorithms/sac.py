@@ -151,6 +151,7 @@ class SAC(OffPolicyActorCritic):
     """
 
     config_class = SACConfig
+    reads_images = True
     reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
 
     def setup(self) -> None:

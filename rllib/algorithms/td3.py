@@ -118,6 +118,7 @@ class DDPG(OffPolicyActorCritic):
     """Deep deterministic policy gradient."""
 
     config_class = DDPGConfig
+    reads_images = True
     copied_modules = (CRITICS, POLICY)
 
     def actor_spec(self, observation_space, action_space, config: DDPGConfig) -> PolicySpec:

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib.models.dense.batch_renorm import BatchRenorm
+from rllib.models.dense.encoded import EncodedLayout
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.dense.layout import LayersLayout, Layout
+from rllib.models.observations.torso import Torso
 
 
 def input_widths(reads: Sequence[str], widths: Mapping[str, int]) -> list[int]:
@@ -56,6 +58,8 @@ class FullyConnected:
         initializer: of the weights, a name in models/dense/initializers.py.
         batch_renorm: inputs of each layer are normalised; for networks without layer_norm. Calls then take `by_batch`:
             True normalises by the rows of the call and moves the running statistics; False uses these.
+        torso: convolutions that read the observation as it is stored; all copies read their features, in torch alone.
+        shares_torso: the policy has the same convolutions, in the same memory (ModuleVector), and does not train them.
     """
 
     reads: tuple[str, ...] = ("observation", "action")
@@ -66,9 +70,16 @@ class FullyConnected:
     layer_norm: bool = False
     initializer: str = "uniform"
     batch_renorm: BatchRenorm | None = None
+    torso: Torso | None = None
+    shares_torso: bool = False
 
-    def layout(self, widths: Mapping[str, int]) -> LayersLayout:
+    def layout(self, widths: Mapping[str, int]) -> LayersLayout | EncodedLayout:
         """Layout of the parameters; `widths` maps each possible input to its length."""
+        if self.torso is None:
+            return self._layers_layout(widths)
+        return EncodedLayout(self._layers_layout({**widths, "observation": self.torso.num_features}), self.torso)
+
+    def _layers_layout(self, widths: Mapping[str, int]) -> LayersLayout:
         num_inputs = sum(input_widths(self.reads, widths))
         if self.copies is None:
             heads, shared = {"": self.num_outputs or 1}, ""
@@ -77,18 +88,29 @@ class FullyConnected:
         norms = {"layer_norm": self.layer_norm, "batch_renorm": self.batch_renorm}
         return LayersLayout(num_inputs, self.hiddens, heads, shared=shared, **norms)
 
-    def initialize(self, layout: LayersLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+    def initialize(self, layout: LayersLayout | EncodedLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         INITIALIZERS[self.initializer](layout, weights, rng)
 
     def numpy(self, layout: LayersLayout, weights: np.ndarray) -> NumpyLayers:
         form = {"copies": self.copies, "single": self.num_outputs is None}
         return NumpyLayers(layout, (self.activation,) * len(self.hiddens), weights, self.reads, **form)
 
-    def torch(self, layout: LayersLayout, flat):
+    def torch(self, layout: LayersLayout | EncodedLayout, flat):
+        from rllib.models.dense.encoded_in_torch import EncodedTorchLayers
         from rllib.models.dense.in_torch import TorchLayers
 
         form = {"stacked": self.copies is not None, "single": self.num_outputs is None}
-        return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads, **form)
+        activations = (self.activation,) * len(self.hiddens)
+        if self.torso is None:
+            return TorchLayers(layout, activations, flat, self.reads, **form)
+        # Features do not close with a 1, as encoded observations do.
+        reads = tuple("features" if name == "observation" else name for name in self.reads)
+        return EncodedTorchLayers(
+            layout,
+            lambda part: TorchLayers(layout.layers, activations, part, reads, **form),
+            flat,
+            self.reads.index("observation"),
+        )
 
 
 @dataclass(frozen=True)

@@ -311,19 +311,6 @@ class Unbounded(Reach):
         self.action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
 
 
-class Pictures(Reach):
-    def __init__(self, config):
-        super().__init__(config)
-        self.observation_space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.zeros((42, 42, 3), np.uint8), {}
-
-    def step(self, action):
-        return np.zeros((42, 42, 3), np.uint8), 0.0, True, False, {}
-
-
 @pytest.mark.parametrize(
     ("kind", "env", "message"),
     [
@@ -331,7 +318,6 @@ class Pictures(Reach):
         (TQCConfig, "CartPole-v1", r"TQC is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         (TD3Config, "CartPole-v1", r"TD3 is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         *((kind, WholeNumbers, "a Box of floats, .*int64.*PPO for all others, integer Boxes too") for kind in BOXES),
-        (SACConfig, Pictures, "critics read vectors, but .* has images"),
     ],
 )
 def test_spaces_that_do_not_fit(kind, env, message):

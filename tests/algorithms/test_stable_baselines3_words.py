@@ -195,7 +195,7 @@ def test_normalisation(normalize, expected):
         ("PPO", {"rollout_buffer_class": "X"}, "rollout_buffer_class='X' cannot be used"),
         ("SAC", {"ent_coef": 0.0}, "ent_coef=0.0 must be above 0"),
         ("SAC", {"target_update_interval": 5}, "target_update_interval=5 cannot be used"),
-        ("SAC", {"policy": "CnnPolicy"}, "which read vectors"),
+        ("SAC", {"policy": "CnnPolicy"}, "a layer that all critics share"),
         ("SAC", {"train_freq": (1, "episode"), "gradient_steps": 64}, "a number of updates for each episode"),
         ("SAC", {"replay_buffer_class": "Mine"}, "replay_buffer_class='Mine' is not available"),
         ("TD3", {"noise_type": "pink", "noise_std": 0.1}, "noise of the type 'pink'"),

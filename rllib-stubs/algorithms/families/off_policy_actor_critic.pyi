@@ -6,6 +6,7 @@ from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.learners.learner import Learner
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.modules import FullyConnected
+from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
@@ -25,6 +26,8 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
     critic_lr: float | OverTime | None
     policy_model_config: Mapping[str, Any]
     q_model_config: Mapping[str, Any]
+    share_encoder: bool
+    image_shift: int
     twin_q: bool
     n_critics: int | None
     policy_delay: int
@@ -39,10 +42,11 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
-        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
+        n_critics: int | None=None, policy_delay: int=1, clip_actions: bool=False, rl_module_spec: Any=...,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=1, min_sample_timesteps_per_iteration: int | None=100,
@@ -64,12 +68,14 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
-        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
+        n_critics: int | None=None, policy_delay: int=1, rl_module_spec: Any=..., actor_learning_rate: float |
+        OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=...
     ) -> C: ...
 
 class OffPolicyActorCritic(OffPolicy):
+    reads_images: ClassVar[bool]
     reported_stats: ClassVar[tuple[str, ...]]
     copied_modules: ClassVar[tuple[str, ...]]
     for_other_actions: ClassVar[str]
@@ -84,6 +90,9 @@ class OffPolicyActorCritic(OffPolicy):
     def make_policy_spec(
         self, observation_space, action_space, config: OffPolicyActorCriticConfig
     ) -> PolicySpec: ...
+    def critics_torso(
+        self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec
+    ) -> Torso | None: ...
     @abstractmethod
     def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec: ...
     def plain_spec(

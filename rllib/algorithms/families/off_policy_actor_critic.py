@@ -5,6 +5,10 @@ observation, computed together. Critics, and for deterministic actors the actor 
 rows from the replay, moves the critics, then the actor by the new critics, then the target copies. An algorithm defines
 `critic_loss` and `actor_loss`.
 
+Where observations have images, actor and critics read them by the same convolutions, which the critics' loss alone
+trains (SAC+AE, arXiv:1910.01741; DrQ, arXiv:2004.13649), or each by convolutions of their own (`share_encoder`). Target
+copies of critics, and of an actor, have copies of the convolutions.
+
 Random numbers that losses need are columns of the batch, drawn here from the run's own generator: a run gives the same
 bits on every device that computes the same, and resumes from a checkpoint exactly.
 """
@@ -22,10 +26,13 @@ from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
+from rllib.learners.updates.shifts import SHIFTS, with_shifts
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
+from rllib.models.catalog.catalog import preprocessing
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.modules import FullyConnected
+from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY, OBS, SampleBatch
 
@@ -33,7 +40,8 @@ CRITICS = "critics"
 # Names of objectives that are not those of their modules.
 _OBJECTIVES = {POLICY: "actor"}
 # Settings of the critics' network.
-_CRITIC_SETTINGS = ("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm")
+_CONVOLUTIONS = ("conv_filters", "conv_activation")
+_CRITIC_SETTINGS = ("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm", *_CONVOLUTIONS)
 REPLAY_OF_A_MILLION = {**REPLAY_DEFAULTS, "capacity": 1_000_000}
 
 
@@ -56,6 +64,14 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         q_model_config: Annotated[
             dict, "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm", Merged
         ] = {},  # noqa: B006
+        share_encoder: Annotated[
+            bool,
+            "actor and critics read images by the same convolutions, which the critics' loss alone trains; False: by "
+            "separate ones",
+        ] = True,
+        image_shift: Annotated[
+            int, "pixels by which updates shift images at most, at random (DrQ-v2: 4); 0: not at all", at_least(0)
+        ] = 0,
         twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one"] = True,
         n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1)] = None,
         policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1)] = 1,
@@ -93,6 +109,19 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
             )
         return self._network_problem("q_model_config")
 
+    @relation("model", "q_model_config", "policy_model_config", "share_encoder")
+    def _check_encoder(self):
+        of_actor, of_critics = (self.network_settings(own) for own in ("policy_model_config", "q_model_config"))
+        for name in _CONVOLUTIONS if self.share_encoder else ():
+            actors, critics = (settings.get(name, MODEL_DEFAULTS[name]) for settings in (of_actor, of_critics))
+            if actors != critics:
+                return (
+                    f"share_encoder=True gives actor and critics the same convolutions, but {name} of "
+                    f"policy_model_config is {actors!r} and of q_model_config {critics!r}. Set it in model, for both, "
+                    "or use .training(share_encoder=False)."
+                )
+        return None
+
     @relation("model", "policy_model_config")
     def _check_actor(self):
         return self._network_problem("policy_model_config")
@@ -122,6 +151,9 @@ class OffPolicyActorCritic(OffPolicy):
     """Base of the algorithms with an actor and critics."""
 
     initializer = "uniform"
+    images_skip_layers = False
+    # Whether actor and critics read images.
+    reads_images: ClassVar[bool] = False
     reported_stats: ClassVar[tuple[str, ...]] = (
         *("critic_loss", "actor_loss", "mean_q", "min_q", "max_q"),
         *("cur_actor_lr", "cur_critic_lr"),
@@ -157,11 +189,53 @@ class OffPolicyActorCritic(OffPolicy):
     def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
         spec = self.actor_spec(observation_space, action_space, config)
         if spec.torso is not None:
+            self._check_images(observation_space, config, spec)
+        elif config.image_shift:
             raise ValueError(
-                f"{type(self).__name__}'s critics read vectors, but {self.config.env!r} has images as observations: "
-                f"{observation_space}. Use PPO or IMPALA, or wrap the environment so that it returns vectors."
+                f"image_shift={config.image_shift} shifts images that convolutions read, but the observations of "
+                f"{self.config.env!r} are {observation_space}, and this network has no convolutions. Leave it out, or "
+                "give model={'conv_filters': ...} where they are images."
             )
         return spec
+
+    def _check_images(self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec) -> None:
+        """Raises a ValueError where actor or critics cannot read these images."""
+        if not self.reads_images:
+            raise ValueError(
+                f"{type(self).__name__}'s critics read vectors, but {self.config.env!r} has images as observations: "
+                f"{observation_space}. Use SAC, TQC, TD3, DDPG, PPO or IMPALA, or wrap the environment so that it "
+                "returns vectors."
+            )
+        if spec.is_masked:
+            raise ValueError(
+                f"{type(self).__name__}'s critics read images without action masks, but {observation_space} has a "
+                "mask. Use PPO or DQN, or .environment(action_mask_key=None) for a key that is none."
+            )
+        if spec.batch_renorm is not None:
+            raise ValueError(
+                f"{type(self).__name__}'s actor has batch renormalisation, which networks that act on images, such as "
+                f"those of {self.config.env!r}, do not have. Use .training(batch_norm_actor=False): the critics then "
+                "normalise what their layers read behind the convolutions."
+            )
+        if self.critics_torso(observation_space, config, spec) is None:
+            raise ValueError(
+                "share_encoder=False gives the critics convolutions of their own, but q_model_config={'conv_filters': "
+                "[]} leaves them out, and the actor has some. Leave them out of model, for both, or of none."
+            )
+
+    def critics_torso(self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec) -> Torso | None:
+        """The critics' convolutions; None where they read vectors.
+
+        Args:
+            observation_space: of the environment.
+            config: settings of the policy.
+            spec: of the actor.
+        """
+        if spec.torso is None or config.share_encoder:
+            return spec.torso
+        settings = check_model(config.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"
+        return preprocessing(observation_space, settings, activation, is_filtered)[1]
 
     @abstractmethod
     def actor_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
@@ -204,7 +278,9 @@ class OffPolicyActorCritic(OffPolicy):
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int | None
     ) -> FullyConnected:
         """Describes a network with the layers of q_model_config; arguments as for FullyConnected."""
-        settings = check_model(self.config_of(policy_id).network_settings("q_model_config"))
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        settings = check_model(config.network_settings("q_model_config"))
+        torso = self.critics_torso(policy.observation_space, config, policy.spec)
         return FullyConnected(
             reads,
             tuple(settings["fcnet_hiddens"]),
@@ -213,6 +289,8 @@ class OffPolicyActorCritic(OffPolicy):
             ACTIVATION_NAMES[settings["fcnet_activation"]],
             settings["layer_norm"],
             settings["fcnet_weights_initializer"] or self.initializer,
+            torso=torso,
+            shares_torso=torso is not None and config.share_encoder,
         )
 
     def losses(self, policy_id: str) -> dict[str, LossOverModules]:
@@ -227,11 +305,14 @@ class OffPolicyActorCritic(OffPolicy):
         config = self.config_of(policy_id)
         optimizer = self._optimizer_settings(config)
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
+        losses, torso = self.losses(policy_id), self.policies[policy_id].spec.torso
+        if config.image_shift:
+            losses = {module: with_shifts(loss, torso) for module, loss in losses.items()}
         return super().make_learner(
             policy_id,
             [
                 Objective(loss, (module,), _OBJECTIVES.get(module, module), optimizer, **clip)
-                for module, loss in self.losses(policy_id).items()
+                for module, loss in losses.items()
             ],
             modules=self.judges(policy_id),
             targets=[
@@ -256,6 +337,7 @@ class OffPolicyActorCritic(OffPolicy):
     ) -> dict[str, Any]:
         self._critic_updates[policy_id] += 1
         self.add_noise(batch, len(batch[OBS]), policy_id)
+        self._add_shifts(batch, len(batch[OBS]), policy_id)
         actor_settings = self.actor_settings(policy_id) if self.moves_actor(policy_id) else None
         settings = {CRITICS: self.critic_settings(policy_id), "actor": actor_settings}
         lr = {name.removesuffix("_lr"): rate for name, rate in rates.items()}
@@ -275,6 +357,13 @@ class OffPolicyActorCritic(OffPolicy):
 
     def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
         """Adds the random numbers that the losses of a policy read, as columns."""
+
+    def _add_shifts(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
+        """Adds the shifts of images, as columns, where there are any."""
+        most, torso = self.config_of(policy_id).image_shift, self.policies[policy_id].spec.torso
+        for name in SHIFTS.values() if most else ():
+            shape = rows, len(torso.images), 2
+            batch[name] = self.learner_rng(policy_id).integers(-most, most, shape, np.int16, endpoint=True)
 
     def critic_settings(self, policy_id: str) -> dict[str, Any]:
         """Settings of the critics' loss for the next update of a policy."""

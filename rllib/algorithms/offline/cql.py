@@ -59,6 +59,7 @@ class CQL(SAC):
     """
 
     config_class = CQLConfig
+    reads_images = False
     trains_several = False
     reported_stats = (*SAC.reported_stats, "cql_penalty", "mean_q_drawn", "penalty_multiplier")
     for_other_actions = "DQN with .training(conservative_weight=1.0) for Discrete actions"

@@ -63,6 +63,7 @@ class ReBRAC(TD3):
     """TD3 whose actor and targets stay close to recorded actions."""
 
     config_class = ReBRACConfig
+    reads_images = False
     trains_several = False
     reported_stats = (*TD3.reported_stats, "bc_loss")
 

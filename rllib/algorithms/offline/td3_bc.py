@@ -39,6 +39,7 @@ class TD3BC(TD3):
     """TD3 with behaviour cloning."""
 
     config_class = TD3BCConfig
+    reads_images = False
     trains_several = False
     reported_stats = (*TD3.reported_stats, "bc_loss")
 

@@ -181,7 +181,11 @@ def off_policy_network(default: Sequence[int] | Mapping[str, Sequence[int]], log
 
     def network(words: Words) -> dict[str, Any]:
         if words.policy == "CnnPolicy":
-            raise ValueError("policy='CnnPolicy' is not available with actor and critics, which read vectors. Use PPO.")
+            raise ValueError(
+                "policy='CnnPolicy' puts a layer that all critics share behind the convolutions, which networks here "
+                "do not have. Use policy='MlpPolicy' with .training(model={'conv_filters': 'nature'}, "
+                "share_encoder=False)."
+            )
         keywords = _keywords(words, {"net_arch": default, "activation_fn": "ReLU"}, taken)
         same = "n_critics", "n_quantiles", *_OF_CROSSQ
         model, settings = {}, {key: keywords[key] for key in same if key in keywords}

@@ -265,7 +265,10 @@ def _deterministic_actor(parameters: Parameters, saved: SavedModel, action_kind:
 
 def _with_critics(parameters: Parameters, saved: SavedModel, hiddens: list[Layer], policy: Named) -> ForeignNetwork:
     if any("features_extractor" in name for name in parameters):
-        raise ValueError("the model reads images, and actors with critics read vectors alone here.")
+        raise ValueError(
+            "the model reads images by an extractor with a layer behind the convolutions that all critics share; here "
+            "each critic has its own."
+        )
     activation = _activation(saved, "relu")
     critics, widths_of_critics = _critics(parameters, "critic")
     targets, _ = _critics(parameters, "critic_target")

@@ -208,7 +208,7 @@ class Descent:
         """The gradient in the vector's size, with zeros for modules that are not trained."""
         whole = np.zeros_like(self._vector.flat)
         for name, gradient in zip(self._moves, self.gradients):
-            whole[self._vector.slices[name]] = gradient.cpu().numpy()
+            whole[self._vector.moved[name]] = gradient.cpu().numpy()
         return whole
 
     @torch.no_grad()

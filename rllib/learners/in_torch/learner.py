@@ -21,6 +21,7 @@ from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.learners.updates.torch_options import DEFAULTS, TorchOptions
 from rllib.models.arithmetic.cuda import memory_of, why_no_cuda
+from rllib.models.dense.encoded_in_torch import DetachedTorsoNetwork
 from rllib.models.tensors import encoded
 from rllib.sample_batch import LOSS_MASK, OBS, SEQ_LENS
 
@@ -131,6 +132,8 @@ class TorchBackend:
         if name != POLICY:
             return self._vector.modules[name].torch(self._vector.layouts[name], flat)
         policy = self._vector.policy
+        if self._vector.shares_torso:
+            return DetachedTorsoNetwork(policy.layout, policy.spec.activations, flat)
         return policy.spec.masked_torch(policy.layout, flat, acting)
 
     # ------------------------------------------------------------------ state

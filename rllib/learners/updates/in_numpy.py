@@ -414,7 +414,7 @@ def raise_not_finite(vector: ModuleVector, gradient: np.ndarray, columns: Mappin
     """
     bad_weights = vector.names_where(~np.isfinite(vector.flat))
     bad_gradients = vector.names_where(~np.isfinite(gradient))
-    moved = [name for name, part in vector.slices.items() if not (gradient[part] == 0).all()]
+    moved = [name for name, part in vector.moved.items() if not (gradient[part] == 0).all()]
     bad_columns = [name for name, column in columns.items() if not np.isfinite(column).all()]
     if bad_gradients:
         what = f"the gradient of {', '.join(moved)} is not finite in {', '.join(bad_gradients)}"

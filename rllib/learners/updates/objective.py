@@ -8,7 +8,6 @@ import numpy as np
 
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import Loss, LossOverModules
-from rllib.models.dense.layout import Layout
 from rllib.policy import Policy
 
 CLIP_MODES = ("global_norm", "norm", "value")
@@ -74,6 +73,9 @@ def widths_of(policy: Policy) -> dict[str, int]:
 class ModuleVector:
     """The modules that a learner trains on one flat vector: each is a contiguous slice, the policy's network the first.
 
+    A module with `shares_torso` has its convolutions in the same memory as the policy: its slice comes first then, and
+    the policy's begins within it. That module's objective alone moves them.
+
     Args:
         policy: its weights move into the vector if there are further modules.
         modules: name -> description of each further module (models/modules.py).
@@ -83,20 +85,49 @@ class ModuleVector:
         flat: the vector, float32; without further modules the policy's weights.
         layouts: name -> layout of the module's parameters in its slice.
         slices: name -> the module's slice of the vector.
+        moved: name -> the part of this slice that objectives move.
+
+    Raises:
+        ValueError: if a module shares convolutions that the policy does not have.
     """
 
     def __init__(self, policy: Policy, modules: Mapping = {}, rng: np.random.Generator | None = None):
         self.policy = policy
         self.modules, widths = dict(modules), widths_of(policy)
         self.layouts = {POLICY: policy.layout} | {name: each.layout(widths) for name, each in self.modules.items()}
-        whole = Layout({name: (layout.size,) for name, layout in self.layouts.items()})
-        self.slices = whole.slices
+        self.slices, self.moved = self._places()
         self.flat = policy.weights
         if self.modules:
-            self.flat = np.zeros(whole.size, np.float32)
-            policy.move_into(self[POLICY])
+            self.flat = np.zeros(max(part.stop for part in self.slices.values()), np.float32)
             for name, module in self.modules.items():
                 module.initialize(self.layouts[name], self[name], rng or np.random.default_rng())
+            # Last, since convolutions that are shared stay as the policy has them.
+            policy.move_into(self[POLICY])
+
+    @property
+    def shares_torso(self) -> bool:
+        """Whether a module has the policy's convolutions in its memory, and trains them."""
+        return self.slices[POLICY] != self.moved[POLICY]
+
+    def _places(self) -> tuple[dict[str, slice], dict[str, slice]]:
+        """`slices` and `moved`. Shared convolutions are a module's last parameters, and the policy's first."""
+        sharing = [name for name, each in self.modules.items() if getattr(each, "shares_torso", False)]
+        shared = self._shared_size(*sharing) if sharing else 0
+        moved, stop = {}, 0
+        for name in dict.fromkeys((*sharing, *self.layouts)):
+            start, stop = stop, stop + self.layouts[name].size - (shared if name == POLICY else 0)
+            moved[name] = slice(start, stop)
+        policy = moved[POLICY]
+        return {**moved, POLICY: slice(policy.start - shared, policy.stop)}, moved
+
+    def _shared_size(self, name: str) -> int:
+        """Number of parameters of the convolutions that this module shares with the policy."""
+        if self.modules[name].torso != self.policy.spec.torso:
+            raise ValueError(
+                f"the module {name!r} has shares_torso=True, but other convolutions than the policy. Give it the torso "
+                "of the policy's spec, or shares_torso=False."
+            )
+        return self.layouts[name].encoder.size
 
     def __getitem__(self, name: str) -> np.ndarray:
         """The module's weights: a view of the vector."""

@@ -52,6 +52,7 @@ def policy_spec(
     initializer: str = "orthogonal",
     action_mask_key: str | None = None,
     critic_key: str | None = None,
+    images_skip_layers: bool = True,
 ) -> PolicySpec:
     """Chooses the network for an environment.
 
@@ -64,6 +65,8 @@ def policy_spec(
         action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
         critic_key: of the last part of Dict observations, which the value reads and the policy does not; None: both
             read all.
+        images_skip_layers: whether fcnet_hiddens have no part in a network for images alone; False: they stand behind
+            the convolutions, and "nature" brings no layer of its own.
 
     Raises:
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
@@ -86,7 +89,7 @@ def policy_spec(
         _check_critic(settings)
         policy_inputs = spaces.flatdim(read) - spaces.flatdim(read[critic_key])
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
-    hiddens, activation = _hidden_layers(settings, torso, model)
+    hiddens, activation = _hidden_layers(settings, torso, model, images_skip_layers)
     # A Dict of a mask and a Discrete space is one of n states as well.
     kinds = [type(leaf.space) for leaf in flat_leaves(read)]
     is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and kinds == [spaces.Discrete])
@@ -246,10 +249,14 @@ def _own_settings(model: Mapping) -> dict:
     return {key: value for key, value in model.items() if key not in passed_over}
 
 
-def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:
-    """Widths and activation of the hidden layers. Images skip fcnet_hiddens, unless other numbers are beside them."""
+def _hidden_layers(
+    settings: dict, torso: Torso | None, model: Mapping, images_skip_layers: bool
+) -> tuple[tuple[int, ...], str]:
+    """Widths and activation of the hidden layers. Images may skip fcnet_hiddens, unless others are beside them."""
     hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
-    if torso is not None and not torso.others:
+    if not images_skip_layers and settings["conv_filters"] == "nature":
+        post = tuple(model.get("post_fcnet_hiddens", ()))
+    if images_skip_layers and torso is not None and not torso.others:
         if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
             logger.warning(
                 "model['fcnet_hiddens']=%s has no part in a network for images alone; the layers behind its "

@@ -22,7 +22,7 @@ class SeparateTorchNetwork(nn.Module):
     def __init__(self, layout: SeparateLayout, activations: tuple[tuple[str, ...], tuple[str, ...]], flat: Tensor):
         super().__init__()
         self.layout, self.flat = layout, with_gradient(flat)
-        policy, value = _parts(self.flat, layout.parts)
+        policy, value = split_with_gradient(self.flat, layout.parts)
         # In a list, so that their parameters are not registered twice.
         self._networks = [
             TorchNetwork(layout.policy, activations[0], policy),
@@ -70,7 +70,7 @@ class StateDependentTorchNetwork(nn.Module):
     def __init__(self, layout: StateDependentLayout, plain, flat: Tensor):
         super().__init__()
         self.layout, self.flat = layout, with_gradient(flat)
-        inner, log_std = _parts(self.flat, lambda whole: layout.blocks(whole).values())
+        inner, log_std = split_with_gradient(self.flat, lambda whole: layout.blocks(whole).values())
         self._plain = [plain(inner)]  # in a list, so that its parameters are not registered twice
         self._log_std = log_std.requires_grad_()
         register_parameters(self)
@@ -91,7 +91,7 @@ class StateDependentTorchNetwork(nn.Module):
         self._log_std.grad.copy_(gradients[-1])
 
 
-def _parts(flat: Tensor, split) -> list[Tensor]:
+def split_with_gradient(flat: Tensor, split) -> list[Tensor]:
     """Parts into which `split` cuts a flat tensor, each with the matching part of its gradient."""
     parts = []
     for part, gradient in zip(split(flat.detach()), split(flat.grad)):

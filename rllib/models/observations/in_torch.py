@@ -1,4 +1,4 @@
-"""The observation filter (filters.py) and action masks (masks.py) in torch."""
+"""The observation filter (filters.py), action masks (masks.py) and random shifts of images in torch."""
 
 from collections.abc import Mapping
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from rllib.models.observations.encoders import MaskedEncoder
 from rllib.models.observations.filters import EPSILON, MeanStdFilter
 from rllib.models.observations.masks import LOWEST, parts_of_mask
+from rllib.models.observations.torso import Image, Torso
 
 
 class TensorFilter:
@@ -113,3 +114,41 @@ class MaskedModule(nn.Module):
             bad = bad & ~bad.all(1, keepdim=True)
             illegal[:, where] = bad.repeat_interleave((where.stop - where.start) // bad.shape[1], dim=1)
         return dist_inputs.masked_fill(illegal, float(LOWEST))
+
+
+def shifted(torso: Torso, rows: Tensor, shifts: Tensor) -> Tensor:
+    """Stored rows with shifted images: image i of row b shows at (y, x) what was at (y, x) + shifts[b, i].
+
+    Beyond its edge an image goes on with the pixels of the edge. In the random shifts of DrQ-v2 (arXiv:2107.09645,
+    section 3.1; there by bilinear interpolation, at whole pixels) these are the padding and the crop.
+
+    Args:
+        torso: says where in a row the images are.
+        rows: [B, ...] of any dtype, which is kept.
+        shifts: integers [B, images, 2], down and to the right.
+    """
+    flat = rows.flatten(1)
+    numbers = torch.arange(flat.shape[0], device=rows.device)[:, None, None]
+    moved = []
+    for image, shift in zip(torso.images, shifts.long().unbind(1), strict=True):
+        pixels = _channels_behind(image, flat[:, image.start : image.start + image.size].unflatten(1, image.shape))
+        down, right = (
+            (torch.arange(size, device=rows.device) + by[:, None]).clamp(0, size - 1)
+            for size, by in zip(pixels.shape[1:3], shift.unbind(1))
+        )
+        moved.append(_channels_back(image, pixels[numbers, down[:, :, None], right[:, None, :]]).flatten(1))
+    if len(moved) == 1 and not torso.others:
+        return moved[0].view(rows.shape)
+    flat = flat.clone()
+    for image, pixels in zip(torso.images, moved):
+        flat[:, image.start : image.start + image.size] = pixels
+    return flat.view(rows.shape)
+
+
+def _channels_behind(image: Image, pixels: Tensor) -> Tensor:
+    """The view [B, H, W, C], or [B, H, W] where there are no channels."""
+    return pixels.permute(0, 2, 3, 1) if image.channels_first else pixels
+
+
+def _channels_back(image: Image, pixels: Tensor) -> Tensor:
+    return pixels.permute(0, 3, 1, 2) if image.channels_first else pixels

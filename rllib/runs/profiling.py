@@ -221,7 +221,7 @@ def longer_steps(settings: Mapping[str, Any]) -> str | None:
         settings: of the algorithm, by name.
     """
     size = settings.get("sgd_minibatch_size")
-    if size is None or size >= min(_WORTH_SHARING, settings["train_batch_size"]):
+    if size is None or size >= min(_WORTH_SHARING, settings.get("train_batch_size", _WORTH_SHARING)):
         return None
     return (
         "Fewer and larger gradient steps take less time, but learn in another way: "

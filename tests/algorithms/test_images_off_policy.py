@@ -239,7 +239,12 @@ class Masked(SampledEnv):
         (
             SACConfig,
             {"share_encoder": False, "q_model_config": {"conv_filters": []}},
-            "share_encoder=False gives the critics convolutions of their own, but",
+            "one of actor and critics reads images .*Give both some",
+        ),
+        (
+            SACConfig,
+            {"share_encoder": False, "policy_model_config": {"conv_filters": []}},
+            "one of actor and critics reads images .*Give both some",
         ),
     ],
 )

@@ -188,6 +188,13 @@ class OffPolicyActorCritic(OffPolicy):
 
     def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
         spec = self.actor_spec(observation_space, action_space, config)
+        if (self.critics_torso(observation_space, config, spec) is None) != (spec.torso is None):
+            raise ValueError(
+                "one of actor and critics reads images by convolutions, and the other has none: 'conv_filters' of "
+                f"policy_model_config is {config.network_settings('policy_model_config').get('conv_filters')!r} and of "
+                f"q_model_config {config.network_settings('q_model_config').get('conv_filters')!r}. Give both some, or "
+                "[] to both."
+            )
         if spec.torso is not None:
             self._check_images(observation_space, config, spec)
         elif config.image_shift:
@@ -217,11 +224,6 @@ class OffPolicyActorCritic(OffPolicy):
                 f"those of {self.config.env!r}, do not have. Use .training(batch_norm_actor=False): the critics then "
                 "normalise what their layers read behind the convolutions."
             )
-        if self.critics_torso(observation_space, config, spec) is None:
-            raise ValueError(
-                "share_encoder=False gives the critics convolutions of their own, but q_model_config={'conv_filters': "
-                "[]} leaves them out, and the actor has some. Leave them out of model, for both, or of none."
-            )
 
     def critics_torso(self, observation_space, config: OffPolicyActorCriticConfig, spec: PolicySpec) -> Torso | None:
         """The critics' convolutions; None where they read vectors.
@@ -231,7 +233,7 @@ class OffPolicyActorCritic(OffPolicy):
             config: settings of the policy.
             spec: of the actor.
         """
-        if spec.torso is None or config.share_encoder:
+        if config.share_encoder:
             return spec.torso
         settings = check_model(config.network_settings("q_model_config"))
         activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"

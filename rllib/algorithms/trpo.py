@@ -100,6 +100,9 @@ class TRPO(IntrinsicallyRewarded):
 
     def training_step(self) -> dict[str, dict[str, float]]:
         stats: dict[str, dict[str, Any]] = {}
+        rates = {policy_id: self.scheduled("lr", policy_id=policy_id) for policy_id in self.policies}
+        names = "target_kl", "entropy_coeff"
+        limits = {policy_id: self.scheduled(*names, policy_id=policy_id) for policy_id in self.policies}
         for policy_id, batch in self.train_batches().items():
             config = self.config_of(policy_id)
             intrinsic = self._add_intrinsic_rewards(policy_id, batch)
@@ -110,10 +113,9 @@ class TRPO(IntrinsicallyRewarded):
                 policy_id,
                 num_epochs=config.num_sgd_iter,
                 minibatch_size=config.sgd_minibatch_size,
-                **self.scheduled("lr", policy_id=policy_id),
+                **rates[policy_id],
             )
-            limits = self.scheduled("target_kl", "entropy_coeff", policy_id=policy_id)
             with self.metrics.timer("learn"):
-                step = self._regions[policy_id].step(steps, **limits)
+                step = self._regions[policy_id].step(steps, **limits[policy_id])
             stats[policy_id] = value | step | intrinsic
         return stats

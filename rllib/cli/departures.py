@@ -166,7 +166,7 @@ DEPARTURES = (
         ("CQL",),
     ),
 )
-NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC")
+NOT_IN_RLLIB = ("Rainbow", "PQN", "TRPO", "TQC", "CrossQ", "VDN", "TD3BC", "ReBRAC", "IQL", "AWAC")
 
 
 def departures(algorithm: str) -> list[Departure]:

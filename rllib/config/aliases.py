@@ -617,7 +617,7 @@ def value_today(name: str, value):
     A class of torch that stands for an activation becomes its name, which files and checkpoints can hold, and a
     DefaultModelConfig a dict.
     """
-    if dataclasses.is_dataclass(value) and name == "model":
+    if name == "model" and dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, dict):
         today = _estimator_today if name == "off_policy_estimation_methods" else activation_today

@@ -1,5 +1,7 @@
 """Hindsight replay: what it learns that plain replay does not, that runs repeat and go on, and what it refuses."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -138,7 +140,6 @@ def test_infos_that_compute_reward_reads_have_to_be_columns():
         ),
         ({"replay": {"n_sampled_goal": 2}, "kind": "ReplayBuffer"}, "n_sampled_goal=2 is for hindsight replay, but"),
         ({"kind": "HER"}, "there is no type 'HER'. There are .*HindsightReplayBuffer, HerReplayBuffer"),
-        ({"replay": {"capacity": 2000}}, "learning_starts=500 times 5 rows a step.*Use {'capacity': 2500}"),
         ({"cls": R2D2Config, "training_intensity": 1}, "type='HerReplayBuffer' is for single rows, not for sequences"),
     ],
     ids=str,
@@ -146,6 +147,12 @@ def test_infos_that_compute_reward_reads_have_to_be_columns():
 def test_mistakes_in_training(change, message):
     with pytest.raises(ValueError, match=message):
         make_config(**change).validate()
+
+
+def test_a_replay_that_loses_rows_before_learning_starts_says_so():
+    message = make_config(replay={"capacity": 2000}).lost_before_learning()
+    assert re.search(r"learning_starts=500 times 5 rows a step.*Use {'capacity': 2500}", message)
+    assert make_config(replay={"capacity": 2500}).lost_before_learning() is None
 
 
 def test_what_changes_rewards_or_goals_is_refused():

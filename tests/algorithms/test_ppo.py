@@ -327,7 +327,7 @@ def test_the_init_hook_may_restore_and_train(tmp_path):
 
 
 def test_habits_of_other_libraries_are_told_the_way():
-    with pytest.raises(TypeError, match=r'PPO\(env="CartPole-v1"\)'):
+    with pytest.raises(ValueError, match=r"PPO\(env='CartPole-v1'\)"):
         PPO("CartPole-v1")
     with config().build() as algo:
         with pytest.raises(ValueError, match="give its first part alone"):

@@ -24,7 +24,7 @@ FOR_AUTHORS = """
     make_workers recorded_rows extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot
     snapshots
     reported_stats samples_sequences is_synchronous workers_learn initializer without_memory
-    trains_several learns_from_own_actions learner_rng config_of policy_spaces
+    trains_several takes_tensors images_skip_layers learns_from_own_actions learner_rng config_of policy_spaces
     policy_overrides by_policy begin_training end_training streamed_rows
 """
 

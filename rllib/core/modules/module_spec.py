@@ -54,7 +54,8 @@ class RLModuleSpec:
     def settings(self) -> dict[str, Any]:
         """The module's settings as a dict."""
         given = self.model_config if self.model_config is not None else self.model_config_dict
-        return dataclasses.asdict(given) if dataclasses.is_dataclass(given) else dict(given or {})
+        is_given = dataclasses.is_dataclass(given) and not isinstance(given, type)
+        return dataclasses.asdict(given) if is_given else dict(given or {})
 
     def to_model(self) -> dict[str, Any]:
         """The `model` settings that ask for this network.

@@ -63,9 +63,9 @@ class Words:
         name = name_of(self["policy"] or "MlpPolicy")
         if name not in _POLICIES:
             raise ValueError(
-                f"policy={name!r} is none of {', '.join(dict.fromkeys(_POLICIES.values()))}. An environment is given by "
-                f"its name, PPO(env={name!r}), and a network of your own as .training(model={{'custom_model': Module}}) "
-                "(docs/networks.md)."
+                f"policy={name!r} is none of {', '.join(dict.fromkeys(_POLICIES.values()))}. An environment is given "
+                f"by its name, PPO(env={name!r}), and a network of your own as "
+                ".training(model={'custom_model': Module}) (docs/networks.md)."
             )
         return _POLICIES[name]
 

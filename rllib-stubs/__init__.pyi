@@ -71,8 +71,8 @@ from rllib.algorithms.offline.td3_bc import TD3BCConfig as TD3BCConfig
 from rllib.algorithms.td3 import TD3Config as TD3Config
 from rllib.algorithms.sac import TQC as TQC
 from rllib.algorithms.sac import TQCConfig as TQCConfig
-from rllib.algorithms.trpo import TRPO as TRPO
-from rllib.algorithms.trpo import TRPOConfig as TRPOConfig
+from rllib.algorithms.trpo.trpo import TRPO as TRPO
+from rllib.algorithms.trpo.trpo import TRPOConfig as TRPOConfig
 from rllib.algorithms.qmix import VDN as VDN
 from rllib.algorithms.qmix import VDNConfig as VDNConfig
 from rllib.env.checkup.check_env import check_env as check_env

@@ -14,6 +14,7 @@ import email.parser
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -49,6 +50,11 @@ TOUR = (
     "rllib export results/first --format onnx -o first.onnx",
     "rllib tune PPO CartPole-v1 train_batch_size=500 num_rollout_workers=0 --search lr=log:1e-4:1e-2 --trials 2 "
     "--stop iterations=2 --name search",
+    "rllib example list --filter ppo",
+    "rllib import-sb3 model.zip --env CartPole-v1 -o results/of_sb3",
+    "rllib import-ray ray_checkpoint --env CartPole-v1 -o results/of_ray",
+    "rllib convert program_for_ray.py",
+    "rllib upload results/first memory://copy/first",
     "rllib check-env CartPole-v1 --steps 200",
     "rllib config PPO lr",
     "rllib client-example",
@@ -58,6 +64,10 @@ TOUR_MAKES = (
     *("agent.mp4", "steps.npz", "curves.png", "first.pt2", "first.onnx"),
     *("results/second/profile.json", "logged/result.json"),
 )
+# Verbs that nothing can answer here: they need an account at the Hub.
+NOT_IN_TOUR = ("push",)
+# Files of the checkout that the tour reads -> their names there
+TOUR_READS = {"tests/data/sb3/ppo_cartpole.zip": "model.zip", "tests/data/ray/ppo_new": "ray_checkpoint"}
 # command of a server -> what is asked of it: path and body
 SERVERS = {
     "rllib serve results/first --port 0": ("/act", b'{"observation": [0, 0.1, 0, -0.1]}'),
@@ -72,6 +82,7 @@ with config.build() as algo:
     path = algo.save()
 print(rllib.load_policy(path).compute_single_action([0, 0.1, 0, -0.1], explore=False))
 """
+PROGRAM_FOR_RAY = "import ray\nfrom ray.rllib.algorithms.ppo import PPOConfig\n\nray.init()\n"
 IMPORTS = "import rllib, runtime, rllib.tune; from rllib import PPO, PPOConfig; print(rllib.__file__)"
 
 
@@ -212,6 +223,10 @@ def tour(python: Path, where: Path) -> None:
         Problem: with what the command printed.
     """
     (where / "program.py").write_text(PROGRAM)
+    (where / "program_for_ray.py").write_text(PROGRAM_FOR_RAY)
+    for source, name in TOUR_READS.items():
+        copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copyfile
+        copy(ROOT / source, where / name)
     for line in TOUR:
         print(f"$ {line}")
         name, *arguments = shlex.split(line)

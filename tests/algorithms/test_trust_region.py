@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.learners.in_torch.trust_region import TrustRegion, TrustRegionSettings, conjugate_gradients
+from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings, conjugate_gradients
 from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, OBS, SampleBatch

@@ -17,7 +17,7 @@ RESIDUAL = 1e-10
 
 @dataclass(frozen=True)
 class TrustRegionSettings:
-    """How a step is found.
+    """Settings of the search for a step.
 
     Attributes:
         cg_iterations: most iterations of the conjugate gradients.

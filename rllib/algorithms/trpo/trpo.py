@@ -2,7 +2,7 @@
 
 An iteration fits the value to GAE's targets by epochs of minibatches. Then the policy takes one step over the whole
 batch: its direction comes from conjugate gradients on the Hessian of the mean KL(old || new), its length from the limit
-of that divergence, and it is shortened until the surrogate improves (learners/in_torch/trust_region.py).
+of that divergence, and it is shortened until the surrogate improves (trust_region.py).
 
 Departures from the paper: the value is a network that Adam trains, as in Stable-Baselines3 Contrib, and advantages are
 GAE's; the Hessian may be that of every n-th row (kl_subsampling).
@@ -16,10 +16,10 @@ import numpy as np
 from rllib.algorithms.base.exploration_config import OF_NOVELTY
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
+from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, between, section
 from rllib.env.spaces.observations import observation_column
-from rllib.learners.in_torch.trust_region import TrustRegion, TrustRegionSettings
 from rllib.losses.value import VALUE_LOSS
 
 

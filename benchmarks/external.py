@@ -192,10 +192,14 @@ def served_policy():
     with tempfile.TemporaryDirectory() as directory:
         served = Served("-m", "rllib", "serve", *checkpoints(Path(directory), 1), "--port", "0")
         try:
-            with Clients(served.address, count=1) as one:
-                yield lambda: one.rate(2.0)
+            yield partial(_served_rate, served.address)
         finally:
             served.stop()
+
+
+def _served_rate(address) -> float:
+    with Clients(address, count=1) as one:  # a new one: servers end connections that have been idle for seconds
+        return one.rate(2.0)
 
 
 def main() -> None:

@@ -58,7 +58,8 @@ def main() -> None:
         .environment(None, observation_space=spaces[0], action_space=spaces[1])
         .offline_data(input_=lambda context: PolicyServerInput(context, "127.0.0.1", arguments.port))
         .rollouts(num_rollout_workers=0, enable_connectors=False)
-        .training(train_batch_size=2000, model={"fcnet_hiddens": [64, 64]})
+        .rl_module(_enable_rl_module_api=False)  # it asks for connectors, which the server's samples do not pass
+        .training(train_batch_size=2000, model={"fcnet_hiddens": [64, 64]}, _enable_learner_api=False)
     )
     config.evaluation(off_policy_estimation_methods={})
     config.build()  # its server answers in threads of its own

@@ -229,6 +229,7 @@ def _reason(output: str) -> str:
     errors = [line for line in lines if re.match(r"^[\w.]*(Error|Exception|Refused|Exit|Interrupt)\b[\w.]*:?", line)]
     reason = (errors or lines or [""])[-1]
     reason = re.sub(r"<function (\S+) at 0x\w+>", r"\1", reason)  # an address changes with each run
+    reason = re.sub(r"\S*/site-packages/", "", reason)
     return re.sub(r"\S*/(?=[\w.]+\.py)", "", reason)
 
 

@@ -140,7 +140,7 @@ _WITHOUT = {
     **dict.fromkeys(
         ("zero_pad", "right_zero_pad"), "sequences stand one after the other, with lengths in seq_lens (docs/memory.md)"
     ),
-    **dict.fromkeys(("is_training", "set_training"), "networks are told by the learner, as torch modules are"),
+    **dict.fromkeys(("is_training", "set_training"), "the learner sets the mode of networks"),
     **dict.fromkeys(
         ("set_get_interceptor", "to_device", "wrap_as_needed"), "use torch.as_tensor(batch[name], device=...)"
     ),

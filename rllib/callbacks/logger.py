@@ -63,7 +63,7 @@ class Logger:
         _messages.log(level, " ".join(map(str, args)))
 
     def debug(self, *args: Any) -> None:
-        """Logs a message for whoever looks for a fault."""
+        """Logs a message of the level DEBUG."""
         self.log(*args, level=logging.DEBUG)
 
     def info(self, *args: Any) -> None:

@@ -32,7 +32,7 @@ def _number_or_auto(text: str) -> int | str:
     return text if text == "auto" else int(text)
 
 
-# Option -> what argparse is told of it. A dict without "type" and "default" is a switch.
+# Option -> keyword arguments of argparse's add_argument. A dict without "type" and "default" is a switch.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "--algo": {"type": str, "default": "PPO", "help": "algorithm by its name"},
     "--framework": {"choices": ["tf", "tf2", "torch"], "default": "torch", "help": "torch"},

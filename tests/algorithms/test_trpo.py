@@ -60,6 +60,8 @@ def test_discrete_and_continuous_actions(env):
         (lambda made: made.training(model={"vf_share_layers": True}), "share layers"),
         (lambda made: made.training(model={"use_lstm": True}), "TRPO cannot train a policy with a memory"),
         (lambda made: made.training(target_kl=0.0), "target_kl"),
+        (lambda made: made.training(weight_decay=0.1), "outside of its trust region"),
+        (lambda made: made.training(opt_type="adamw"), "outside of its trust region"),
     ],
 )
 def test_settings_that_do_not_fit(change, message):

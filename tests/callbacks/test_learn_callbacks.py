@@ -1,4 +1,4 @@
-"""Callbacks of `learn`: when they are told what, what they end, and what they leave in results and files."""
+"""Callbacks of `learn`: when their methods are called, how they end a run, and what they add to results and files."""
 
 import json
 

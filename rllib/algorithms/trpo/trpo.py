@@ -58,6 +58,14 @@ class TRPOConfig(ActorCriticConfig):
                 "batch. Use .learners(num_learners=0), or PPO."
             )
 
+    @relation("weight_decay", "opt_type")
+    def _check_decay(self):
+        if self.weight_decay or (self.weight_decay is None and self.opt_type == "adamw"):
+            return (
+                "weight_decay draws the policy's weights to 0 as well, outside of its trust region. "
+                'Use .training(weight_decay=None, opt_type="adam").'
+            )
+
     @relation("use_critic", "use_gae")
     def _check_value(self):
         if not self.use_critic or not self.use_gae:

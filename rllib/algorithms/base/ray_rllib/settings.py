@@ -1,13 +1,10 @@
 """Settings of RLlib's new API stack and of its earlier forms: their checks, and the settings here that they become."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rllib.algorithms.base.recorded.settings import SAMPLER
+from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
 from rllib.config.setting_types import shortened
 from rllib.env.factories.registry import EnvContext, resolve
-
-if TYPE_CHECKING:
-    from rllib.algorithms.base.config import AlgorithmConfig
 
 
 def connectors_problem(name: str, given: Any) -> str | None:
@@ -35,7 +32,7 @@ def learner_class_problem(learner_class: Any, custom_loss: Any) -> str | None:
     return learner_problem(learner_class)
 
 
-def serve_by_input(config: "AlgorithmConfig") -> None:
+def serve_by_input(config: OfflineDataConfig) -> None:
     """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
     if not callable(config.input_) or config.env is not None or config.listen is not None:
         return
@@ -48,7 +45,7 @@ def serve_by_input(config: "AlgorithmConfig") -> None:
         config.keep_input(made)
 
 
-def filter_by_connectors(config: "AlgorithmConfig") -> None:
+def filter_by_connectors(config: OfflineDataConfig) -> None:
     """Takes a MeanStdFilter among the connectors as the setting observation_filter."""
     if config.env_to_module_connector is None:
         return

@@ -25,7 +25,7 @@ import numpy as np
 from measure import ROOT, Row, alternate, arguments, machine, peer_side, rows, table
 from serving import Clients, Served, checkpoints
 
-from rllib.env.external import ExternalEnv
+from rllib.env.external import ExternalEnv, RunEnded
 
 SPACES = gymnasium.spaces.Discrete(2), gymnasium.spaces.Box(-1, 1, (4,), np.float32)
 SEEN = np.zeros(4, np.float32)
@@ -88,12 +88,13 @@ class Loops(ExternalEnv):
         self.loop()
 
     def loop(self):
-        while True:
-            episode = self.start_episode()
-            for _ in range(LENGTH):
-                self.get_action(episode, SEEN)
-                self.log_returns(episode, 1.0)
-            self.end_episode(episode, SEEN)
+        with contextlib.suppress(RunEnded):
+            while True:
+                episode = self.start_episode()
+                for _ in range(LENGTH):
+                    self.get_action(episode, SEEN)
+                    self.log_returns(episode, 1.0)
+                self.end_episode(episode, SEEN)
 
 
 def build(env=None, listen=None, **env_config):
@@ -128,12 +129,12 @@ def in_the_worker(rounds: int) -> list[Row]:
 
 @contextlib.contextmanager
 def clients(server, count: int, kind: str):
-    """Runs clients, from when all of them have an episode."""
+    """Runs clients, from when all of them have an episode; those that act by themselves begin with the first sample."""
     processes = min(count, MOST_PROCESSES)
     command = [sys.executable, "-c", CLIENT, server.url, kind, str(count // processes)]
     started = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     try:
-        for process in started:
+        for process in started if kind != "local" else ():  # their first weights come with it
             for _ in range(count // processes):
                 if process.stdout.readline() != "ready\n":
                     raise RuntimeError("a client ended before its first episode")

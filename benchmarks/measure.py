@@ -111,6 +111,8 @@ def alternate(rounds: int = 7, warm_up: int = 1, **sides: Callable[[], float | N
     for index in range(warm_up + rounds):
         for name in list(present):
             value = present[name]()
+            # A run that is cut off leaves what it measured.
+            print(f"# round {index - warm_up + 1} {name}: {figure(value)}", file=sys.stderr, flush=True)
             if value is None:
                 del present[name], values[name]
             elif index >= warm_up:

@@ -237,7 +237,7 @@ def test_no_two_test_files_have_one_name():
 def test_scripts_import_modules_that_exist():
     """A benchmark that names a module by its earlier path fails only when somebody runs it."""
     missing = []
-    for folder in ("benchmarks", "examples", "tests"):
+    for folder in ("benchmarks", "examples", "tests", "tools"):
         paths = [path for path in (ROOT / folder).rglob("*.py") if "venvs" not in path.parts]  # benchmarks/peers/setup
         for path in paths:
             for name in _imported(path):

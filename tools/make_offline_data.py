@@ -11,10 +11,10 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
-from rllib.offline.arrays_file import METADATA
 
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.cli.spec import find_file, load_spec, make_spec
+from rllib.offline.formats.array_files import METADATA
 
 DIRECTORY = Path(__file__).parents[1] / "tests" / "data" / "offline"
 STEPS = 10_000

@@ -23,6 +23,7 @@ _COMMANDS = {
     "dataset": "Look at recorded steps, check and convert them.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
+    "compare": "Compare algorithms over several seeds.",
     "dashboard": "Look at runs in the browser.",
     "upload": "Bring a run's copy in remote storage up to date.",
     "push": "Publish a policy on the Hugging Face Hub.",
@@ -32,7 +33,10 @@ _COMMANDS = {
     "import-ray": "Take over a checkpoint of Ray RLlib.",
 }
 # Commands whose modules are not in `rllib.cli.verbs`.
-_PLACES = dict.fromkeys(("convert", "import-sb3", "import-ray"), "rllib.cli.imports")
+_PLACES = {
+    **dict.fromkeys(("convert", "import-sb3", "import-ray"), "rllib.cli.imports"),
+    "compare": "rllib.cli.seeds",
+}
 # Other names of commands.
 _ALIASES = {"enjoy": "play", "rollout": "evaluate"}
 

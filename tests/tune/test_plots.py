@@ -12,7 +12,7 @@ from rllib import tune
 from rllib.cli import command
 from rllib.runs.drawing import episode_quantiles, return_curve
 from rllib.tune.experiment.directory import described, logarithmic
-from rllib.tune.reporting.plots import Run, interval, iqm, parallel, plot, read_runs
+from rllib.tune.reporting.plots import Run, parallel, plot, read_runs
 
 pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
 
@@ -46,36 +46,6 @@ def _write(directory, runs):
 def texts_of(page):
     """What is written in a drawing."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", page)
-
-
-def test_iqm_is_the_trimmed_mean():
-    values = np.random.default_rng(0).normal(size=(11, 3))
-    expected = [sum(sorted(column)[2:9]) / 7 for column in values.T]  # a quarter of 11 is 2, rounded down
-    assert iqm(values) == pytest.approx(expected)
-    assert iqm(np.array([[1.0], [2.0], [9.0]]))[0] == 4
-
-
-@pytest.mark.parametrize(
-    ("values", "expected", "low", "high"),
-    [
-        ([100.0, 109.0, 91.8], 100.26666666666667, 91.8, 109.0),
-        ([73.3, 86.4, 70.3, 101.8, 140.2], 87.16666666666667, 71.3, 127.4),
-        ([85.2, 81.4, 114.7, 110.7, 103.2, 72.1, 99.1, 120.9, 59.7, 86.3], 94.31666666666666, 79.75, 107.967),
-    ],
-)
-def test_iqm_and_interval_are_those_of_rliable(values, expected, low, high):
-    """rliable 1.2.0: aggregate_iqm of a column, and get_interval_estimates with 50,000 resamples of it."""
-    column = np.array(values)[:, None]
-    assert iqm(column)[0] == pytest.approx(expected, abs=1e-12)
-    found = interval(column, resamples=50_000)[:, 0]
-    # The percentiles are drawn on both sides: within a hundredth of the width.
-    assert found == pytest.approx([low, high], abs=0.01 * (high - low))
-
-
-def test_the_interval_covers_the_mean_as_often_as_it_says():
-    rng = np.random.default_rng(1)
-    low, high = interval(rng.normal(size=(20, 400)))
-    assert 0.87 < np.mean((low < 0) & (high > 0)) < 0.98  # percentile bootstrap of 20 runs is a little narrow
 
 
 def test_a_resumed_run_has_the_settings_of_the_others(tmp_path):

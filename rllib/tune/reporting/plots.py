@@ -29,6 +29,7 @@ from rllib.runs.drawing import (
 )
 from rllib.runs.entries import flatten, is_number, lookup
 from rllib.runs.files import read_goals, read_params, read_results
+from rllib.runs.measures import interval, iqm
 from rllib.runs.safe_files import write_whole
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment.directory import journal_file, logarithmic, read_records
@@ -38,7 +39,6 @@ from rllib.tune.search.base import metric_value
 
 KINDS = ("curves", "parallel", "best")
 _POINTS = 100
-_RESAMPLES = 2000
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "log_dir", "profile", "__trial_index__"}
@@ -165,36 +165,11 @@ def _numeric_order(file: Path) -> list:
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
 
 
-def iqm(values: np.ndarray) -> np.ndarray:
-    """Interquartile mean along the first axis: the mean without the lowest and highest quarter, rounded down.
-
-    Args:
-        values: [N, ...] float64.
-    """
-    cut = len(values) // 4
-    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
-
-
-def interval(values: np.ndarray, confidence: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0) -> np.ndarray:
-    """Percentile bootstrap interval of the IQM over the first axis, runs drawn with replacement.
-
-    Args:
-        values: [N, P] float64, N runs at P points.
-
-    Returns:
-        [2, P]: low and high.
-    """
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(values), size=(len(values), resamples))
-    tails = [50 * (1 - confidence), 50 * (1 + confidence)]
-    return np.stack([np.percentile(iqm(column[drawn]), tails) for column in values.T], axis=1)
-
-
 def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     runs = [run for run in runs if run.results]
     if not runs:
         raise ValueError("There is nothing to draw: no run has a result yet")
-    points = {index: _points(run, metric, x) for index, run in enumerate(runs)}
+    points = {index: points_of(run, metric, x) for index, run in enumerate(runs)}
     drawn = [index for index, (_, ys) in points.items() if len(ys)]  # the others have no number
     if not drawn:
         metric_value(runs[0].results[-1], metric)  # raises, with the metrics of the run
@@ -203,7 +178,7 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     figures = Figures(title, metric, x)
     if len(runs) == 1 and set(kinds) - {"curves"}:
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
-    is_search = all(run.experiment is not None for run in runs) and _varying(runs)
+    is_search = all(run.experiment is not None for run in runs) and varying(runs)
     kinds = kinds or (KINDS if is_search else ["curves"])
     stored = stored_names(metric) or [metric]
     of_metric = (value for run in runs for key, value in run.goals.items() if stored == (stored_names(key) or [key]))
@@ -229,7 +204,7 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     return figures
 
 
-def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
+def points_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     """[P] and [P] float64, from the first to the last result in which the metric is finite; NaN in between."""
     return finite_part(
         [(_place(result, x, number), _finite(result, metric)) for number, result in enumerate(run.results, 1)]
@@ -262,13 +237,13 @@ def _details(run: Run, metric: str, x: str) -> list[Curve]:
         names = list(dict.fromkeys(["episode_len_mean", *first, *stats]))
     else:
         names = [name for name in names if name not in AUTOMATIC_KEYS]
-    curves = [Curve(name, *_points(run, name, x)) for name in names if name != metric]
+    curves = [Curve(name, *points_of(run, name, x)) for name in names if name != metric]
     return [smoothed(curve) for curve in curves if len(set(curve.y)) > 1][:_MOST_DETAILS]
 
 
 def _curves(runs: Sequence[Run], points) -> list[Curve]:
     groups: dict[str, list[int]] = {}
-    varying = _varying(runs)
+    differing = varying(runs)
     for index, run in enumerate(runs):
         # Without settings it is unknown which runs differ in the seed only.
         key = _text(_settings(run)) if run.params else run.name
@@ -276,8 +251,8 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
     curves = []
     for members in groups.values():
         run = runs[members[0]]
-        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in varying)
-        name = name if 0 < len(varying) <= _MOST_IN_NAME else run.name
+        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in differing)
+        name = name if 0 < len(differing) <= _MOST_IN_NAME else run.name
         if len(groups) == 1 and len(members) > 1:
             name = f"{run.name} and {len(members) - 1} more"
         curves.append(_curve(name, [points[index] for index in members]))
@@ -303,7 +278,7 @@ def _settings(run: Run) -> dict[str, Any]:
     return {key: value for key, value in sorted(run.params.items()) if key.split("/")[-1] not in _NOT_SETTINGS}
 
 
-def _varying(runs: Sequence[Run]) -> list[str]:
+def varying(runs: Sequence[Run]) -> list[str]:
     """The settings in which the runs differ."""
     keys = dict.fromkeys(key for run in runs for key in _settings(run))
     return [key for key in keys if len({_text(run.params.get(key)) for run in runs}) > 1]
@@ -331,7 +306,7 @@ def parallel(
     """
     # Runs of different algorithms differ in dozens of settings, too many to read.
     scales = scales or {}
-    axes = [_axis(key, [run.params.get(key) for run in runs], scales.get(key)) for key in _varying(runs)[:_MOST_AXES]]
+    axes = [_axis(key, [run.params.get(key) for run in runs], scales.get(key)) for key in varying(runs)[:_MOST_AXES]]
     axes.append(_axis(metric, tops))
     colours = axes[-1].places
     return axes, [place if mode == "max" else 1 - place for place in colours]

@@ -1,0 +1,1 @@
+"""Several seeds of one run: trained side by side, and compared."""

@@ -26,10 +26,10 @@ def test_files_of_a_directory_are_edited(rllib_command, program):
 
 
 def test_missing_names_are_listed_with_file_and_line(rllib_command, program):
-    program.write_text("import os\nfrom ray.tune.schedulers.pb2 import PB2\n")
+    program.write_text("import os\nfrom ray.tune.schedulers.hb_bohb import HyperBandForBOHB\n")
     shown = rllib_command("convert", str(program))
     assert shown.exit_code == 1
-    assert f"{program}:2: ray.tune.schedulers.pb2.PB2 is not here: use PopulationBasedTraining" in shown.stderr
+    assert f"{program}:2: ray.tune.schedulers.hb_bohb.HyperBandForBOHB is not here: use ASHAScheduler" in shown.stderr
 
 
 def test_what_is_no_python_is_refused(rllib_command, program):

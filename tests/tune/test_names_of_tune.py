@@ -179,7 +179,7 @@ def test_a_stored_study_gets_each_point_once(searched, tmp_path, rewards):
 @pytest.mark.parametrize(
     ("module", "name", "advice"),
     [
-        ("schedulers", "PB2", "use PopulationBasedTraining"),
+        ("schedulers", "HyperBandForBOHB", "use AsyncHyperBandScheduler"),
         ("search", "HyperOptSearch", "use OptunaSearch"),
         ("search.hyperopt", "HyperOptSearch", None),
     ],

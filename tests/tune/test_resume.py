@@ -65,6 +65,13 @@ SEARCHES = {
         ),
         "stop": {"training_iteration": 8},
     },
+    "pb2": lambda: {
+        "scheduler": create_scheduler(
+            "pb2", time_attr="training_iteration", perturbation_interval=2, seed=3,
+            hyperparam_bounds={"rate": tune.loguniform(1, 5)},
+        ),
+        "stop": {"training_iteration": 8},
+    },
     "tpe": lambda: {
         "config": {"rate": tune.uniform(0, 5)},
         "num_samples": 8,

@@ -46,7 +46,7 @@ _RANGES = {
               "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--metric", help="Result key by which trials are compared [default: episode_reward_mean].")
 @click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")
-@click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping or pbt.")
+@click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping, pbt or pb2.")
 @click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, bayesopt, cmaes or qmc.")
 @click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")

@@ -5,11 +5,12 @@ from rllib.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandS
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
 from rllib.tune.schedulers.hyperband import HyperBandScheduler
 from rllib.tune.schedulers.median_stopping import MedianStoppingRule
+from rllib.tune.schedulers.pb2 import PB2
 from rllib.tune.schedulers.pbt import PopulationBasedTraining, PopulationBasedTrainingReplay
 from rllib.tune.search.base import made_by_name
 
 __all__ = [
-    "ASHAScheduler", "AsyncHyperBandScheduler", "FIFOScheduler", "HyperBandScheduler", "MedianStoppingRule",
+    "PB2", "ASHAScheduler", "AsyncHyperBandScheduler", "FIFOScheduler", "HyperBandScheduler", "MedianStoppingRule",
     "PopulationBasedTraining", "PopulationBasedTrainingReplay", "TrialScheduler", "create_scheduler",
 ]  # fmt: skip
 
@@ -21,19 +22,18 @@ _SCHEDULERS = {
     "median_stopping": MedianStoppingRule,
     "medianstopping": MedianStoppingRule,
     "pbt": PopulationBasedTraining,
+    "pb2": PB2,
     "pbt_replay": PopulationBasedTrainingReplay,
 }
 _NOT_BUILT = {
-    **dict.fromkeys(("pb2", "hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
+    **dict.fromkeys(("hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
     "resource_changing": "trials keep the resources that they start with",
 }
 
 
 # Schedulers of Ray that are not here: what to use instead.
 _INSTEAD = {
-    **dict.fromkeys(
-        ("PB2", "HyperBandForBOHB"), "no maintained library offers it apart from Ray; use PopulationBasedTraining"
-    ),
+    "HyperBandForBOHB": "no maintained library offers it apart from Ray; use AsyncHyperBandScheduler",
     "ResourceChangingScheduler": "trials keep the resources that they start with",
 }
 

@@ -120,10 +120,12 @@ class PopulationBasedTraining(TrialScheduler):
                 raise
             return self.CONTINUE
         member.score, member.train_time = score, time
+        is_due = self._is_due(trial)
+        self._note_progress(trial, is_due)
+        if not is_due:
+            return self.CONTINUE
         if self._synch:
             return self._meet(runner, trial)
-        if time < self._burn_in or time - member.perturbed_at < self._interval:
-            return self.CONTINUE
         member.perturbed_at = time
         worst, best = self._quantiles(runner)
         if trial in worst and self._exploit(runner, trial, best):
@@ -145,6 +147,25 @@ class PopulationBasedTraining(TrialScheduler):
             if runner.has_resources_for(trial) and not (self._synch and self._is_there(trial))
         ]
         return min(fitting, key=lambda trial: self._member(trial).train_time, default=None)
+
+    def _is_due(self, trial) -> bool:
+        """Whether a decision about the trial is due."""
+        if self._synch:
+            return self._is_there(trial)
+        member = self._member(trial)
+        return member.train_time >= max(self._burn_in, member.perturbed_at + self._interval)
+
+    # ------------------------------------------------------------------ parts that PB2 replaces (pb2.py)
+
+    def _note_progress(self, trial, is_due: bool) -> None:
+        """A trial has reported; `is_due`: a decision about it follows."""
+
+    def _note_takeover(self, trial, config: Mapping) -> None:
+        """A trial is to continue with this configuration from a state whose time and score its member has."""
+
+    def _explored(self, trial, source, runner, rng: random.Random) -> tuple[dict[str, Any], dict[str, str]]:
+        """The source's configuration, changed; and path -> change, in words."""
+        return _explore(source.config, self._mutations, self._resample, self._factors, rng)
 
     # ------------------------------------------------------------------ selection
 
@@ -181,7 +202,7 @@ class PopulationBasedTraining(TrialScheduler):
             return False
         rng = self._rng()
         source, state = rng.choice(further)
-        config, how = _explore(source.config, self._mutations, self._resample, self._factors, rng)
+        config, how = self._explored(trial, source, runner, rng)
         if self._custom is not None:
             config = self._custom(config)
             if not isinstance(config, Mapping):
@@ -190,6 +211,7 @@ class PopulationBasedTraining(TrialScheduler):
         self._note(runner, trial, source, state.iteration, config, how)
         member.score, member.train_time = state.score, state.train_time
         member.perturbed_at = member.began_at = state.train_time
+        self._note_takeover(trial, config)
         runner.exploit(trial, source, config)
         return True
 
@@ -209,8 +231,6 @@ class PopulationBasedTraining(TrialScheduler):
     # ------------------------------------------------------------------ synchronous mode
 
     def _meet(self, runner, trial) -> str:
-        if not self._is_there(trial):
-            return self.CONTINUE
         if not self._all_there():
             return self.PAUSE
         return self.NOOP if trial in self._change_worst(runner) else self.CONTINUE

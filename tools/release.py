@@ -40,6 +40,7 @@ TOUR = (
     "rllib train PPO CartPole-v1 --stop iterations=3 --name first --seed 1",
     "rllib train PPO CartPole-v1 lr=1e-3 train_batch_size=1000 --stop iterations=3 --name second --seed 2 --profile",
     "rllib train --resume results/first --stop iterations=5",
+    "rllib train PPO CartPole-v1 train_batch_size=500 --seeds 2 --stop iterations=1 --name seeds",
     "rllib evaluate results/first --episodes 5",
     "rllib play results/first --episodes 1",
     "rllib record results/first -o agent.mp4",

@@ -28,6 +28,7 @@ from rllib.storage.foreign_files import json_object, printable, read_inside, ref
 logger = logging.getLogger(__name__)
 
 SPEC = "run.json"
+SEEDS = "seeds.json"  # of the folder of several seeds (seeds/folder.py)
 BEST = "best.json"
 # Without a number of iterations, the state is saved after the first iteration and then when a run is twice as old as
 # at the last time, at intervals between these: a run that fails has a checkpoint, and loses half of its time at most.
@@ -84,18 +85,10 @@ class RunDirectory:
             Mistake: if there is a run of that name, or the directory cannot be made.
         """
         refuse_used_name(results, spec, storage)
-        what = spec.experiment or f"{spec.algorithm}_{spec.world}"
-        name = _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
-        for path in numbered(results / name):
-            try:
-                path.mkdir(parents=True)
-            except FileExistsError:
-                continue  # of another run that began in this second
-            except OSError as error:
-                raise Mistake(f"cannot make the directory of the run: {error}") from error
-            directory = cls(path, storage and joined(storage, path.name))
-            directory.write_spec(spec)
-            return directory
+        path = made_directory(results, spec)
+        directory = cls(path, storage and joined(storage, path.name))
+        directory.write_spec(spec)
+        return directory
 
     @classmethod
     def taken_up(cls, place: Path | str, results: Path, storage: str | None = None) -> Self:
@@ -161,13 +154,7 @@ class RunDirectory:
 
     def read_spec(self) -> RunSpec:
         """Reads the specification of the run."""
-        try:
-            spec = msgspec.convert(json_object(read_inside(self.path, SPEC)), RunSpec)
-        except (msgspec.ValidationError, DamagedFileError) as error:
-            raise Mistake(f"{self.path / SPEC} is damaged: {error}") from error
-        if not (spec.env or spec.external):
-            raise Mistake(f"{self.path / SPEC} is damaged: it has neither `env` nor `external`, the section of clients")
-        return spec
+        return read_spec(self.path)
 
     def write_spec(self, spec: RunSpec) -> None:
         """Stores the specification of the run."""
@@ -235,6 +222,39 @@ class RunDirectory:
         self._saved_at = time.monotonic()
 
 
+def read_spec(path: Path) -> RunSpec:
+    """Reads the specification in the directory of a run.
+
+    Raises:
+        Mistake: if it is damaged.
+    """
+    try:
+        spec = msgspec.convert(json_object(read_inside(path, SPEC)), RunSpec)
+    except (msgspec.ValidationError, DamagedFileError) as error:
+        raise Mistake(f"{path / SPEC} is damaged: {error}") from error
+    if not (spec.env or spec.external):
+        raise Mistake(f"{path / SPEC} is damaged: it has neither `env` nor `external`, the section of clients")
+    return spec
+
+
+def made_directory(results: Path, spec: RunSpec) -> Path:
+    """Makes RESULTS/NAME, RESULTS/EXPERIMENT_DATE or RESULTS/ALGORITHM_ENV_DATE, with a number where it is taken.
+
+    Raises:
+        Mistake: if it cannot be made.
+    """
+    what = spec.experiment or f"{spec.algorithm}_{spec.world}"
+    name = _file_name(spec.name or f"{what}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+    for path in numbered(results / name):
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue  # of another run that began in this second
+        except OSError as error:
+            raise Mistake(f"cannot make the directory of the run: {error}") from error
+        return path
+
+
 def refuse_used_name(results: Path, spec: RunSpec, storage: str | None = None) -> None:
     """Raises Mistake if there is a run of that name, here or in remote storage."""
     if spec.name and storage:
@@ -242,7 +262,11 @@ def refuse_used_name(results: Path, spec: RunSpec, storage: str | None = None) -
         if folder.names():
             raise Mistake(f"{folder.url} exists already; give this run another --name, or --resume {folder.url}")
     if spec.name and (path := results / _file_name(spec.name)).exists():
-        go_on = f", or resume it: rllib train --resume {path}" if (path / SPEC).exists() else ""
+        go_on = (
+            f", or resume it: rllib train --resume {path}"
+            if any((path / name).exists() for name in (SPEC, SEEDS))
+            else ""
+        )
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")
 
 

@@ -23,6 +23,8 @@ from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, reported, use
 from rllib.cli.folders import Folders, folders_of, storage_option
 from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
+from rllib.cli.seeds import training as seed_training
+from rllib.cli.seeds.folder import SeedFolder
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
@@ -110,6 +112,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=int, help="Seed of everything random; equal seeds give equal runs.")
+@click.option("--seeds", type=click.IntRange(min=2), metavar="N", help="Train N seeds, from --seed or 0 on, side by "
+              "side on the cores that are there, each in a directory of one folder.")  # fmt: skip
 @click.option("--resume", metavar="RUN", type=PLACE, help="Continue the run in this directory, or at this URL, from "
               "its newest checkpoint; KEY=VALUE, --stop, --checkpoint-freq and --keep-checkpoints-num may "
               "change.")  # fmt: skip
@@ -134,7 +138,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @rays_options
 def command(
     words, file, resume, results_dir, storage_path, quiet, verbose, profile, keep_best, load_user_code,
-    checkpoint_at_end, **options,
+    checkpoint_at_end, seeds, **options,
 ) -> None:  # fmt: skip
     """Train ALGO on ENV, or as a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. Where a tuned example has settings for ALGO on ENV, it is taken as the file; --defaults
@@ -145,19 +149,25 @@ def command(
     rllib train PPO CartPole-v1 lr=1e-3 num_rollout_workers=2 --stop return=475 --defaults
     rllib train PPO CartPole-v1 model.fcnet_hiddens=[64,64] --stop steps=1e5
     rllib train -f ppo/cartpole --seed 3
+    rllib train PPO CartPole-v1 --seeds 5
     rllib train PPO pettingzoo:mpe2.simple_spread_v3 --policies shared --stop steps=1e5
     rllib train PPO --external 127.0.0.1:9900 --observation-space 'Box(-inf, inf, (4,))' --action-space 'Discrete(2)'
     rllib train --resume results/PPO_CartPole-v1_... --stop steps=2e5
     rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
-    Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume continues it.
+    Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume continues it. With --seeds each seed is a
+    run of its own, and --resume, `rllib plot` and `rllib evaluate` take the folder of all.
     """
     flags = _Flags(quiet, verbose, profile, keep_best, load_user_code)
     with reported(verbose):
         folders = folders_of(results_dir, storage_path)
         if resume is not None:
+            given = {"file": file, "seeds": seeds, **options}
+            if isinstance(resume, Path) and (folder := SeedFolder.at(resume)):
+                _resume_seeds(folder, folders, words, given, quiet)
+                return
             with user_input():
-                run, spec, changed = _earlier_run(resume, folders, words, {"file": file, **options}, load_user_code)
+                run, spec, changed = _earlier_run(resume, folders, words, given, load_user_code)
             _run(spec, folders, flags, run, changed)
             return
         todo = []  # all are checked before the first one runs
@@ -169,13 +179,20 @@ def command(
                     raise Mistake("clients play for a single run; leave out grid_search and --num-samples")
                 if profile:
                     raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
+                if seeds is not None:
+                    raise Mistake("--seeds is for a single run; leave out grid_search and --num-samples")
                 search = importlib.import_module("rllib.cli.verbs.tune").search  # slow to import, and rare
                 todo.append(partial(search, keys, folders, quiet))
                 continue
             with user_input():
                 spec = make_spec(experiment.below, experiment.given, file or "command line")
             refuse_used_name(folders.results, spec, folders.storage)
+            if seeds is not None:
+                todo.append(partial(_run_seeds, spec, seeds, folders, flags, notice=experiment.notice))
+                continue
             todo.append(partial(_run, spec, folders, flags, is_tuned=experiment.is_tuned, notice=experiment.notice))
+        if seeds is not None and len(todo) > 1:
+            raise Mistake(f"--seeds is for a single run, but {file} holds {len(todo)} experiments")
         for run in todo:
             run()
 
@@ -293,13 +310,7 @@ def _earlier_run(
     Raises:
         Mistake: if there is no such run, or something is given that cannot change.
     """
-    if names := [word for word in words if not is_assignment(word)]:
-        raise Mistake(f"--resume continues with the same algorithm and environment; leave out {' '.join(names)}")
-    may_change = ("stop", "checkpoint_freq", "keep_checkpoints_num", "algorithm")
-    fixed = [name for name, value in options.items() if value and name not in may_change]
-    if fixed:
-        flags = ", ".join(f"--{_FLAG_NAMES.get(name, name)}" for name in fixed)
-        raise Mistake(f"--resume continues with what the run was started with; leave out {flags}")
+    _refuse_fixed(words, options)
     given = {"config": parse_assignments(words, "num_rollout_workers=4")}
     if stop := parse_stop(options["stop"]):
         given["stop"] = stop
@@ -317,6 +328,62 @@ def _earlier_run(
     if stop:
         del before["stop"]
     return run, make_spec(before, given, "--resume"), given["config"]
+
+
+def _refuse_fixed(words: tuple[str, ...], options: dict) -> None:
+    """Raises a Mistake for what a resumed run cannot change."""
+    if names := [word for word in words if not is_assignment(word)]:
+        raise Mistake(f"--resume continues with the same algorithm and environment; leave out {' '.join(names)}")
+    may_change = ("stop", "checkpoint_freq", "keep_checkpoints_num", "algorithm")
+    fixed = [name for name, value in options.items() if value and name not in may_change]
+    if fixed:
+        flags = ", ".join(f"--{_FLAG_NAMES.get(name, name)}" for name in fixed)
+        raise Mistake(f"--resume continues with what the run was started with; leave out {flags}")
+
+
+# ---------------------------------------------------------------------- several seeds
+
+
+def _run_seeds(spec: RunSpec, seeds: int, folders: Folders, flags: _Flags, notice: str = "") -> None:
+    """Trains several seeds, each in a process of its own."""
+    if spec.external:
+        raise Mistake("clients play for a single run; leave out --seeds")
+    if spec.config.get("seed") is not None:
+        raise Mistake(f"--seeds counts from --seed; leave out the setting seed={spec.config['seed']}")
+    with user_input():
+        config = _config(spec, flags)
+        config.validate()
+    if notice and not flags.quiet:
+        click.echo(notice, err=True)
+    arguments = seed_training.repeated_arguments(click.get_current_context())
+    seed_training.train_seeds(spec, _need(config), seeds, arguments, folders, flags.quiet)
+
+
+def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], options: dict, quiet: bool) -> None:
+    """Resumes the seeds of a folder."""
+    with user_input():
+        _refuse_fixed(words, options)
+        changed = parse_assignments(words, "num_rollout_workers=4")
+        _refuse_log_dir(changed)
+        stop = parse_stop(options["stop"])
+        spec = folder.spec()
+        spec = make_spec(
+            {**msgspec.to_builtins(spec), **({"stop": {}} if stop else {})},
+            {"config": changed, "stop": stop},
+            "--resume",
+        )
+    arguments = seed_training.repeated_arguments(click.get_current_context())
+    try:
+        need = _need(get_algorithm_config(spec.algorithm).update_from_dict(spec.config))
+    except (TypeError, ValueError):  # objects of a program, which are in checkpoints
+        need = {"cpu": 1, "gpu": 0}
+    seed_training.resume_seeds(folder, spec, need, arguments, folders, quiet)
+
+
+def _need(config) -> dict[str, float]:
+    """The "cpu" and "gpu" of a run, in all its processes."""
+    request = config._algorithm_class().default_resource_request(config)
+    return {name: request[name] + request[f"extra_{name}"] for name in ("cpu", "gpu")}
 
 
 # ---------------------------------------------------------------------- one run
@@ -366,16 +433,22 @@ def _build(spec: RunSpec, flags: _Flags, display: QuietDisplay):
         Mistake: for settings that are unknown or do not fit together.
     """
     with user_input():
-        _refuse_log_dir(spec.config)
-        config = get_algorithm_config(spec.algorithm)
-        if spec.env is not None:
-            config.environment(spec.env)
-        config.update_from_dict({**spec.config, "profile": True} if flags.profile else spec.config)
-        if spec.seed is not None:
-            config.debugging(seed=spec.seed)
+        config = _config(spec, flags)
         if spec.external:
             _open_to_clients(config, spec.external, display)
         return config.build()
+
+
+def _config(spec: RunSpec, flags: _Flags):
+    """The settings of a run."""
+    _refuse_log_dir(spec.config)
+    config = get_algorithm_config(spec.algorithm)
+    if spec.env is not None:
+        config.environment(spec.env)
+    config.update_from_dict({**spec.config, "profile": True} if flags.profile else spec.config)
+    if spec.seed is not None:
+        config.debugging(seed=spec.seed)
+    return config
 
 
 def _open_to_clients(config, section: dict[str, Any], display: QuietDisplay) -> None:

@@ -59,7 +59,7 @@ def score_methods(
             )
     scales = _checked(scales or {}, tasks)
     curves = {
-        method: {task: [_curve(run, metric, x) for run in runs[task]] for task in tasks}
+        method: {task: [curve_of(run, metric, x) for run in runs[task]] for task in tasks}
         for method, runs in by_method.items()
     }
     end, shortest = min(
@@ -77,6 +77,20 @@ def score_methods(
         for method, of_task in curves.items()
     }  # fmt: skip
     return Scored(float(at), tasks, scores)
+
+
+def final_scores(*directories: str | os.PathLike, metric: str = RETURN, x: str = STEPS) -> tuple[float, np.ndarray]:
+    """Scores the runs below the directories at the last steps that all of them have reached.
+
+    Returns:
+        these steps, and [N] float64: the metric of each run there.
+
+    Raises:
+        ValueError: if a run has no result with the metric.
+    """
+    curves = [curve_of(run, metric, x) for run in read_runs(*directories)]
+    at = min(places[-1] for places, _ in curves)
+    return float(at), np.array([np.interp(at, *curve) for curve in curves])
 
 
 def _name(path: Path, directories: Sequence[str | os.PathLike]) -> str:
@@ -111,12 +125,14 @@ def _checked(scales: Mapping[str, tuple[float, float]], tasks: Sequence[str]) ->
     return scales
 
 
-def _curve(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
+def curve_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     """Places and values of a run, without gaps.
 
     Raises:
-        ValueError: if no result has the metric, or it is NaN in all.
+        ValueError: if it has no result, none with the metric, or the metric is NaN in all.
     """
+    if not run.results:
+        raise ValueError(f"{run.name} has no result yet")
     places, values = points_of(run, metric, x)
     if not len(values):
         metric_value(run.results[-1], metric)  # raises, with the metrics of the run

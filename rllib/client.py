@@ -15,6 +15,7 @@ It may be copied into a simulator that has no rllib, and runs on Python 3.9 and 
 needs rllib: the client acts by a copy of the policy, and sends its steps in parts.
 """
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -22,6 +23,7 @@ import math
 import os
 import socket
 import ssl
+import struct
 import time
 import urllib.parse
 import uuid
@@ -37,6 +39,7 @@ _LEAST_PAUSE_S = 0.5
 _LEAST_TIMEOUT_S = 20.0
 # ZeroMQ: a connection is made within this time, and one that waits for an answer is looked at this often (seconds).
 _CONNECT_S, _LOOK_S = 2.0, 0.5
+_NEVER_MS = 2**30
 _MOST_BYTES = 64 << 20
 
 
@@ -384,6 +387,7 @@ class PolicyClient:
                 return None
             message = answer.get("error", f"status {status}")
             if answer.get("ended"):
+                self._connection.close()  # so that the server knows that this client has heard of it
                 raise RunEnded(message)
             if answer.get("lost") or status == 410:
                 raise EpisodeLost(message)
@@ -474,7 +478,8 @@ class _HTTPConnection:
         if self._connection.sock is None:
             self._connection.connect()
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection.request(method, path, data, self._headers)
+        with contextlib.suppress(ConnectionError, ssl.SSLError):  # it was closed, maybe with a last answer
+            self._connection.request(method, path, data, self._headers)
         response = self._connection.getresponse()
         data = response.read()
         if response.status == 204:
@@ -532,21 +537,23 @@ class _ZeroMQConnection:
     def ask(self, method, path, data):
         if self._socket is None:
             self._connect()
-        zmq = self._zmq
-        try:
-            self._socket.send(self._encoder.encode((self._token, path, data)))
-        except zmq.Again:
-            raise ConnectionError("nobody listens there") from None
-        until = time.monotonic() + self._timeout_s
+        self._socket.send(self._encoder.encode((self._token, path, data)))
+        again, until = self._zmq.Again, time.monotonic() + self._timeout_s
         while True:
             try:
                 return self._decode(self._socket.recv())
-            except zmq.Again:
-                # A socket that may not connect again cannot send any more once its connection is lost.
-                if not self._socket.get(zmq.EVENTS) & zmq.POLLOUT:
-                    raise ConnectionError("the connection was lost") from None
+            except again:
+                if self._is_lost():
+                    return self._last_answer()
                 if time.monotonic() > until:
                     raise TimeoutError(f"no answer for {self._timeout_s:g} s") from None
+
+    def _last_answer(self):
+        """The answer that came before the connection was lost."""
+        try:
+            return self._decode(self._socket.recv(self._zmq.DONTWAIT))
+        except self._zmq.Again:
+            raise ConnectionError("the connection was lost") from None
 
     def _connect(self):
         zmq = self._zmq
@@ -554,18 +561,37 @@ class _ZeroMQConnection:
         for option, value in (
             (zmq.LINGER, 0),
             (zmq.IPV6, "[" in self._address),
-            (zmq.IMMEDIATE, 1),  # messages wait for the connection, and none is kept for a later one
-            (zmq.RECONNECT_IVL, -1),  # the client makes a new socket, and repeats its request
-            (zmq.SNDTIMEO, int(1000 * _CONNECT_S)),
+            # The client makes a new socket, and repeats its request. With -1, never, or with IMMEDIATE, a connection
+            # that is lost takes the answers with it that have come, but were not read.
+            (zmq.RECONNECT_IVL, _NEVER_MS),
             (zmq.RCVTIMEO, int(1000 * _LOOK_S)),
             (zmq.HEARTBEAT_IVL, 5_000),
             (zmq.HEARTBEAT_TIMEOUT, 20_000),
         ):
             self._socket.set(option, value)
+        self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | self._lost_events)
         self._socket.connect(self._address)
+        if not self._events.poll(int(1000 * _CONNECT_S)) or self._is_lost():
+            raise ConnectionError("nobody listens there")
+
+    @property
+    def _lost_events(self):
+        zmq = self._zmq
+        failed = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        return failed | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_CLOSED | zmq.EVENT_DISCONNECTED
+
+    def _is_lost(self):
+        """Whether the connection was lost, or could not be made."""
+        while self._events.poll(0):
+            (event,) = struct.unpack_from("=H", self._events.recv_multipart()[0])
+            if event & self._lost_events:
+                return True
+        return False
 
     def close(self):
         if self._socket is not None:
+            self._socket.disable_monitor()
+            self._events.close()
             self._socket.close()
             self._socket = None
 

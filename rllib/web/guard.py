@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MOST_HEADER_BYTES = 32 << 10
 HEADERS_S, BODY_S, UNREAD_S = 10.0, 30.0, 60.0
+_TLS_END_S = 1.0
 _MOST_CONNECTIONS, _OTHER_DESCRIPTORS, _LOOKED_AT = 16384, 64, 256
 _MOST_PIPELINED = 64
 # Hosts of requests that are remembered.
@@ -196,9 +197,29 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if is_arriving and (self.cycle is None or self.cycle.response_complete or not self.cycle.response_started):
-            head = b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (len(message) + 1)
-            self.transport.write(STATUS_LINE[status] + head + message.encode() + b"\n")
+            self._write_last(status, b"text/plain", message.encode() + b"\n")
         self.transport.close()
+
+    def shutdown(self) -> None:
+        if self.transport.is_closing():
+            return
+        super().shutdown()
+        if self.scheme == "https" and self.transport.is_closing():
+            # asyncio would wait 30 s for a client that does not read, to end TLS in due form.
+            self.loop.call_later(_TLS_END_S, self.transport.abort)
+
+    def answer_ahead(self, status: int, kind: bytes, body: bytes) -> None:
+        """Closes the connection if nothing is being answered, with an answer to the request that would come next.
+
+        A client that reads it as the answer to its next request learns why nobody listens any more.
+        """
+        if self.cycle is not None and self.cycle.response_complete and not self.transport.is_closing():
+            self._write_last(status, kind, body)
+            self.shutdown()
+
+    def _write_last(self, status: int, kind: bytes, body: bytes) -> None:
+        head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (kind, len(body))
+        self.transport.write(STATUS_LINE[status] + head + body)
 
 
 def server_config(app, **settings) -> uvicorn.Config:

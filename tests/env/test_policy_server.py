@@ -4,11 +4,13 @@ import http.client
 import json
 import pickle
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import gymnasium
 import msgspec
@@ -543,6 +545,85 @@ def test_the_client_is_one_file_that_needs_numpy_alone(tmp_path):
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path, timeout=60)
     assert printed.strip() == "[]"
+
+
+@pytest.fixture
+def no_last_words(monkeypatch):
+    """The end of a run waits for nobody."""
+    monkeypatch.setattr(policy_server, "LAST_WORDS_S", 0.0)
+
+
+def test_a_client_in_a_long_step_hears_that_the_run_has_ended(transport, no_last_words):
+    with Served(transport=transport) as server:
+        client = PolicyClient(server.env.url, retry_s=0.0)
+        episode = client.start_episode()
+        client.get_action(episode, np.zeros(2, np.float32))
+    with pytest.raises(RunEnded, match="has ended"):  # nobody listens any more
+        client.end_episode(episode, np.zeros(2, np.float32))
+
+
+def test_a_client_in_a_long_step_hears_it_over_https(certificate, no_last_words):
+    with Served(tls_certificate=certificate[0], tls_key=certificate[1]) as server:
+        client = PolicyClient(server.env.url, retry_s=0.0, ca_file=certificate[0])
+        episode = client.start_episode()
+    with pytest.raises(RunEnded, match="has ended"):
+        client.get_action(episode, [0, 0])
+
+
+def test_connections_that_never_asked_for_the_run_get_no_last_answer(no_last_words):
+    with Served() as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection.request("GET", "/health")
+        assert connection.getresponse().read()
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        connection.request("GET", "/health")
+        connection.getresponse()
+
+
+WAITING = """
+import sys
+from rllib.client import PolicyClient, RunEnded
+with PolicyClient(sys.argv[1], retry_s=0.0) as client:
+    episode = client.start_episode()
+    print("asks", flush=True)
+    try:
+        client.get_action(episode, [0, 0])
+    except RunEnded:
+        print("ended")
+"""
+
+
+def test_an_answer_is_read_though_the_server_has_closed_since(transport):
+    """The client is stopped as one of a busy machine may be: it runs again when its connection is closed."""
+    with Served(transport=transport, answer=lambda turn: None) as server:
+        command = [sys.executable, "-c", WAITING, server.env.url]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert client.stdout.readline() == "asks\n"
+        while not server.turns:
+            time.sleep(0.01)
+        client.send_signal(signal.SIGSTOP)
+        server.turns[0].fail(exchange.RunEnded("the run has ended"))  # as the worker does
+    client.send_signal(signal.SIGCONT)
+    printed, _ = client.communicate(timeout=60)
+    assert printed == "ended\n"
+
+
+def test_the_end_does_not_wait_for_clients_that_were_silent(transport, monkeypatch):
+    ahead_s, waits = 0.0, []
+
+    def wait(duration_s):
+        nonlocal ahead_s
+        ahead_s += policy_server.LAST_WORDS_S / 2
+        waits.append(duration_s)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s, sleep=wait)
+    monkeypatch.setattr(policy_server, "time", clock)
+    for silence_s in (0.0, policy_server.LAST_WORDS_S):
+        waits.clear()
+        with Served(transport=transport) as server:
+            server.ask("POST", "/v1/episodes", {"episode_id": "e", "client": "killed", "seq": 1})
+            ahead_s += silence_s
+        assert bool(waits) == (silence_s == 0)
 
 
 CLIENT = """

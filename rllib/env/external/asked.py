@@ -66,13 +66,14 @@ class Asked:
         answer: status and answer, once they are there.
         replies: what waits for the answer, each with the time until which it may wait (s).
         heard: when it was asked last (s).
+        concluded: when the turns were answered (s).
     """
 
-    __slots__ = ("answer", "client", "content", "heard", "number", "replies", "turns")
+    __slots__ = ("answer", "client", "concluded", "content", "heard", "number", "replies", "turns")
 
     def __init__(self, client: str, number: int, content: int):
         self.client, self.number, self.content = client, number, content
         self.turns: Turns | None = None
         self.answer: tuple[int, Any] | None = None
         self.replies: list[tuple[float, Reply]] = []
-        self.heard = time.monotonic()
+        self.heard, self.concluded = time.monotonic(), 0.0

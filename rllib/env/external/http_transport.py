@@ -17,12 +17,28 @@ if TYPE_CHECKING:
     from rllib.env.external.policy_server import PolicyServer
 
 _BODY_LIMIT = 64 << 20
+# A client between two requests keeps its connection so long, and hears of the run's end by it (seconds).
+_KEPT_S = 300
 _ENCODE = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 _HEADERS = {
     401: [(b"www-authenticate", b"Bearer")],
     426: [(b"upgrade", b"rllib")],
     503: [(b"retry-after", b"1")],
 }
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with a last answer to clients that do not ask at the moment."""
+
+    last_answer: tuple[int, Any] | None = None
+
+    async def shutdown(self, sockets=None) -> None:
+        if self.last_answer is not None:
+            status, answer = self.last_answer
+            for connection in list(self.server_state.connections):
+                if (connection.scope or {}).get("path", "").startswith("/v1/"):
+                    connection.answer_ahead(status, JSON.encode(), _ENCODE[JSON](answer))
+        await super().shutdown(sockets)
 
 
 class HTTPTransport:
@@ -39,9 +55,11 @@ class HTTPTransport:
 
     def __init__(self, host: str, port: int, token: str | None, certificate: str | None = None, key: str | None = None):
         encryption = {} if certificate is None else {"ssl_certfile": certificate, "ssl_keyfile": key}
-        config = server_config(self._app, interface="asgi3", proxy_headers=False, **encryption)
+        config = server_config(
+            self._app, interface="asgi3", proxy_headers=False, timeout_keep_alive=_KEPT_S, **encryption
+        )
         config.load()  # reads the certificate before the port is open
-        self._uvicorn = uvicorn.Server(config)
+        self._uvicorn = _Server(config)
         self._socket = listen(host, port)
         self.url = url_of(host, self._socket.getsockname()[1], "https" if encryption else "http")
         self._guard = Guard(token)
@@ -63,9 +81,9 @@ class HTTPTransport:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._server.answer_turns)
 
-    def stop(self) -> None:
-        """Ends `run`; from any thread."""
-        self._uvicorn.should_exit = True
+    def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
+        """Ends `run` (policy_server.Transport)."""
+        self._uvicorn.last_answer, self._uvicorn.should_exit = last_answer, True
         if self._loop is None:
             self._socket.close()
 

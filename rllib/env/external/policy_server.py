@@ -62,8 +62,10 @@ logger = logging.getLogger(__name__)
 
 # Seconds after which a request that waits is answered with 503, so that its client knows that the server lives.
 HOLD_S = 15.0
-# The end of the run waits so long for clients that have not heard of it (seconds).
+# The end of the run waits so long for clients that have not heard of it, and were heard of within this time (seconds).
 LAST_WORDS_S = 2.0
+# The transport ends within this time (seconds): its last answers are sent.
+_CLOSED_S = 10.0
 # A client with a request that was put off asks again within this time (seconds).
 _COME_AGAIN_S = 1.0
 _LOOKED_AFTER_S = 1.0
@@ -112,8 +114,12 @@ class Transport(Protocol):
     def wake(self) -> None:
         """Has `answer_turns` called soon; from any thread."""
 
-    def stop(self) -> None:
-        """Ends `run`; from any thread."""
+    def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
+        """Ends `run`; from any thread.
+
+        Args:
+            last_answer: status and answer for clients that are connected and wait for none: to their next request.
+        """
 
 
 class PolicyServer(ExternalEnv):
@@ -209,16 +215,28 @@ class PolicyServer(ExternalEnv):
             self._has_ended.set()
 
     def close(self) -> None:
-        """Ends the server; its port is free afterwards. Clients that ask meanwhile learn that the run has ended."""
-        deadline = time.monotonic() + LAST_WORDS_S
-        while self.exchange.error is not None and time.monotonic() < deadline:
-            if not self._clients and time.monotonic() > self._come_again_until:
-                break
+        """Ends the server; its port is free afterwards. Clients learn that the run has ended.
+
+        Those that ask within LAST_WORDS_S are answered; the connections of all others get the answer to their next
+        request in advance.
+        """
+        began, error = time.monotonic(), self.exchange.error
+        while error is not None and time.monotonic() < began + LAST_WORDS_S and self._expects_clients(began):
             time.sleep(0.01)
         if self._transport is not None:
-            self._transport.stop()
+            self._transport.stop(None if error is None else _refusal(error))
             if self._thread is not None:
-                self._has_ended.wait(LAST_WORDS_S)
+                self._has_ended.wait(_CLOSED_S)
+
+    def _expects_clients(self, ended: float) -> bool:
+        """Whether clients that have not heard of the run's end (s) are likely to ask soon.
+
+        One that was silent before is gone, or in a long step.
+        """
+        since = ended - LAST_WORDS_S
+        return time.monotonic() <= self._come_again_until or any(
+            asked.answer is None or max(asked.heard, asked.concluded) > since for asked in list(self._clients.values())
+        )
 
     @property
     def patience_s(self) -> float:
@@ -460,7 +478,7 @@ class PolicyServer(ExternalEnv):
             asked.answer = 200, turns.answer(turns.turns)
         except Exception as error:
             asked.answer = _refusal(error)
-        asked.turns = None  # with the observations
+        asked.turns, asked.concluded = None, now  # without the observations
         replies, asked.replies = asked.replies, []
         self._waiting.pop(asked, None)
         for _, reply in replies:

@@ -35,7 +35,9 @@ _MOST_AT_ONCE = 1024
 _MOST_REFUSED = 4096
 _HEARTBEAT_MS, _SILENCE_MS, _HANDSHAKE_MS = 5_000, 20_000, 10_000
 # The last answers may take so long to be sent.
-_LINGER_MS = 1_000
+_LINGER_MS = 5_000
+# Peers that have asked, and hear of the end; of more, those that have asked last.
+_MOST_KNOWN = 1 << 16
 
 
 class ZeroMQTransport:
@@ -76,7 +78,9 @@ class ZeroMQTransport:
         self._bell: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ringing = threading.Lock()  # while the bell is rung or closed
         self._is_running = self._ends = False
-        self._asking: set[bytes] = set()  # peers that wait for an answer
+        self._last_answer: tuple[int, Any] | None = None
+        self._known: OrderedDict[bytes, None] = OrderedDict()  # peers that have asked
+        self._asking: set[bytes] = set()  # and wait for an answer
         self._refused: OrderedDict[bytes, None] = OrderedDict()
 
     def _close(self) -> None:
@@ -91,7 +95,9 @@ class ZeroMQTransport:
         both = [(self._socket, _POLLIN), (self._bell, _POLLIN)]
         due = now = time.monotonic()
         try:
-            while not self._ends:
+            ends = False
+            while not ends:
+                ends = self._ends  # requests that came before are answered
                 for ready, _ in zmq_poll(both, max(0, int(1000 * (due - now))) + 1):
                     if ready is self._socket:
                         self._take_requests()
@@ -106,6 +112,9 @@ class ZeroMQTransport:
             with self._ringing:
                 os.close(self._bell)
                 self._bell = None
+            if self._last_answer is not None:
+                for peer in self._known:
+                    self._answer(peer, *self._last_answer)
             self._close()
 
     def wake(self) -> None:
@@ -114,9 +123,9 @@ class ZeroMQTransport:
             if self._bell is not None:
                 os.eventfd_write(self._bell, 1)
 
-    def stop(self) -> None:
-        """Ends `run`; from any thread."""
-        self._ends = True
+    def stop(self, last_answer: tuple[int, Any] | None = None) -> None:
+        """Ends `run` (policy_server.Transport)."""
+        self._last_answer, self._ends = last_answer, True
         if self._is_running:
             self.wake()
         else:
@@ -163,6 +172,10 @@ class ZeroMQTransport:
         route = self._server.route(path)
         given = (query.encode(), QUERY) if route.method == "GET" else (bytes(body), MSGPACK)
         self._asking.add(peer)
+        self._known[peer] = None
+        self._known.move_to_end(peer)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
         self._server.ask(route, *given, partial(self._reply, peer))
 
     def _refuse(self, peer: bytes) -> None:

@@ -19,7 +19,7 @@ from rllib.tune.search.space import holds_domains
 # Keys that the file of a search may have.
 SEARCH_KEYS = (
     "algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials", "scheduler",
-    "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
+    "num_seeds", "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
     "max_concurrent_trials", "keep_checkpoints_num", "checkpoint_score_attr", "resources_per_trial",
 )  # fmt: skip
 

@@ -12,6 +12,8 @@ from rllib.result import AGENT_RESULT_KEYS, stored_names
 
 # Left out of each result: the settings are in params.json, and would be most of every line.
 LEFT_OUT = ("config",)
+# Key of the numbers of each seed.
+SEEDS = "seeds"
 
 
 def plain(value):
@@ -94,6 +96,14 @@ def lookup(result: Mapping, key: str):
     """Finds the value of a key, an "a/b" path or a name of later versions (result.py); None without such an entry."""
     values = (_at(result, name) for name in (key, *stored_names(key)))
     return scalar(next((value for value in values if value is not None), None))
+
+
+def numbers_of_seeds(result: Mapping) -> dict[str, Mapping]:
+    """Seed, as text -> its numbers in a result of several seeds (tune/running/seeds.py); {} for other results."""
+    seeds = result.get(SEEDS)
+    if not isinstance(seeds, Mapping) or not all(isinstance(numbers, Mapping) for numbers in seeds.values()):
+        return {}
+    return dict(seeds)
 
 
 def scalar(value):

@@ -50,6 +50,15 @@ def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
     assert [spec.search_alg.suggest(str(number))["seed"] for number in range(2)] == seeds
 
 
+def test_trials_of_several_seeds_have_the_same_ones(tmp_path):
+    settings = _settings(("PPO", "CartPole-v1"), None, False, {"seed": 3, "trials": 2, "num_seeds": 2})
+    spec = _spec(settings, Folders(tmp_path), resume=False, quiet=True)
+    assert (spec.num_seeds, spec.config["seed"]) == (2, 3)
+    (tmp_path / "search.yaml").write_text("algorithm: PPO\nenv: CartPole-v1\nnum_seeds: 3\n")
+    assert is_search(keys := load_spec(tmp_path / "search.yaml"))
+    assert _spec(keys, Folders(tmp_path), resume=False, quiet=True).num_seeds == 3
+
+
 def test_a_failure_is_told_in_a_line(tmp_path):
     found = rllib_tune(tmp_path, "PPO", "NoSuchEnv-v1", *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
     (line,) = [line for line in found.stderr.splitlines() if line.startswith("Error: TuneError: 1 of 1 trial failed")]

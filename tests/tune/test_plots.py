@@ -12,7 +12,7 @@ from rllib import tune
 from rllib.cli import command
 from rllib.runs.drawing import episode_quantiles, return_curve
 from rllib.tune.experiment.directory import described, logarithmic
-from rllib.tune.reporting.plots import Run, parallel, plot, read_runs
+from rllib.tune.reporting.plots import Run, parallel, plot, read_runs, runs_of_seeds
 
 pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
 
@@ -320,3 +320,23 @@ def test_a_plot_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, output
     assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
     assert result.output.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "file", "directory.html"}
+
+
+def test_a_trial_of_several_seeds_is_a_curve_with_their_interval(tmp_path):
+    runs = _runs(rates=(0.1, 0.01), seeds=1)
+    for run in runs:
+        for result in run.results:
+            result["seeds"] = {str(seed): {"ret": result["ret"] + seed} for seed in range(3)}
+    page = plot(runs, tmp_path / "seeds.html", metric="ret").read_text()
+    assert "lr=0.1 (IQM of 3, 95 % interval)" in texts_of(page)
+    assert "best ret so far" in texts_of(page)
+    assert [each.name for each in runs_of_seeds(runs[0], "ret")] == [f"run0.1_0_seed_{seed}" for seed in range(3)]
+    assert runs_of_seeds(runs[0], "timesteps_total") == [runs[0]], "the seeds have no number of their own"
+
+
+@pytest.mark.parametrize("seeds", [3, {"0": 1.0}, None])
+def test_a_users_number_of_the_same_name_is_no_seed(tmp_path, seeds):
+    (run,) = _runs(rates=(0.1,), seeds=1)
+    for result in run.results:
+        result["seeds"] = seeds
+    assert runs_of_seeds(run, "ret") == [run]

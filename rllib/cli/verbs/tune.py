@@ -42,6 +42,8 @@ _RANGES = {
 @click.option("--search", "is_search", is_flag=True, help="The KEY=... that follow are searched.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
               "combinations) [default: 1].")  # fmt: skip
+@click.option("--num-seeds", type=click.IntRange(min=1), metavar="N", help="Run each trial with N seeds; its results "
+              "are their medians.")  # fmt: skip
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when a result reaches this; repeatable. "
               "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--metric", help="Result key by which trials are compared [default: episode_reward_mean].")
@@ -52,7 +54,8 @@ _RANGES = {
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
 @click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
-@click.option("--seed", type=int, help="Seed of the search and of the first sample; the next has one more.")
+@click.option("--seed", type=int, help="Seed of the search and of the first sample; the next has one more. With "
+              "--num-seeds all trials have the seeds from this one on.")  # fmt: skip
 @click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Continue the experiment of this name.")
 @click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
@@ -185,7 +188,10 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     if isinstance(searcher, Mapping):
         searcher = create_searcher(**_by_name(searcher, "search_alg"))
     if seed is not None and "seed" not in config:
-        searcher = Seeded(create_searcher(searcher), seed)
+        if settings.get("num_seeds", 1) != 1:
+            config["seed"] = seed  # trials with the same seeds differ less by chance
+        else:
+            searcher = Seeded(create_searcher(searcher), seed)
     if isinstance(settings.get("scheduler"), Mapping):
         settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
     settings["num_samples"] = settings.pop("trials", 1)

@@ -145,6 +145,8 @@ class TuneConfig:
     Attributes:
         metric, mode: result key by which trials are compared, and whether "max" or "min" is better.
         num_samples: number of samples of the space (each with the whole grid); -1: without end.
+        num_seeds: number of seeds that each trial runs with, side by side: the `seed` of its configuration, or 0, and
+            the following. Its results are medians over the seeds at equal steps.
         search_alg, scheduler: names or objects.
         max_concurrent_trials: number of trials that run at once; by default as many as fit.
         time_budget_s: seconds, or a timedelta, for the whole experiment. Then all unfinished trials are ended, by force
@@ -158,6 +160,7 @@ class TuneConfig:
     metric: str | None = None
     mode: str | None = None
     num_samples: int = 1
+    num_seeds: int = 1
     search_alg: Any = None
     scheduler: Any = None
     max_concurrent_trials: int | None = None

@@ -27,7 +27,7 @@ from rllib.runs.drawing import (
     return_curve,
     smoothed,
 )
-from rllib.runs.entries import flatten, is_number, lookup
+from rllib.runs.entries import flatten, is_number, lookup, numbers_of_seeds
 from rllib.runs.files import read_goals, read_params, read_results
 from rllib.runs.measures import interval, iqm
 from rllib.runs.safe_files import write_whole
@@ -186,9 +186,9 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
         (figures.goal,) = goals
     better = np.nanmax if mode == "max" else np.nanmin
     if "curves" in kinds:
-        figures.curves = _curves(runs, points)
+        figures.curves = _curves(runs, [_points_of_seeds(run, metric, x) for run in runs])
     if len(runs) == 1:
-        if metric == RETURN:
+        if metric == RETURN and figures.curves[0].runs == 1:
             run = runs[0]
             bands = [(_place(result, x, number), _finite(result, metric), *episode_quantiles(result))
                      for number, result in enumerate(run.results, 1)]  # fmt: skip
@@ -209,6 +209,22 @@ def points_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     return finite_part(
         [(_place(result, x, number), _finite(result, metric)) for number, result in enumerate(run.results, 1)]
     )
+
+
+def _points_of_seeds(run: Run, metric: str, x: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    points = [points_of(of_seed, metric, x) for of_seed in runs_of_seeds(run, metric)]
+    return [each for each in points if len(each[1])]
+
+
+def runs_of_seeds(run: Run, metric: str) -> list[Run]:
+    """The runs of a trial's seeds, as far as its results have their metric; the run alone if it has one seed."""
+    seeds = [numbers_of_seeds(result) for result in run.results]
+    results: dict[str, list[dict]] = {}
+    for result, numbers in zip(run.results, seeds):
+        for seed, own in numbers.items():
+            if lookup(own, metric) is not None:
+                results.setdefault(seed, []).append({**result, **own})
+    return [replace(run, name=f"{run.name}_seed_{seed}", results=own) for seed, own in results.items()] or [run]
 
 
 def _place(result: Mapping, x: str, number: int) -> float:
@@ -242,6 +258,7 @@ def _details(run: Run, metric: str, x: str) -> list[Curve]:
 
 
 def _curves(runs: Sequence[Run], points) -> list[Curve]:
+    """A curve for each group of runs; `points` are those of each run's seeds."""
     groups: dict[str, list[int]] = {}
     differing = varying(runs)
     for index, run in enumerate(runs):
@@ -255,7 +272,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
         name = name if 0 < len(differing) <= _MOST_IN_NAME else run.name
         if len(groups) == 1 and len(members) > 1:
             name = f"{run.name} and {len(members) - 1} more"
-        curves.append(_curve(name, [points[index] for index in members]))
+        curves.append(_curve(name, [of_seed for index in members for of_seed in points[index]]))
     return curves
 
 

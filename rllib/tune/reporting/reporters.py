@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.progress import in_notebook
-from rllib.runs.entries import is_number, lookup
+from rllib.runs.entries import is_number, lookup, numbers_of_seeds
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
@@ -136,6 +136,8 @@ class TuneReporterBase(ProgressReporter):
             columns.append((heading, [text(value) for value in values]))
         for key, heading in metrics.items():
             columns.append((heading, _aligned([lookup(trial.last_result, key) for trial in shown])))
+            if key == self._metric and any(spreads := [_spread(trial, key) for trial in shown]):
+                columns.append(("of seeds", spreads))
         headings, cells = zip(*columns)
         return list(headings), list(map(list, zip(*cells))), len(trials) - len(shown)
 
@@ -235,7 +237,16 @@ class CLIReporter(TuneReporterBase):
         if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
             own = [self._metric]
         parts += [f"{key}={text(lookup(result, key))}" for key in own if _has(trial, key)]
+        if self._metric and (spread := _spread(trial, self._metric)):
+            parts.append(f"seeds {spread}")
         return ", ".join(parts)
+
+
+def _spread(trial: Trial, metric: str) -> str:
+    """The lowest and highest value of a metric over the seeds of a trial; "" if it has one seed."""
+    values = [lookup(numbers, metric) for numbers in numbers_of_seeds(trial.last_result).values()]
+    values = [value for value in values if is_number(value) and math.isfinite(value)]
+    return f"{text(min(values))} to {text(max(values))}" if len(values) > 1 else ""
 
 
 class LiveReporter(TuneReporterBase):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib.runs.drawing import RETURN, STEPS
-from rllib.tune.reporting.plots import Run, points_of, read_runs, varying
+from rllib.tune.reporting.plots import Run, points_of, read_runs, runs_of_seeds, varying
 from rllib.tune.search.base import metric_value
 
 
@@ -59,14 +59,17 @@ def score_methods(
             )
     scales = _checked(scales or {}, tasks)
     curves = {
-        method: {task: [curve_of(run, metric, x) for run in runs[task]] for task in tasks}
+        method: {
+            task: [curve_of(each, metric, x) for run in runs[task] for each in runs_of_seeds(run, metric)]
+            for task in tasks
+        }
         for method, runs in by_method.items()
     }
     end, shortest = min(
-        (curve[0][-1], run.name)
-        for method, runs in by_method.items()
+        (curve[0][-1], f"a run of {method} on {task}")
+        for method, of_task in curves.items()
         for task in tasks
-        for run, curve in zip(runs[task], curves[method][task])
+        for curve in of_task[task]
     )
     at = end if at is None else at
     if at > end:

@@ -1,7 +1,7 @@
 """Checks an ExperimentSpec and builds the experiment's runner from it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from rllib.tune.reporting.reporters import TrialEndLines, make_reporter
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.resume import take_up
 from rllib.tune.running.runner import TrialRunner
+from rllib.tune.running.seeds import SeveralSeeds
 from rllib.tune.running.trial_events import TensorBoardCallback
 from rllib.tune.running.trials import Trials
 from rllib.tune.schedulers import create_scheduler
@@ -34,6 +35,7 @@ from rllib.tune.search.base import announce_search
 from rllib.tune.search.space import evaluated_params, holds_domains, is_grid, options_of
 from rllib.tune.trainables.checkpoint import checkpoint_of, refuse_foreign_pickle
 from rllib.tune.trainables.resolve import Resolved, merged_config, resolve_trainable
+from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 logger = logging.getLogger(__name__)
@@ -67,13 +69,18 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         runtime.init(preload=preload, ignore_reinit_error=True)  # another thread may have begun one meanwhile
     directory = open_directory(spec, resolved.name, space, pickled)
     try:
-        make_trial = _trial_maker(spec, resolved, space, directory.path)
+        _refuse_other_seeds(directory, spec)
+        trainable_class, request = resolved.cls, resolved.request
+        if spec.num_seeds > 1:
+            several = SeveralSeeds(trainable_class, spec.num_seeds, request, spec.chdir_to_trial_dir, spec.log_to_file)
+            trainable_class, request = several.trainable(), several.resources
+        make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
         # Memory is not counted, so it has no bound.
         total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
         decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
         reader = ValueReader(spec.load_user_code, space)
         take_up(decided, directory, spec.resume, resolved.is_function, reader)
-        pool = TrialPool(resolved.cls, directory.path.name, spec, total)
+        pool = TrialPool(trainable_class, directory.path.name, spec, total)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
     except BaseException:
         directory.close()
@@ -141,10 +148,22 @@ def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: lis
     return Callbacks(callbacks, reporter, trials)
 
 
-def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Path):
+def _refuse_other_seeds(directory: ExperimentDirectory, spec: ExperimentSpec) -> None:
+    """Raises ValueError if the experiment that is resumed has another number of seeds."""
+    if not directory.past:
+        return
+    saved = (directory.header.get("settings") or {}).get("num_seeds")
+    before = saved.get("config") if isinstance(saved, Mapping) else 1
+    if before != spec.num_seeds:
+        raise ValueError(
+            f"the experiment in {directory.path} has num_seeds={before}, and cannot continue with {spec.num_seeds}"
+        )
+
+
+def _trial_maker(spec: ExperimentSpec, name: str, request: Callable[[dict], Resources], space: dict, path: Path):
     def make(trial_id: str, index: int, config: dict[str, Any]) -> Trial:
         params = evaluated_params(space, config)
-        trial = Trial(trial_id, index, resolved.name, config, params, path, resolved.request(config))
+        trial = Trial(trial_id, index, name, config, params, path, request(config))
         if spec.trial_name_creator:
             trial.custom_name = str(spec.trial_name_creator(trial))
         if spec.trial_dirname_creator:
@@ -180,12 +199,16 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         ("checkpoint_freq", spec.checkpoints.checkpoint_frequency, 0),
         ("num_samples", spec.num_samples, -1),
         ("max_failures", spec.failures.max_failures, -1),
+        ("num_seeds", spec.num_seeds, 1),
     ):
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         holds = is_whole and value >= lowest and (name, value) != ("num_samples", 0)
-        check(name, value, holds, f"a whole number {'> 0, or -1' if lowest else '>= 0'}")
+        rule = {-1: "> 0, or -1", 0: ">= 0", 1: ">= 1"}[lowest]
+        check(name, value, holds, f"a whole number {rule}")
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
+    if spec.num_seeds > 1:
+        _check_first_seed(merged_config(resolved, spec.config).get("seed"), spec.num_seeds)
     if issubclass(resolved.cls, AlgorithmTrainable):
         _check_algorithm(spec, resolved.cls, merged_config(resolved, spec.config))
     resolved.cls.check_export(spec.export_formats or ())
@@ -197,6 +220,15 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         raise ValueError(
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
+        )
+
+
+def _check_first_seed(seed: Any, num_seeds: int) -> None:
+    """Raises ValueError unless the seed is one from which each trial can count."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise ValueError(
+            f"num_seeds={num_seeds} runs each trial with the seed of its configuration and the following, so seed must "
+            f"be a whole number, but got {seed!r:.80}. Leave it out, or leave num_seeds out to search over seeds."
         )
 
 

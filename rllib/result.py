@@ -98,12 +98,14 @@ RESULT_KEYS = frozenset((
 AGENT_RESULT_KEYS = frozenset(_OF_SEVERAL.values()) - RESULT_KEYS
 # The entry of runs whose environments drive their own loops
 EXTERNAL = "external"
+# The entry of runs with env_task_fn
+ENV_TASK = "env_task"
 # The entry with values that hooks have logged in workers, and sections of later versions that show them
 LOGGED, ENV_RUNNERS, LEARNERS = "logged", "env_runners", "learners"
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
-_KNOWN = frozenset((EXTERNAL, LOGGED, *RESULT_KEYS, *AGENT_RESULT_KEYS, *LATER_RESULT_KEYS))
+_KNOWN = frozenset((EXTERNAL, ENV_TASK, LOGGED, *RESULT_KEYS, *AGENT_RESULT_KEYS, *LATER_RESULT_KEYS))
 
 
 def stored_names(name: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from rllib import PPOConfig
 from rllib.env import TaskSettableEnv
-from rllib.env.factories.settable_tasks import set_next_task
+from rllib.env.factories.settable_tasks import set_next_task, summary_of
 
 SPACE = gymnasium.spaces.Box(0, 100, (1,))
 
@@ -53,6 +53,75 @@ def test_environments_get_the_task_that_the_function_chooses(num_workers):
         assert algo.workers.foreach_env(lambda env: env.unwrapped.get_task()) == [[2, 2]]
         algo.train()
         assert algo.train()["episode_len_mean"] > 1
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_results_have_the_task_and_checkpoints_restore_it(num_workers, tmp_path):
+    config = config_of(Levels, by_two, num_workers)
+    with config.build() as algo:
+        assert [algo.train()["env_task"] for _ in range(3)] == [1, 3, 5]
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    with config.copy(copy_frozen=False).build() as algo:
+        algo.restore(checkpoint)
+        assert algo.workers.foreach_env(lambda env: env.unwrapped.level) == [[7, 7]]
+        result = algo.train()
+        # Two environments with 20 steps each end two episodes of 7 steps.
+        assert result["env_task"] == 7 and result["episodes_this_iter"] == 4
+        assert result["hist_stats"]["episode_lengths"][-4:] == [7] * 4, "from the first episode on"
+
+
+def by_two(result, env, context):
+    return env.get_task() + 2
+
+
+def test_a_run_with_more_environments_gets_the_tasks_of_fewer(tmp_path):
+    with config_of(Levels, lambda result, env, context: 4 + context.vector_index).build() as algo:
+        algo.train()
+        assert algo.train()["env_task"] == 4.5, "the mean of different ones"
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    more = config_of(Levels, by_two).rollouts(num_envs_per_worker=5).training(train_batch_size=100)
+    with more.build() as algo:
+        algo.restore(checkpoint)
+        assert algo.workers.foreach_env(lambda env: env.unwrapped.level) == [[4, 5, 4, 5, 4]]
+
+
+def test_tasks_that_are_no_data_are_left_out_of_checkpoints(tmp_path, caplog):
+    with config_of(Levels, lambda result, env, context: Level(3)).build() as algo:
+        algo.train()
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    assert "checkpoints leave out the tasks of environments, which are no plain values" in caplog.text
+    assert not (checkpoint / "env_tasks.json").exists()
+    with config_of(Levels, by_two).build() as algo:
+        algo.restore(checkpoint)
+        assert algo.train()["env_task"] == 1
+
+
+class Level(int):
+    """A level that is no plain number."""
+
+
+def test_a_level_in_env_config_is_what_a_scheduler_changes(tmp_path):
+    """Population-based training restores a checkpoint under a changed env_config, whose level then holds."""
+
+    def level(result, env, context):
+        return context["level"]
+
+    config = config_of(Levels, level).environment(env_config={"level": 3})
+    with config.build() as algo:
+        algo.train()
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    with config.copy(copy_frozen=False).environment(env_config={"level": 8}).build() as algo:
+        algo.restore(checkpoint)
+        algo.train()
+        assert algo.train()["env_task"] == 8
+
+
+@pytest.mark.parametrize(
+    ("tasks", "summary"),
+    [([[2, 2], [2]], 2), ([[1], [2]], 1.5), ([["a", "b"]], ["a", "b"]), ([["a"], ["a"]], "a"), ([[]], None)],
+)
+def test_the_tasks_of_all_environments_are_one_value(tasks, summary):
+    assert summary_of(tasks) == summary
 
 
 def test_tasks_that_cannot_be_compared_are_set():

@@ -46,7 +46,7 @@ from rllib.config.elsewhere import OF_ITS_MODELS
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory
-from rllib.env.factories.settable_tasks import refuse_without_tasks, set_next_task
+from rllib.env.factories.settable_tasks import set_next_task, summary_of, task_of
 from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
@@ -236,8 +236,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.setup()
         wiring.tell_crowds(self.config)  # may start a session: after all that refuses the settings
         self.workers = self._owns(self.make_workers())
+        # Tasks of each worker's environments, of which checkpoints and results tell; [] without env_task_fn.
+        self._env_tasks: list[list] = []
         if self.config.env_task_fn is not None:
-            self.workers.foreach_env(refuse_without_tasks)
+            self._env_tasks = self.workers.foreach_env(task_of)
         self.callbacks.on_algorithm_init(algorithm=self)
 
     def _max_lag_updates(self) -> int | None:
@@ -704,6 +706,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 result["info"]["learner_cores"] = choices
             result.update(evaluation or {})
             self._add_surroundings(result)
+            if self.config.env_task_fn is not None:
+                result[ENV_TASK] = summary_of(self._env_tasks)
             self._log_no_episode_yet(result)
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
@@ -721,7 +725,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         # The settings are most of a result, and the environments' processes have them.
         known = Result({key: value for key, value in result.items() if key != "config"})
         choose = functools.partial(set_next_task, self.config.env_task_fn, known)
-        self.workers.foreach_env_with_context(choose)
+        self._env_tasks = self.workers.foreach_env_with_context(choose)
 
     def learn(
         self,

@@ -1,7 +1,9 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
 import contextlib
+import functools
 import importlib
+import logging
 import os
 import tempfile
 from abc import abstractmethod
@@ -29,6 +31,7 @@ from rllib.algorithms.base.from_checkpoint import (
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.stable_baselines.construction import changes_from_words
 from rllib.algorithms.base.wiring import environment_name
+from rllib.env.factories.settable_tasks import set_saved_task, task_of
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.learners.learner import Learner
@@ -40,6 +43,11 @@ from rllib.remote.mirror import upload_checkpoint
 from rllib.remote.url import is_url, place_of
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointPath, checkpoint_at, naming_damage, write_checkpoint
+from rllib.storage.encoding import encode
+
+logger = logging.getLogger(__name__)
+
+_TASKS = "env_tasks.json"
 
 
 @under_plain_names
@@ -64,6 +72,7 @@ class Saving:
     _newest_checkpoint: Path | None = None
     _restores: int
     _stopped: bool
+    _env_tasks: list[list]
 
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
@@ -309,7 +318,18 @@ class Saving:
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
         for policy_id, scale in self._return_scales.items():
             files[f"policies/{policy_id}/returns.safetensors"] = scale.get_state()
-        return files
+        return {**files, **self._task_files()}
+
+    def _task_files(self) -> dict[str, Any]:
+        """The file with the tasks that env_task_fn has set, if they are data; without it a restored run begins anew."""
+        if not self._env_tasks:
+            return {}
+        try:
+            encode(self._env_tasks)
+        except TypeError as error:
+            logger.warning("checkpoints leave out the tasks of environments, which are no plain values: %s", error)
+            return {}
+        return {_TASKS: {"tasks": self._env_tasks}}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes over `get_state`; spaces and network must be the same.
@@ -349,6 +369,10 @@ class Saving:
         self._restores = algorithm["restores"] + 1
         self._set_learner_rngs(rng["learner"])
         self._acting_rng.bit_generator.state = rng["inference"]
+        if self.config.env_task_fn is not None and (saved := state.get(_TASKS)) and all(saved["tasks"]):
+            # Before the workers, whose episodes begin anew.
+            self.workers.foreach_env_with_context(functools.partial(set_saved_task, saved["tasks"]))
+            self._env_tasks = self.workers.foreach_env(task_of)
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)

@@ -1,6 +1,7 @@
 """Environments whose task can be set between episodes, and the curriculum that sets it, as RLlib has both."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import gymnasium
@@ -28,18 +29,23 @@ class TaskSettableEnv(gymnasium.Env):
         raise NotImplementedError(f"{type(self).__name__} needs a method set_task(task)")
 
 
-def refuse_without_tasks(env: Any) -> None:
-    """Raises a TypeError if an environment, in its wrappers, has no tasks that env_task_fn could set."""
+def task_of(env: Any) -> Any:
+    """The present task of an environment, in its wrappers.
+
+    Raises:
+        TypeError: if it has no tasks that env_task_fn could set.
+    """
     own = getattr(env, "unwrapped", env)
     if not (callable(getattr(own, "get_task", None)) and callable(getattr(own, "set_task", None))):
         raise TypeError(
             "env_task_fn needs environments with the methods get_task and set_task, but "
             f"{type(own).__name__} has none. Derive it from rllib.env.TaskSettableEnv."
         )
+    return own.get_task()
 
 
-def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: Any, context: EnvContext) -> None:
-    """Sets the task that env_task_fn chooses for one environment, unless it has that task.
+def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: Any, context: EnvContext) -> Any:
+    """Sets the task that env_task_fn chooses for one environment, unless it has that task; returns the task.
 
     Args:
         task_fn: task_fn(result, environment, context) -> task.
@@ -49,8 +55,36 @@ def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: Any, contex
     """
     own = getattr(env, "unwrapped", env)
     task = task_fn(result, own, context)
-    if not _are_equal(task, own.get_task()):
-        own.set_task(task)
+    _set(own, task)
+    return task
+
+
+def set_saved_task(tasks: Sequence[Sequence[Any]], env: Any, context: EnvContext) -> None:
+    """Sets the task that an environment had in a checkpoint, unless it has that task.
+
+    Args:
+        tasks: of the environments of each worker. An environment that the checkpoint does not know gets the task of
+            another one.
+        env: the environment, in its wrappers.
+        context: of the environment.
+    """
+    of_worker = tasks[max(context.worker_index - 1, 0) % len(tasks)]
+    _set(getattr(env, "unwrapped", env), of_worker[context.vector_index % len(of_worker)])
+
+
+def _set(env: Any, task: Any) -> None:
+    if not _are_equal(task, env.get_task()):
+        env.set_task(task)
+
+
+def summary_of(tasks: Sequence[Sequence[Any]]) -> Any:
+    """Tasks of all environments as one value for results: the common task, else the mean of numbers, else all tasks."""
+    every = [task for of_worker in tasks for task in of_worker]
+    first = every[0] if every else None
+    if all(_are_equal(task, first) for task in every):
+        return first
+    are_numbers = all(isinstance(task, Real) and not isinstance(task, bool) for task in every)
+    return float(sum(every) / len(every)) if are_numbers else every
 
 
 def _are_equal(task: Any, other: Any) -> bool:

@@ -1,5 +1,6 @@
 """The folder of one run with several seeds: a directory of `rllib train` for each, and what they have in common."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -11,10 +12,15 @@ from rllib.cli.run_directory import SEEDS, SPEC, made_directory, read_spec, refu
 from rllib.cli.spec import RunSpec, load_spec, make_spec
 from rllib.errors import DamagedFileError
 from rllib.runs.safe_files import write_whole
+from rllib.storage.checkpoint import newest_checkpoint
 from rllib.storage.foreign_files import json_object, read_inside
+from rllib.tune.trainables.checkpoint import METADATA
 
 # The keys that a seed without a checkpoint starts from when the folder is resumed.
 SETTINGS = "settings.yaml"
+
+
+_OF_SEED = re.compile(r"seed_(-?\d+)")
 
 
 class _Content(msgspec.Struct):
@@ -93,3 +99,28 @@ class SeedFolder:
     def runs(self) -> list[Path]:
         """Directories of the seeds' runs that are there."""
         return [self.run(seed) for seed in self.seeds if (self.run(seed) / SPEC).is_file()]
+
+
+def checkpoints_of_seeds(place: Path | str) -> dict[int, Path]:
+    """Checkpoints by seed: the newest of each in a folder of seeds, those in a checkpoint of a trial, else none.
+
+    Args:
+        place: a folder of seeds, a trial of several seeds or one of its checkpoints; or anything else.
+
+    Raises:
+        Mistake: if no seed of a folder has one.
+    """
+    if not isinstance(place, Path) or not place.is_dir():
+        return {}
+    if folder := SeedFolder.at(place):
+        found = {seed: newest_checkpoint(folder.run(seed)) for seed in folder.seeds if folder.run(seed).is_dir()}
+        if not any(found.values()):
+            raise Mistake(f"no seed in {place} has a checkpoint yet")
+        return {seed: path for seed, path in found.items() if path is not None}
+    return _parts(place) or _parts(newest_checkpoint(place) or place)
+
+
+def _parts(checkpoint: Path) -> dict[int, Path]:
+    """The seeds' own checkpoints in the checkpoint of a trial, by seed."""
+    found = {int(match[1]): path for path in checkpoint.iterdir() if (match := _OF_SEED.fullmatch(path.name))}
+    return {seed: path for seed, path in sorted(found.items()) if (path / METADATA).is_file()}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from click.core import ParameterSource
 
 from rllib.algorithms.base.registry import get_algorithm_class
@@ -15,10 +16,12 @@ from rllib.cli.estimates import estimated, table_of
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.policy_table import policy_table
 from rllib.cli.rays_flags import rays_options
+from rllib.cli.seeds.folder import checkpoints_of_seeds
 from rllib.cli.user_code import load_user_code_option, typed
 from rllib.cli.values import parse_mapping
 from rllib.cli.verbs.record import write_steps
 from rllib.progress import counted
+from rllib.runs.measures import interval, iqm
 from rllib.storage.checkpoint import read_checkpoint
 
 # Keys of the result that are printed as JSON.
@@ -66,7 +69,8 @@ def command(
 ) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
     checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act,
-    the return is the sum of theirs, and a table has those of each policy.
+    the return is the sum of theirs, and a table has those of each policy. For the folder of several seeds, or a
+    checkpoint of a trial with several, each is played, and the interquartile mean of their mean returns is shown.
 
     With --data, episodes that another policy has played and recorded give the estimates: importance sampling (is),
     weighted (wis), the direct method over a fitted model (dm), doubly robust (dr).
@@ -81,6 +85,15 @@ def command(
             raise Mistake("--data plays no episodes, so that --out has nothing to write. Leave out one of the two.")
         if out is not None and Path(out).suffix in (".pkl", ".pickle"):
             raise Mistake(f"--out {out} would be a pickle, and none is written; give a name that ends in .npz")
+        if seeds := checkpoints_of_seeds(checkpoint):
+            if out is not None or data is not None:
+                one = next(iter(seeds.values()))
+                raise Mistake(f"{checkpoint} holds {counted(len(seeds), 'seed')}; name one of them, as in {one}")
+            with user_input():
+                _refuse_other_algorithm(next(iter(seeds.values())), algorithm_name)
+                overrides = _overrides(config, env, seed, steps)
+            _evaluate_seeds(seeds, load_user_code, overrides, None if steps else episodes, explore, as_json)
+            return
         checkpoint = latest(checkpoint)
         with user_input():
             _refuse_other_algorithm(checkpoint, algorithm_name)
@@ -113,6 +126,35 @@ def command(
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
     for line in table:
         click.echo(line)
+
+
+def _evaluate_seeds(
+    seeds: dict[int, Path],
+    load_user_code: bool,
+    overrides: dict[str, Any],
+    episodes: int | None,
+    explore: bool,
+    as_json: bool,
+) -> None:
+    """Plays with the policy of each seed, one after the other, and prints their returns and the interquartile mean."""
+    found: dict[int, dict] = {}
+    for seed, checkpoint in seeds.items():
+        with user_input():
+            algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
+        with algorithm:
+            result = algorithm.evaluate(episodes, explore=explore or None)
+        found[seed] = {"checkpoint": str(checkpoint), **{key: result[key] for key in _IN_JSON}}
+        if not as_json:
+            mean, length = result["episode_reward_mean"], result["episode_len_mean"]
+            click.echo(f"seed {seed:<4} return {mean:>10.2f}  length {length:>8.1f}")
+    means = np.array([each["episode_reward_mean"] for each in found.values()])
+    (low,), (high,) = interval(means[:, None])
+    if as_json:
+        click.echo(json.dumps({"iqm": float(iqm(means)), "low": low, "high": high, "seeds": found}))
+        return
+    played = counted(sum(len(each["hist_stats"]["episode_reward"]) for each in found.values()), "episode")
+    click.echo(f"return    {iqm(means):.2f} [{low:.2f}, {high:.2f}] "
+               f"(IQM of {counted(len(means), 'seed')}, 95 % interval; {played})")  # fmt: skip
 
 
 def _refuse_drawing(renders: bool, video_dir: str | None, checkpoint: Path) -> None:

@@ -70,7 +70,7 @@ from rllib.offline.dataset import Dataset
 from rllib.policy import Policy, Snapshot
 from rllib.processes import check_gpus, num_cores
 from rllib.progress import counted
-from rllib.result import LEARNERS, Result
+from rllib.result import ENV_TASK, LEARNERS, Result
 from rllib.runs.profiling import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, WAITED, MultiAgentBatch, SampleBatch
 

@@ -9,7 +9,8 @@ All answers are read-only; an id is looked up among the known runs, never used a
 | /api/runs          | all rows and experiments                                                                      |
 | /api/stream        | the same, and then what changes, as server-sent events; resumes behind Last-Event-ID          |
 | /api/run?id=       | one run                                                                                       |
-| /api/series?id=... | curves: `id` and `key` may repeat; `x` is the horizontal axis, `points` the most of each curve |
+| /api/series?id=... | curves: `id` and `key` may repeat; `x` is the horizontal axis, `points` the most of each curve; |
+|                    | with `group=seeds` the runs of a folder of seeds are one curve, with the interval over them   |
 | /api/log?id=&name= | the end of one of the run's logs                                                              |
 | /api/tune?id=      | parallel coordinates of an experiment                                                         |
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 import anyio
+import numpy as np
 import uvicorn
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
@@ -32,6 +34,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from rllib.cli.run_directory import SEEDS
 from rllib.dashboard import details
 from rllib.dashboard.index import Index
 from rllib.dashboard.run import RESULTS, Run
@@ -157,7 +160,19 @@ class Dashboard:
             path = self._known(id).path
             read = self._series.read(path / RESULTS, keys, x, int(points)) if path else []
             curves += [{"id": id, "key": key, **curve} for key, curve in zip(keys, read)]
-        return _json({"x": x, "series": curves})
+        if (group := query.get("group")) not in (None, "seeds"):
+            raise HTTPException(400, f"group must be seeds, or left out, but got {group!r:.40}.")
+        return _json({"x": x, "series": curves if group is None else self._by_seeds(curves)})
+
+    def _by_seeds(self, curves: list[dict]) -> list[dict]:
+        """The curves, with those of the seeds in one folder as their interquartile mean and its interval."""
+        groups: dict[tuple[str, str], list[dict]] = {}
+        for each in curves:
+            path = self._known(each["id"]).path
+            is_seed = path is not None and (path.parent / SEEDS).is_file()
+            group = each["id"].rpartition("/")[0] if is_seed else each["id"]
+            groups.setdefault((group, each["key"]), []).append(each)
+        return [_as_one(group, members) for (group, _), members in groups.items()]
 
     def tune(self, request: Request) -> Response:
         """Parallel coordinates: the settings in which the trials differ, and the value that each reached."""
@@ -210,6 +225,16 @@ class Dashboard:
         if run is None:
             raise HTTPException(404, f"There is no run {id:.200} below {self._index.root}.")
         return run
+
+
+def _as_one(group: str, members: list[dict]) -> dict:
+    """The interquartile mean of curves, with its interval, as `Dashboard.series` answers; a single curve as it is."""
+    known = [each for each in members if each["x"]]
+    if len(known) < 2:
+        return (known or members)[0]
+    drawn = plots.seeds_as_one(group, [(np.array(each["x"]), np.array(each["y"])) for each in known])
+    lines = {name: getattr(drawn, name).tolist() for name in ("x", "y", "low", "high")}
+    return {**known[0], **lines, "group": group, "count": len(drawn.x)}
 
 
 def make_app(

@@ -68,7 +68,22 @@ def test_curves(results, run, serve):
     assert client.json("/api/series?id=first&key=episode_reward_mean&x=time_total_s")["series"][0]["x"][-1] == 2.0
 
 
-@pytest.mark.parametrize("query", ["", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1"])
+def test_seeds_of_one_folder_are_one_curve(results, run, serve):
+    for seed in range(3):
+        RunOnDisk(results / "all", f"seed_{seed}").report(1.0 + seed, 3.0 + seed)
+    (results / "all" / "seeds.json").write_text('{"seeds": [0, 1, 2]}')
+    client = serve(results)
+    ids = "&".join(f"id={id}" for id in ("all/seed_0", "all/seed_1", "all/seed_2", "first"))
+    alone = client.json(f"/api/series?{ids}&key=episode_reward_mean")["series"]
+    assert [each["id"] for each in alone] == ["all/seed_0", "all/seed_1", "all/seed_2", "first"]
+    together, other = client.json(f"/api/series?{ids}&key=episode_reward_mean&group=seeds")["series"]
+    assert (together["group"], together["id"]) == ("all", "all/seed_0")
+    assert (together["x"][0], together["x"][-1]) == (100, 200)
+    assert [together[line][-1] for line in ("low", "y", "high")] == [3, 4, 5]
+    assert other == alone[-1]
+
+
+@pytest.mark.parametrize("query", ["id=first&key=a&group=b", "", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1"])
 def test_curves_that_cannot_be_given(shown, query):
     answer = shown.request(f"/api/series?{query}")
     assert answer.status == 400 and json.loads(answer.text)["error"]

@@ -122,6 +122,19 @@ def test_returns_of_all_policies_are_one_chart(browser, results, serve):
     assert browser.evaluate(legend).split() == ["main", "other"]
 
 
+def test_seeds_of_a_folder_are_one_curve_until_the_box_is_cleared(browser, results, serve):
+    for seed in range(2):
+        RunOnDisk(results / "all", f"seed_{seed}").report(1.0 + seed, 3.0 + seed)
+    (results / "all" / "seeds.json").write_text('{"seeds": [0, 1]}')
+    url = serve(results).server.url
+    browser.open(url + _hash("compare", ("id", "all/seed_0"), ("id", "all/seed_1")))
+    lines = "window.charts.get('episode_reward_mean')?.lines.map((each) => each.name).join()"
+    browser.wait(f"{lines} === 'all'")
+    assert browser.evaluate("document.querySelector('[data-testid=curves] .legend').innerText") == "all"
+    browser.click("[data-testid=seeds]")
+    browser.wait(f"{lines} === 'all/seed_0,all/seed_1'")
+
+
 def test_it_follows_a_run_and_comes_back_when_the_server_does(browser, results, runs, serve):
     client = serve(results)
     browser.open(client.server.url + _hash("run", ("id", "climbing")))

@@ -22,7 +22,7 @@ export function choices(metrics) {
 }
 
 // Kept while the page is open, for the charts of the next run, too.
-const settings = { x: "timesteps_total", smoothing: 0, log: false };
+const settings = { x: "timesteps_total", smoothing: 0, log: false, seeds: true };
 
 export class Curves {
   /**
@@ -33,7 +33,7 @@ export class Curves {
   constructor(ids, { keys, metrics, height, large, onKeys }) {
     Object.assign(this, { ids, height, metrics, onKeys, keys: [], charts: new Map(), fetched: new Map() });
     this.message = h("p", { class: "error", role: "alert", hidden: true });
-    this.legend = h("ul", { class: "legend" }, ids.length > 1 && ids.map((id, number) => h("li", {}, swatch(number), h("span", {}, runs.get(id)?.name || id))));
+    this.legend = h("ul", { class: "legend" });
     this.grid = h("div", { class: large ? "charts large" : "charts" });
     this.element = h("div", { dataset: { testid: "curves" } }, this.controls(), this.legend, this.message, this.grid);
     for (const key of keys) this.add(key, false);
@@ -52,8 +52,10 @@ export class Curves {
     } });
     smoothing.value = settings.smoothing;
     const log = h("input", { type: "checkbox", checked: settings.log, dataset: { testid: "log" }, onchange: (event) => { settings.log = event.target.checked; this.draw(); } });
+    const seeds = h("input", { type: "checkbox", checked: settings.seeds, dataset: { testid: "seeds" }, onchange: (event) => { settings.seeds = event.target.checked; this.load(); } });
+    const together = this.ids.length > 1 && h("label", { title: "One curve for the seeds of a folder: interquartile mean and 95 % interval" }, seeds, "seeds as one");
     this.more = h("select", { "aria-label": "Add a chart", dataset: { testid: "add-metric" }, onchange: (event) => { this.add(event.target.value, true); } });
-    return h("div", { class: "bar" }, axis, h("label", {}, "smoothing", smoothing, amount), h("label", {}, log, "logarithmic"), this.more);
+    return h("div", { class: "bar" }, axis, h("label", {}, "smoothing", smoothing, amount), h("label", {}, log, "logarithmic"), together, this.more);
   }
 
   add(key, isNew) {
@@ -98,7 +100,8 @@ export class Curves {
 
   async fetch() {
     if (!this.keys.length) return;
-    const query = new URLSearchParams([...this.ids.map((id) => ["id", id]), ...this.keys.flatMap((key) => members(key, this.metrics)).map((key) => ["key", key]), ["x", settings.x]]);
+    const query = new URLSearchParams([...this.ids.map((id) => ["id", id]), ...this.keys.flatMap((key) => members(key, this.metrics)).map((key) => ["key", key]), ["x", settings.x],
+      ...(settings.seeds && this.ids.length > 1 ? [["group", "seeds"]] : [])]);
     try {
       const answer = await getJson(`/api/series?${query}`);
       this.fetched = Map.groupBy ? Map.groupBy(answer.series, (each) => each.key) : grouped(answer.series);
@@ -111,11 +114,20 @@ export class Curves {
     document.documentElement.dataset.ready = "1";
   }
 
+  /** The runs, or folders of seeds, with the colours of their curves. */
+  showLegend() {
+    if (this.ids.length < 2) return;
+    const heads = new Map([...this.fetched.values()].flat().map((each) => [each.group || each.id, each.id]));
+    const known = heads.size ? [...heads] : this.ids.map((id) => [id, id]);
+    this.legend.replaceChildren(...known.map(([name, id]) => h("li", {}, swatch(this.ids.indexOf(id)), h("span", {}, runs.get(name)?.name || name))));
+  }
+
   draw() {
+    this.showLegend();
     for (const [key, chart] of this.charts) {
       const parts = members(key, this.metrics);
       const series = parts.flatMap((part, index) => (this.fetched.get(part) || []).map((each) => ({
-        ...each, name: this.nameOf(each.id, part, key), number: this.ids.indexOf(each.id) * parts.length + index })));
+        ...each, name: this.nameOf(each.group || each.id, part, key), number: this.ids.indexOf(each.id) * parts.length + index })));
       chart.show(series, { ...settings });
       chart.names?.replaceChildren(...series.map((each) => h("li", {}, swatch(each.number), h("span", {}, each.name))));
     }

@@ -272,11 +272,17 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
         name = name if 0 < len(differing) <= _MOST_IN_NAME else run.name
         if len(groups) == 1 and len(members) > 1:
             name = f"{run.name} and {len(members) - 1} more"
-        curves.append(_curve(name, [of_seed for index in members for of_seed in points[index]]))
+        curves.append(seeds_as_one(name, [of_seed for index in members for of_seed in points[index]]))
     return curves
 
 
-def _curve(name: str, members: Sequence) -> Curve:
+def seeds_as_one(name: str, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> Curve:
+    """The interquartile mean of runs, with its interval, where all of them have results; a single run, smoothed.
+
+    Args:
+        name: name of the curve.
+        members: places and values of each run, [P] float64 each, in ascending order; NaN in the values is a gap.
+    """
     if len(members) == 1:
         return replace(smoothed(Curve(name, *members[0])), raw=None)
     # Only the part that all runs have reached: beyond it, the curve would show the longest runs alone.

@@ -81,6 +81,8 @@ class ApexDQN(DistributedReplay, QLearning):
 
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     default_exploration: ClassVar[dict]
+    without_residual: ClassVar[str]
+    without_resets: ClassVar[str]
     actor_lr: float | OverTime | None
     critic_lr: float | OverTime | None
     policy_model_config: Mapping[str, Any]
@@ -90,6 +92,7 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     twin_q: bool
     n_critics: int | None
     policy_delay: int
+    param_resets: Sequence[int]
     smooth_target_policy: bool
     target_noise: float
     target_noise_clip: float
@@ -108,18 +111,19 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
-        n_critics: int | None=None, policy_delay: int=1, smooth_target_policy: bool=False, target_noise: float=0.2,
-        target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06,
-        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker:
-        int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
-        max_requests_in_flight_per_env_runner: int=..., pure_exploration_steps: Any=..., exploration_final_scale:
-        Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
-        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
-        Any=..., critic_hidden_activation: Any=...
+        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., smooth_target_policy:
+        bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
+        float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
+        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
+        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=..., max_requests_in_flight_per_env_runner: int=...,
+        pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=...,
+        exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
+        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
+        Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -135,16 +139,17 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
-        n_critics: int | None=None, policy_delay: int=1, smooth_target_policy: bool=False, target_noise: float=0.2,
-        target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06,
-        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, rl_module_spec: Any=..., actor_learning_rate: float
-        | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps:
-        Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta:
-        Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
-        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
+        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., smooth_target_policy:
+        bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
+        float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
+        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
+        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
+        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps: Any=..., exploration_final_scale:
+        Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
+        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
+        Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> ApexDDPG: ...
     build_algo = build

@@ -58,6 +58,8 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     """Settings of Ape-X DDPG; the defaults are RLlib's, except those in departures.py."""
 
     default_exploration: ClassVar[dict] = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
+    without_residual: ClassVar[str] = "workers of Ape-X DDPG compute by critics in numpy"
+    without_resets: ClassVar[str] = "priorities of rows in Ape-X DDPG come from workers with older networks"
 
     @section
     def training(self, *, target_network_update_freq=500_000) -> Self: ...

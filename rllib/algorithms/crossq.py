@@ -40,6 +40,8 @@ class CrossQConfig(SACConfig):
     """Settings of CrossQ; the defaults are sb3-contrib's."""
 
     targets_are_least: ClassVar[bool] = False
+    without_atoms: ClassVar[str] = "CrossQ's critics give expected returns"
+    without_residual: ClassVar[str] = "CrossQ normalises its layers by batches"
     default_exploration: ClassVar[dict] = {"type": "StochasticSampling", "random_timesteps": 100}
 
     @section

@@ -26,8 +26,9 @@ Losses are in losses/sac.py and losses/sac_variants/tqc.py, replay and updates i
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -37,6 +38,7 @@ from rllib.algorithms.base.from_checkpoint import file_of
 from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, section
+from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import (
@@ -49,11 +51,12 @@ from rllib.losses.sac import (
     NOISE,
     SAMPLED_CRITIC_LOSS,
 )
-from rllib.losses.sac_variants import tqc
+from rllib.losses.sac_variants import categorical, tqc
+from rllib.losses.sac_variants.categorical import Bins
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
-from rllib.models.modules import FullyConnected
+from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
-from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, REWARDS, SampleBatch
 
 TEMPERATURE_FILE = "temperature.safetensors"
 # Of the largest entropy, for discrete actions.
@@ -67,6 +70,8 @@ class SACConfig(OffPolicyActorCriticConfig):
 
     # Whether its targets are the least of the critics' values, all or some of them.
     targets_are_least: ClassVar[bool] = True
+    # Why critics give no distribution on bins, where they do not.
+    without_atoms: ClassVar[str] = ""
 
     @section
     def training(
@@ -84,7 +89,52 @@ class SACConfig(OffPolicyActorCriticConfig):
         target_critics_sampled: Annotated[
             int | None, "critics, drawn for each row, of which its target takes the least value; None: all", at_least(1)
         ] = None,
+        num_atoms: Annotated[
+            int, "bins of the distribution of returns that each critic gives; 1: the expected return", at_least(1)
+        ] = 1,
+        v_min: Annotated[float, "return of the first bin, entropy included"] = -5.0,
+        v_max: Annotated[float, "return of the last bin; what scaled returns stay within"] = 5.0,
+        scale_rewards: Annotated[
+            bool,
+            "divide rewards, when they are learned from, by the deviation of their discounted returns, or by more, so "
+            "that these stay within +-v_max (SimbaV2)",
+        ] = False,
     ) -> Self: ...
+
+    @property
+    def make_return_scale(self) -> Callable[..., ReturnScale] | None:
+        return functools.partial(ReturnRange, self.gamma) if self.scale_rewards else super().make_return_scale
+
+    @property
+    def bins(self) -> Bins | None:
+        """Bins of the critics' distributions; None: critics give expected returns."""
+        return Bins(self.num_atoms, self.v_min, self.v_max) if self.num_atoms > 1 else None
+
+    @relation("num_atoms", "v_min", "v_max")
+    def _check_atoms(self):
+        if self.num_atoms > 1 and self.without_atoms:
+            return f"num_atoms={self.num_atoms} is for SAC: {self.without_atoms}. Leave it out."
+        if not -math.inf < self.v_min < self.v_max < math.inf:
+            return f"v_min={self.v_min} must be below v_max={self.v_max}. Use .training(v_min=-5.0, v_max=5.0)."
+        return None
+
+    @relation("scale_rewards", "v_max", "normalize_returns", "input_")
+    def _check_scaled_rewards(self):
+        if not self.scale_rewards:
+            return None
+        if self.v_max <= 0:
+            return f"scale_rewards=True keeps returns within +-v_max, but v_max={self.v_max}. Use .training(v_max=5.0)."
+        if self.normalize_returns:
+            return (
+                "scale_rewards=True and normalize_returns=True both divide rewards by the deviation of their returns: "
+                "the first when they are learned from, the second before they are stored. Leave the second out."
+            )
+        if self.has_data:
+            return (
+                "scale_rewards=True divides by statistics of the steps that a run samples, but input_ has recorded "
+                "ones. Leave it out."
+            )
+        return None
 
     @relation("target_critics_sampled", "n_critics", "twin_q")
     def _check_sampled(self):
@@ -192,6 +242,11 @@ class SAC(OffPolicyActorCritic):
 
     def actor_spec(self, observation_space, action_space, config: SACConfig) -> PolicySpec:
         if isinstance(action_space, spaces.Discrete):
+            if config.bins is not None:
+                raise ValueError(
+                    f"num_atoms={config.num_atoms} is for continuous actions, but they are {action_space}. Leave it "
+                    "out, or use DQN, which has num_atoms for Discrete ones."
+                )
             return self.plain_spec(observation_space, action_space, config)
         self.check_bounded(action_space)
         spec = self.plain_spec(observation_space, action_space, config, squash_actions=True)
@@ -199,14 +254,17 @@ class SAC(OffPolicyActorCritic):
         distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
         return dataclasses.replace(spec, distribution=distribution, noise_trains_features=spec.state_dependent_noise)
 
-    def critic_module(self, policy_id: str) -> FullyConnected:
+    def critic_module(self, policy_id: str) -> FullyConnected | ResidualNetworks:
         if self.is_discrete(policy_id):
             return self.critics_of(policy_id, ("observation",), self.policies[policy_id].distribution.num_actions)
-        return super().critic_module(policy_id)
+        bins = self.config_of(policy_id).bins
+        return self.critics_of(policy_id, ("observation", "action"), bins and bins.count)
 
     def critic_loss(self, policy_id: str) -> LossOverModules:
-        sampled = self.config_of(policy_id).target_critics_sampled
+        sampled, bins = self.config_of(policy_id).target_critics_sampled, self.config_of(policy_id).bins
         if not self.is_discrete(policy_id):
+            if bins is not None:
+                return categorical.critic_loss(bins, samples_critics=sampled is not None)
             return CRITIC_LOSS if sampled is None else SAMPLED_CRITIC_LOSS
         if sampled is not None:
             raise ValueError(
@@ -216,7 +274,10 @@ class SAC(OffPolicyActorCritic):
         return DISCRETE_CRITIC_LOSS
 
     def actor_loss(self, policy_id: str) -> LossOverModules:
-        return DISCRETE_ACTOR_LOSS if self.is_discrete(policy_id) else ACTOR_LOSS
+        if self.is_discrete(policy_id):
+            return DISCRETE_ACTOR_LOSS
+        bins = self.config_of(policy_id).bins
+        return ACTOR_LOSS if bins is None else categorical.actor_loss(bins)
 
     def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
         if not self.is_discrete(policy_id):
@@ -239,6 +300,9 @@ class SAC(OffPolicyActorCritic):
     def learn_from(
         self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
     ) -> dict[str, Any]:
+        if self.config.scale_rewards:
+            bound = self.config_of(policy_id).v_max
+            batch[REWARDS] = batch[REWARDS] / self._return_scales[policy_id].divisor(bound)
         stats, temperature = super().learn_from(batch, policy_id, rates=rates), self.temperatures[policy_id]
         stats |= {"alpha_value": temperature.alpha, "target_entropy": temperature.target_entropy}
         if self.moves_actor(policy_id):
@@ -261,6 +325,7 @@ class TQCConfig(SACConfig):
     """Settings of TQC: SAC's, and the critics' quantiles."""
 
     targets_are_least: ClassVar[bool] = False
+    without_atoms: ClassVar[str] = "TQC's critics give quantiles, n_quantiles"
 
     @section
     def training(
@@ -292,7 +357,7 @@ class TQC(SAC):
         self.check_bounded(action_space)
         return super().actor_spec(observation_space, action_space, config)
 
-    def critic_module(self, policy_id: str) -> FullyConnected:
+    def critic_module(self, policy_id: str) -> FullyConnected | ResidualNetworks:
         return self.critics_of(policy_id, ("observation", "action"), self.config_of(policy_id).n_quantiles)
 
     def critic_loss(self, policy_id: str) -> LossOverModules:

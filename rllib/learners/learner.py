@@ -289,6 +289,20 @@ class Learner:
         """
         return any([target.follow(now) for target in self.targets.values()])
 
+    def start_over(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
+        """Draws all weights anew, which target copies take over, and empties the memory of the optimizers.
+
+        Args:
+            policy_rng: draws the weights of the policy.
+            rng: draws those of further modules.
+        """
+        self.vector.initialize(policy_rng, rng)
+        for target in self.targets.values():
+            target.start_over()
+        self.backend.load_states(
+            [{name: np.zeros_like(array) for name, array in its.items()} for its in self.backend.template]
+        )
+
     def get_state(self) -> dict[str, np.ndarray]:
         """Copies of optimizers, target copies and weights of further modules, by name, without the policy's weights.
 

@@ -9,6 +9,7 @@ from rllib.config.aliases import OF_MODEL, activation_today
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.distributions.names import resolved
 from rllib.models.observations.torso import NATURE_HIDDENS, filters_from
+from rllib.models.residual.spec import NETWORKS, Residual
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
@@ -19,6 +20,9 @@ MODEL_DEFAULTS = {
     "conv_activation": "relu",  # as fcnet_activation
     "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
+    # "simba" or "simbav2": a residual block for each of fcnet_hiddens, which are equal (models/residual/spec.py); of
+    # actors with critics. None: fully connected layers.
+    "network": None,
     "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
     "framestack": True,  # their observations are the last four pictures
     "fcnet_weights_initializer": None,  # of INITIALIZERS; "uniform": as torch.nn.Linear; None: the algorithm's
@@ -229,6 +233,7 @@ def _check_values(settings: dict) -> None:
     for key in _SWITCHES:
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
+    _check_residual(settings)
     _check_memory(settings)
     _check_custom_model(settings)
     _check_of_policies(settings["of_policies"])
@@ -243,6 +248,42 @@ def _check_of_policies(models) -> None:
             check_model(own)
         except ValueError as error:
             raise ValueError(f"model['of_policies'][{policy_id!r}]: {error}") from None
+
+
+# Settings that residual blocks do not have, and what they may be beside them.
+_NOT_OF_RESIDUAL = {
+    **{name: MODEL_DEFAULTS[name] for name in ("conv_filters", "custom_model", "custom_action_dist", "vf_hiddens")},
+    **{name: MODEL_DEFAULTS[name] for name in ("fcnet_weights_initializer", "orthogonal_gains", "post_fcnet_hiddens")},
+    **{name: MODEL_DEFAULTS[name] for name in ("layer_norm", "free_log_std", "log_std_init", "use_sde")},
+    **{name: MODEL_DEFAULTS[name] for name in ("output_layer_use_bias", "use_lstm", "use_gru", "use_attention")},
+}
+
+
+def residual_blocks(settings: Mapping) -> Residual | None:
+    """The residual blocks that checked settings describe; None for other networks."""
+    if settings["network"] is None:
+        return None
+    hiddens = settings["fcnet_hiddens"]
+    return Residual(settings["network"], hiddens[0], len(hiddens))
+
+
+def _check_residual(settings: dict) -> None:
+    network, hiddens = settings["network"], settings["fcnet_hiddens"]
+    if network is None:
+        return
+    if network not in NETWORKS:
+        raise ValueError(f"model['network'] must be one of {', '.join(NETWORKS)}, or None, but got {network!r}")
+    if not hiddens or len(set(hiddens)) > 1:
+        raise ValueError(
+            f"model={{'network': {network!r}}} has residual blocks of one width, an entry of 'fcnet_hiddens' for each, "
+            f"but got {list(hiddens)}. Use equal widths, such as [128] for one block or [512, 512] for two."
+        )
+    for name, value in _NOT_OF_RESIDUAL.items():
+        if settings[name] != value and not (name == "conv_filters" and settings[name] == []):
+            raise ValueError(
+                f"model={{'network': {network!r}}} has layers and initial weights of its own, without {name}="
+                f"{settings[name]!r}. Leave one of the two out."
+            )
 
 
 # Settings that do not reach a custom model.

@@ -22,6 +22,7 @@ from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.observations.torso import Torso
+from rllib.models.residual.spec import Residual, ResidualLayout
 
 
 def input_widths(reads: Sequence[str], widths: Mapping[str, int]) -> list[int]:
@@ -111,6 +112,36 @@ class FullyConnected:
             flat,
             self.reads.index("observation"),
         )
+
+
+@dataclass(frozen=True)
+class ResidualNetworks:
+    """Networks of residual blocks, one or several. Losses call them with the inputs `reads`, [B, width] each.
+
+    Attributes:
+        residual: the blocks.
+        reads: inputs: "observation", which comes first, alone or with "action".
+        num_outputs, copies: as for FullyConnected.
+    """
+
+    residual: Residual
+    reads: tuple[str, ...] = ("observation", "action")
+    num_outputs: int | None = None
+    copies: int | None = None
+
+    def layout(self, widths: Mapping[str, int]) -> ResidualLayout:
+        """Layout of the parameters; `widths` maps each possible input to its length."""
+        observed, *others = input_widths(self.reads, widths)
+        owners = tuple(map(str, range(self.copies or 1)))
+        return self.residual.layout(observed, sum(others), (self.num_outputs or 1,), owners)
+
+    def initialize(self, layout: ResidualLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        layout.initialize(weights, rng)
+
+    def torch(self, layout: ResidualLayout, flat):
+        from rllib.models.residual.in_torch import ResidualCritics
+
+        return ResidualCritics(layout, flat, stacked=self.copies is not None, single=self.num_outputs is None)
 
 
 @dataclass(frozen=True)

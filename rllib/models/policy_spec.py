@@ -22,7 +22,7 @@ from rllib.models.dense.separate import SeparateLayout, SeparateNetwork
 from rllib.models.dense.state_dependent_noise import StateDependentLayout, StateDependentNetwork
 from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
 from rllib.models.distributions.choose import distribution_from_json
-from rllib.models.distributions.standard import Distribution
+from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.groups.in_numpy import GroupNetwork
 from rllib.models.groups.members import Members
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
@@ -31,6 +31,8 @@ from rllib.models.observations.encoders import Encoder, MaskedEncoder, encoder_f
 from rllib.models.observations.filters import CLIP, Filter, MeanStdFilter, NoFilter
 from rllib.models.observations.masks import MaskedNetwork, MaskedNetworkPerRow
 from rllib.models.observations.torso import Torso, torso_from_json
+from rllib.models.residual.in_numpy import ResidualNetwork
+from rllib.models.residual.spec import Residual, ResidualLayout
 from rllib.storage.checkpoint import CheckpointError, UserCode
 from rllib.storage.json_dataclass import as_lists, as_tuples, from_json
 
@@ -67,6 +69,7 @@ class PolicySpec:
             without layer_norm.
         policy_inputs: number of first inputs that the policy reads, where the value reads more; None: it reads all.
         members: those of a group, who share the network; None: the policy is of one agent.
+        residual: residual blocks instead of hidden layers, for policies without a value; None: hidden layers.
     """
 
     encoder: Encoder
@@ -93,6 +96,7 @@ class PolicySpec:
     batch_renorm: BatchRenorm | None = None
     policy_inputs: int | None = None
     members: Members | None = None
+    residual: Residual | None = None
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -134,6 +138,10 @@ class PolicySpec:
 
     def layout(self) -> Layout:
         """Layout of the parameters in the flat vector."""
+        if self.residual:
+            size, count = getattr(self.distribution, "size", 0), self.distribution.num_inputs
+            heads = (size, size) if isinstance(self.distribution, DiagGaussian) else (count,)
+            return self.residual.layout(self.num_inputs, 0, heads, ("policy",))
         num_log_std = self.distribution.size if self.free_log_std else 0
         num_others = self.distribution.size if self.state_dependent_noise else num_log_std
         heads = {"policy": self.distribution.num_inputs - num_others}
@@ -169,6 +177,9 @@ class PolicySpec:
 
     def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights, flat float32 [layout.size]."""
+        if isinstance(layout, ResidualLayout):
+            layout.initialize(weights, rng)
+            return
         if isinstance(layout, NoisyLayout):
             initialize_sigmas(layout, weights, self.sigma0)
             layout, weights = layout.plain, weights[: layout.plain.size]
@@ -198,7 +209,9 @@ class PolicySpec:
         return self._plain_network(layout, weights)
 
     def _plain_network(self, layout: Layout, weights: np.ndarray, *gradient: np.ndarray):
-        """The network of fully connected layers; `gradient`, if given, is memory for it."""
+        """The network of fully connected layers or residual blocks; `gradient`, if given, is memory for it."""
+        if isinstance(layout, ResidualLayout):
+            return ResidualNetwork(layout, weights)
         if layout.torso:
             return ConvolutionalNetwork(layout, self.activations, weights)
         if isinstance(layout, SeparateLayout):
@@ -219,7 +232,10 @@ class PolicySpec:
         from rllib.models.dense.in_torch import NoisyTorchNetwork, TorchNetwork
         from rllib.models.groups.in_torch import TorchGroupNetwork
         from rllib.models.memory.in_torch import TorchMemoryNetwork
+        from rllib.models.residual.in_torch import ResidualPolicy
 
+        if isinstance(layout, ResidualLayout):
+            return ResidualPolicy(layout, flat)
         if isinstance(layout, NoisyLayout):
             return NoisyTorchNetwork(layout, self.activations, flat, acting)
         if isinstance(layout, StateDependentLayout):
@@ -302,6 +318,10 @@ def _members_from_json(data: dict | None) -> Members | None:
     return data and from_json(data, (Members,))
 
 
+def _residual_from_json(data: dict | None) -> Residual | None:
+    return data and from_json(data, (Residual,))
+
+
 # Attribute -> reader of its `to_json`; the others are numbers, texts, and tuples of them.
 _READERS = {
     "encoder": encoder_from_json,
@@ -310,6 +330,7 @@ _READERS = {
     "memory": _memory_from_json,
     "batch_renorm": _batch_renorm_from_json,
     "members": _members_from_json,
+    "residual": _residual_from_json,
 }
 
 

@@ -13,7 +13,7 @@ from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses import deterministic, sac
-from rllib.losses.sac_variants import crossq, tqc
+from rllib.losses.sac_variants import categorical, crossq, tqc
 from rllib.models.arithmetic import kernels
 from rllib.models.dense.batch_renorm import BatchRenorm
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
@@ -27,12 +27,16 @@ from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGH
 torch.set_num_threads(1)
 
 OBSERVATION, ACTION, ROWS, QUANTILES = 3, 2, 32, 5
+BINS = categorical.Bins(11, -4.0, 6.0)
 # name -> distribution, what critics read and give, losses, their settings, names of noise columns
 KINDS = {
     "sac": (BoundedSquashedGaussian((ACTION,)), sac.CRITIC_LOSS, sac.ACTOR_LOSS, {"alpha": 0.3}),
     "sac, gSDE": (BoundedSquashedGaussian((ACTION,), 0.003), sac.CRITIC_LOSS, sac.ACTOR_LOSS, {"alpha": 0.3}),
     "discrete sac": (Categorical(4), sac.DISCRETE_CRITIC_LOSS, sac.DISCRETE_ACTOR_LOSS, {"alpha": 0.3}),
     "tqc": (BoundedSquashedGaussian((ACTION,)), tqc.critic_loss(2), tqc.ACTOR_LOSS, {"alpha": 0.3}),
+    "categorical": (
+        BoundedSquashedGaussian((ACTION,)), categorical.critic_loss(BINS), categorical.actor_loss(BINS), {"alpha": 0.3},
+    ),
     "crossq": (BoundedSquashedGaussian((ACTION,)), crossq.CRITIC_LOSS, crossq.ACTOR_LOSS, {"alpha": 0.3}),
     "ddpg": (
         Deterministic((ACTION,)), deterministic.critic_loss(False, 1e-2, 1.0), deterministic.actor_loss(1e-2), {},
@@ -54,7 +58,7 @@ def make(name, kind, critics=2, layer_norm=False):
     module = FullyConnected(
         ("observation",) if is_discrete else ("observation", "action"),
         (16, 12),
-        distribution.num_actions if is_discrete else QUANTILES if name == "tqc" else None,
+        distribution.num_actions if is_discrete else {"tqc": QUANTILES, "categorical": BINS.count}.get(name),
         critics,
         layer_norm=layer_norm,
         batch_renorm=renorm,

@@ -62,6 +62,11 @@ def masked_beside(source, config):
     return config.environment(MaskedProbe, env_config={"mask": source}, action_mask_from=source)
 
 
+def residual(network):
+    model = {"network": network, "fcnet_hiddens": [16]}
+    return SACConfig().environment("Pendulum-v1").training(model=model, num_steps_sampled_before_learning_starts=100)
+
+
 def sampled(space, action_space):
     return ppo().environment(SampledEnv, env_config={"space": space, "action_space": action_space})
 
@@ -97,6 +102,8 @@ CASES = {
     "bits": lambda: sampled(gymnasium.spaces.MultiBinary(5), gymnasium.spaces.MultiBinary(3)),
     "bounds": lambda: ppo(free_log_std=True).environment("Pendulum-v1"),
     "squashed": lambda: SACConfig().environment("Pendulum-v1"),
+    "residual blocks": lambda: residual("simba"),
+    "residual blocks on the sphere, filter": lambda: residual("simbav2"),
     "deterministic": lambda: TD3Config().environment("Pendulum-v1"),
     "quantiles": lambda: DQNConfig().training(num_quantiles=3).environment("CartPole-v1"),
     "atoms and noise": lambda: DQNConfig().training(num_atoms=3, noisy=True).environment("CartPole-v1"),

@@ -34,11 +34,11 @@ class IQLConfig(WeightedCloningConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, beta: float=3.0, expectile: float=0.7, value_lr: float |
-        OverTime | None=None, clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float |
-        OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=...,
-        model_config_dict: Any=..., weight_temp: Any=...
+        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., beta: float=3.0,
+        expectile: float=0.7, value_lr: float | OverTime | None=None, clip_actions: bool=False, rl_module_spec:
+        Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime |
+        None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner:
+        int=..., model_config: Any=..., model_config_dict: Any=..., weight_temp: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -53,10 +53,10 @@ class IQLConfig(WeightedCloningConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, beta: float=3.0, expectile: float=0.7, value_lr: float |
-        OverTime | None=None, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., weight_temp: Any=...
+        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., beta: float=3.0,
+        expectile: float=0.7, value_lr: float | OverTime | None=None, rl_module_spec: Any=..., actor_learning_rate:
+        float | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=...,
+        optim_eps: float=..., epsilon: float=..., weight_temp: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> IQL: ...
     build_algo = build

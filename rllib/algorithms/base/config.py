@@ -8,6 +8,7 @@ Each setting is declared once, as a parameter below. Names of other eras (`.env_
 algorithm; what lies below the algorithm receives values. Hooks alone see the config (`Worker.config`, `Policy.config`).
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,6 +35,7 @@ from rllib.env.factories.registry import resolve
 from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.evaluation.estimators.choose import methods_problem
+from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.model_settings import check_model
@@ -938,6 +940,13 @@ class AlgorithmConfig(OfflineDataConfig):
     @property
     def _evaluates_on_data(self) -> bool:
         return self.has_data or self.evaluation_data is not None
+
+    @property
+    def make_return_scale(self) -> Callable[..., ReturnScale] | None:
+        """Makes what counts the discounted returns of a number of environments, `num_envs`; None: nothing does."""
+        if not self.normalize_returns:
+            return None
+        return functools.partial(ReturnScale, self.gamma, self.normalized_reward_clip)
 
     @property
     def acting_model(self) -> Mapping[str, Any]:

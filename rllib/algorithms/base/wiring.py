@@ -17,7 +17,6 @@ from rllib.env.factories.registry import EnvFactory, environment_class, resolve
 from rllib.env.factories.vectorized import AsyncFactory, by_entry_point
 from rllib.env.factories.wrapped import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
-from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
 from rllib.learners.group.learner_group import GroupSettings
@@ -267,9 +266,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
         clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,
-        make_return_scale=partial(ReturnScale, config.gamma, config.normalized_reward_clip)
-        if config.normalize_returns
-        else None,
+        make_return_scale=config.make_return_scale,
         time_limit_ends_episode=config.time_limit_ends_episode,
         callbacks=partial(make_callbacks, config.callbacks_class, config.callback_functions),
         config=config if config.callbacks_class or config.callback_functions else None,

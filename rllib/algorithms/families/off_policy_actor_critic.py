@@ -21,32 +21,44 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from gymnasium import spaces
 
+from rllib.algorithms.base.from_checkpoint import file_of
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
+from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
+from rllib.learners.updates.observed import ObservedMoments
 from rllib.learners.updates.shifts import SHIFTS, with_shifts
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.catalog.catalog import preprocessing
-from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
-from rllib.models.modules import FullyConnected
+from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, residual_blocks
+from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
-from rllib.sample_batch import DEFAULT_POLICY, OBS, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, OBS, MultiAgentBatch, SampleBatch
 
 CRITICS = "critics"
 # Names of objectives that are not those of their modules.
 _OBJECTIVES = {POLICY: "actor"}
 # Settings of the critics' network.
 _CONVOLUTIONS = ("conv_filters", "conv_activation")
-_CRITIC_SETTINGS = ("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm", *_CONVOLUTIONS)
+_CRITIC_SETTINGS = (
+    *("network", "fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm"),
+    *_CONVOLUTIONS,
+)
+# Statistics of the observations that networks normalise by.
+OBSERVED_FILE = "observed.safetensors"
 REPLAY_OF_A_MILLION = {**REPLAY_DEFAULTS, "capacity": 1_000_000}
 
 
 class OffPolicyActorCriticConfig(OffPolicyConfig):
     """Settings of actor, critics and their targets."""
+
+    # Why there are no residual blocks, or resets of all networks, where there are none.
+    without_residual: ClassVar[str] = ""
+    without_resets: ClassVar[str] = ""
 
     @section
     def training(
@@ -75,6 +87,11 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         twin_q: Annotated[bool, "two critics, of which targets take the smaller value; False: one"] = True,
         n_critics: Annotated[int | None, "number of critics, instead of twin_q", at_least(1)] = None,
         policy_delay: Annotated[int, "updates of the critics for one of the actor", at_least(1)] = 1,
+        param_resets: Annotated[
+            list[int],
+            "environment steps at which all networks and the memory of their optimizers begin anew (Nikishin et al., "
+            "arXiv:2205.07802); the replay and SAC's alpha stay",
+        ] = [],  # noqa: B006
         tau=5e-3,
         target_network_update_freq: Annotated[
             int, "environment steps between moves of the target copies; 0: they move with every update", at_least(0)
@@ -131,9 +148,51 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
             settings = check_model(self.network_settings(own))
         except ValueError as error:
             return f"{own}: {error}"
+        if settings["network"] is not None and settings["fcnet_activation"] != "relu":
+            return (
+                f"{own}: the blocks of network={settings['network']!r} have relu, not fcnet_activation="
+                f"{settings['fcnet_activation']!r}. Leave it out."
+            )
         for name in ("custom_model", "custom_action_dist", "squash_actions", "free_log_std"):
             if settings[name] != MODEL_DEFAULTS[name]:
                 return f"{own}: {name}={settings[name]!r} is not available for an actor with critics. Leave it out."
+        return None
+
+    @relation("model", "q_model_config", "policy_model_config", "input_", "num_learners")
+    def _check_residual(self):
+        settings = (self.network_settings(own) for own in ("policy_model_config", "q_model_config"))
+        network = next(filter(None, (each.get("network") for each in settings)), None)
+        if network is None:
+            return None
+        what = f"model={{'network': {network!r}}}"
+        if self.without_residual:
+            return f"{what} is for SAC, TQC, TD3 and DDPG: {self.without_residual}. Leave it out."
+        if self.has_data:
+            return (
+                f"{what} normalises observations by statistics of the steps that a run samples, but input_ has "
+                "recorded ones. Leave it out."
+            )
+        if self.num_learners > 1:
+            return (
+                f"{what} normalises by statistics that change between updates, and num_learners={self.num_learners} "
+                "would get all weights for each. Use .learners(num_learners=0)."
+            )
+        return None
+
+    @relation("param_resets", "input_")
+    def _check_resets(self):
+        resets = self.param_resets
+        if not resets:
+            return None
+        if any(type(step) is not int or step < 1 for step in resets) or list(resets) != sorted(set(resets)):
+            return f"param_resets={resets!r} must be environment steps in increasing order, such as [20_000, 50_000]."
+        if self.without_resets:
+            return f"param_resets={resets!r}: {self.without_resets}. Leave it out."
+        if self.is_offline:
+            return (
+                f"param_resets={resets!r} counts the steps that a run samples, but it learns from recorded data alone. "
+                "Leave it out."
+            )
         return None
 
     @relation("auxiliary_losses", "custom_loss", "learner_class")
@@ -152,6 +211,7 @@ class OffPolicyActorCritic(OffPolicy):
 
     initializer = "uniform"
     images_skip_layers = False
+    has_value = False
     # Whether actor and critics read images.
     reads_images: ClassVar[bool] = False
     reported_stats: ClassVar[tuple[str, ...]] = (
@@ -165,15 +225,23 @@ class OffPolicyActorCritic(OffPolicy):
 
     def setup(self) -> None:
         self._critic_updates: dict[str, int] = {}
+        # Resets that are due or done, by policy.
+        self._num_resets: dict[str, int] = {}
+        # Statistics that networks normalise by, of policies that have such networks.
+        self._observed: dict[str, ObservedMoments] = {}
         super().setup()
 
     def prepare_policy(self, policy_id: str) -> None:
         super().prepare_policy(policy_id)
-        self._critic_updates[policy_id] = 0
+        self._critic_updates[policy_id] = self._num_resets[policy_id] = 0
+        learner = self.learners[policy_id]
+        if observed := ObservedMoments(learner.vector, learner.targets.values()):
+            self._observed[policy_id] = observed
 
     def end_training(self, policy_id: str) -> None:
         super().end_training(policy_id)
-        self._critic_updates.pop(policy_id, None)
+        for of_policies in (self._critic_updates, self._num_resets, self._observed):
+            of_policies.pop(policy_id, None)
 
     @abstractmethod
     def critic_loss(self, policy_id: str) -> LossOverModules:
@@ -268,20 +336,24 @@ class OffPolicyActorCritic(OffPolicy):
                 f"lambda action: action, Box(-1.0, 1.0, {action_space.shape}))."
             )
 
-    def critic_module(self, policy_id: str) -> FullyConnected:
+    def critic_module(self, policy_id: str) -> FullyConnected | ResidualNetworks:
         """Describes the networks of a policy's critics, which read an observation and an action."""
         return self.critics_of(policy_id, ("observation", "action"))
 
-    def critics_of(self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None = None) -> FullyConnected:
+    def critics_of(
+        self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None = None
+    ) -> FullyConnected | ResidualNetworks:
         """Describes the networks of a policy's critics with these inputs; num_outputs as for FullyConnected."""
         return self.judging_module(policy_id, reads, num_outputs, self.config_of(policy_id).num_critics)
 
     def judging_module(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int | None
-    ) -> FullyConnected:
+    ) -> FullyConnected | ResidualNetworks:
         """Describes a network with the layers of q_model_config; arguments as for FullyConnected."""
         config, policy = self.config_of(policy_id), self.policies[policy_id]
         settings = check_model(config.network_settings("q_model_config"))
+        if (residual := residual_blocks(settings)) is not None:
+            return ResidualNetworks(residual, reads, num_outputs, copies)
         torso = self.critics_torso(policy.observation_space, config, policy.spec)
         return FullyConnected(
             reads,
@@ -299,7 +371,7 @@ class OffPolicyActorCritic(OffPolicy):
         """Module -> its loss, in the order in which an update moves them."""
         return {CRITICS: self.critic_loss(policy_id), POLICY: self.actor_loss(policy_id)}
 
-    def judges(self, policy_id: str) -> dict[str, FullyConnected]:
+    def judges(self, policy_id: str) -> dict[str, FullyConnected | ResidualNetworks]:
         """The modules beside the actor."""
         return {CRITICS: self.critic_module(policy_id)}
 
@@ -329,10 +401,30 @@ class OffPolicyActorCritic(OffPolicy):
         before, rates = self.timesteps, {policy_id: self.learning_rates(policy_id) for policy_id in self.replays}
         self.store(self.sample(1))
         for policy_id, own_rates in rates.items():
+            self._reset_if_due(policy_id)
             if self.learning_has_started(policy_id):
                 for _ in range(self.updates_due(self.timesteps - before, policy_id)):
                     self._stats[policy_id] = self.update(policy_id, rates=own_rates)
         return dict(self._stats)
+
+    def store(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        super().store(batch)
+        if self._observed:
+            for policy_id, rows in self.by_policy(batch).items():
+                if policy_id in self._observed and len(rows):
+                    self._observed[policy_id].add(rows[OBS])
+
+    def _reset_if_due(self, policy_id: str) -> None:
+        """Begins all networks of a policy anew if a step of `param_resets` has passed since the last time."""
+        due = sum(step <= self.timesteps for step in self.config.param_resets)
+        if due <= self._num_resets[policy_id]:
+            return
+        self._num_resets[policy_id] = due
+        number = self.policy_number(policy_id)
+        rngs = (seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, part, number, due) for part in (0, 1))
+        self.learners[policy_id].start_over(*rngs)
+        if policy_id in self._observed:
+            self._observed[policy_id].write()
 
     def learn_from(
         self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
@@ -391,8 +483,20 @@ class OffPolicyActorCritic(OffPolicy):
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {**super().algorithm_state(), "critic_updates": dict(self._critic_updates)}
+        counts = {"critic_updates": dict(self._critic_updates), "param_resets": dict(self._num_resets)}
+        return {**super().algorithm_state(), **counts}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         super().set_algorithm_state(state)
         self._critic_updates |= state["critic_updates"]
+        self._num_resets |= state.get("param_resets", {})
+
+    def get_state(self) -> dict[str, Any]:
+        observed = self._observed.items()
+        own = {file_of(policy_id, OBSERVED_FILE): each.moments.get_state() for policy_id, each in observed}
+        return super().get_state() | own
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        for policy_id, observed in self._observed.items():
+            observed.moments.set_state(state[file_of(policy_id, OBSERVED_FILE)])

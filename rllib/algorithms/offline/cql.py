@@ -34,6 +34,7 @@ class CQLConfig(SACConfig):
 
     needs_data: ClassVar[bool] = True
     targets_are_least: ClassVar[bool] = False
+    without_atoms: ClassVar[str] = "CQL's penalty is of expected returns"
 
     @section
     def training(

@@ -6,6 +6,9 @@ The returns are counted as observation filters count observations (models/observ
 the last statistics that it received and counts its own returns in a delta, which the driver merges. So the statistics
 stand still within a fragment, where VecNormalize's move with every step, and all workers of an iteration scale alike.
 Rewards are scaled where they are collected: episode statistics and evaluation are of the environment's own.
+
+A replay outlives the statistics of its time. There workers count alone (`ReturnRange`), and rewards are divided when
+they are learned from, as SimbaV2 does (Lee et al., arXiv:2502.15280, section 4.3).
 """
 
 from collections.abc import Mapping
@@ -50,6 +53,18 @@ class ReturnScale:
             valid: bool [T, N], False for rows that are no transitions; None: all are.
             starts: int64 [N], first row of each slot, see Fragment; None: 0.
         """
+        self._count(rewards, ended, valid, starts)
+        counted = [self._merged] if self._merged.count else self._deltas
+        variance = np.concatenate([each.variance for each in counted])
+        scaled = rewards / np.sqrt(variance + EPSILON)
+        if self.clip is not None:
+            np.clip(scaled, -self.clip, self.clip, out=scaled)
+        rewards[:] = scaled
+
+    def _count(
+        self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray | None, starts: np.ndarray | None
+    ) -> np.ndarray:
+        """Counts the returns of a fragment; returns them, [T, N], with arguments as for `apply`."""
         returns = np.empty(rewards.shape)
         running, goes_on = self._running, ~ended if valid is None else valid & ~ended
         for t, reward in enumerate(rewards):
@@ -58,12 +73,7 @@ class ReturnScale:
         for i, delta in enumerate(self._deltas):
             column = returns[:, i, None]
             delta.add(column if valid is None else column[valid[:, i]])
-        counted = [self._merged] if self._merged.count else self._deltas
-        variance = np.concatenate([each.variance for each in counted])
-        scaled = rewards / np.sqrt(variance + EPSILON)
-        if self.clip is not None:
-            np.clip(scaled, -self.clip, self.clip, out=scaled)
-        rewards[:] = scaled
+        return returns
 
     def start_over(self) -> None:
         """Begins new episodes in all environments."""
@@ -91,3 +101,54 @@ class ReturnScale:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Replaces the merged statistics; the delta stays."""
         self._merged.set_state(state)
+
+
+class ReturnRange(ReturnScale):
+    """Statistics of the discounted returns, by which rewards are divided when they are learned from.
+
+    Args:
+        gamma, num_envs: as for ReturnScale.
+
+    Attributes:
+        largest: largest absolute discounted return of the merged statistics.
+    """
+
+    def __init__(self, gamma: float, num_envs: int = 0):
+        super().__init__(gamma, None, num_envs)
+        self.largest = self._newest = 0.0
+
+    def apply(
+        self,
+        rewards: np.ndarray,
+        ended: np.ndarray,
+        valid: np.ndarray | None = None,
+        starts: np.ndarray | None = None,
+    ) -> None:
+        """Counts the returns of a fragment; rewards stay as they are. Arguments as for ReturnScale."""
+        returns = np.abs(self._count(rewards, ended, valid, starts))
+        self._newest = max(self._newest, float(returns.max(initial=0, where=True if valid is None else valid)))
+
+    def divisor(self, bound: float) -> float:
+        """Number that rewards are divided by, so that returns have the variance 1 or less and stay within +-bound.
+
+        Max of sqrt(Var(G) + 1e-8) and max |G| / bound; 1 before the first merge.
+        """
+        if not self._merged.count:
+            return 1.0
+        return max(float(np.sqrt(self.variance + EPSILON)), self.largest / bound)
+
+    def pop_delta(self) -> dict[str, np.ndarray]:
+        delta, self._newest = {**super().pop_delta(), "largest": np.array(self._newest)}, 0.0
+        return delta
+
+    def merge(self, delta: Mapping[str, np.ndarray]) -> None:
+        super().merge(delta)
+        self.largest = max(self.largest, float(delta["largest"]))
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """The merged statistics: count, mean, m2 and largest."""
+        return {**super().get_state(), "largest": np.array(self.largest)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        super().set_state(state)
+        self.largest = float(state["largest"])

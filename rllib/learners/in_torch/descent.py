@@ -52,6 +52,8 @@ class Descent:
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._clip = objective.grad_clip, objective.grad_clip_by
         self._moves, self._moved, self._over_modules = objective.moves, moved, objective.is_over_modules
+        # Of modules whose weights keep to a surface.
+        self._projections = [module.project for module in moved if hasattr(module, "project")]
         flats = [module.flat for module in moved]
         self.gradients = [flat.grad for flat in flats]
         self._gradient_parts = [parameter.grad for module in moved for parameter in module.parameters()]
@@ -231,6 +233,8 @@ class Descent:
         if self._moments and self._num_steps % TINY_EVERY == 0:
             torch._foreach_add_(self._moments, float(TINY))
         self._optimizer.step()
+        for project in self._projections:
+            project()
 
 
 def _mean_across(collective: Collective, share: float, mean: Tensor) -> Tensor:

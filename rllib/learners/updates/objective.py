@@ -104,21 +104,29 @@ class ModuleVector:
             # Last, since convolutions that are shared stay as the policy has them.
             policy.move_into(self[POLICY])
 
+    def initialize(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
+        """Draws all weights anew, in place: of the policy by `policy_rng`, of further modules by `rng`."""
+        for name, module in self.modules.items():
+            module.initialize(self.layouts[name], self[name], rng)
+        # Last, since convolutions that are shared are the policy's own.
+        self.policy.spec.initialize(self.policy.layout, self[POLICY], policy_rng)
+
     @property
     def shares_torso(self) -> bool:
         """Whether a module has the policy's convolutions in its memory, and trains them."""
-        return self.slices[POLICY] != self.moved[POLICY]
+        return self.slices[POLICY].start != self.moved[POLICY].start
 
     def _places(self) -> tuple[dict[str, slice], dict[str, slice]]:
         """`slices` and `moved`. Shared convolutions are a module's last parameters, and the policy's first."""
         sharing = [name for name, each in self.modules.items() if getattr(each, "shares_torso", False)]
         shared = self._shared_size(*sharing) if sharing else 0
-        moved, stop = {}, 0
+        places, moved, stop = {}, {}, 0
         for name in dict.fromkeys((*sharing, *self.layouts)):
             start, stop = stop, stop + self.layouts[name].size - (shared if name == POLICY else 0)
-            moved[name] = slice(start, stop)
-        policy = moved[POLICY]
-        return {**moved, POLICY: slice(policy.start - shared, policy.stop)}, moved
+            places[name] = slice(start, stop)
+            moved[name] = slice(start, stop - self.layouts[name].num_fixed)
+        policy = places[POLICY]
+        return {**places, POLICY: slice(policy.start - shared, policy.stop)}, moved
 
     def _shared_size(self, name: str) -> int:
         """Number of parameters of the convolutions that this module shares with the policy."""

@@ -73,6 +73,11 @@ class TargetCopy:
         self._renew()
         return True
 
+    def start_over(self) -> None:
+        """Copies the module's weights, whatever tau is."""
+        np.copyto(self.weights, self._source)
+        self._renew()
+
     def get_state(self) -> dict[str, np.ndarray]:
         """Copies of the weights and of the clock's reading at the last move."""
         return {"weights": self.weights.copy(), "moved_at": np.array(self._moved_at)}

@@ -13,7 +13,7 @@ from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
+from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, residual_blocks
 from rllib.models.observations.encoders import (
     BoxEncoder,
     Encoder,
@@ -53,6 +53,7 @@ def policy_spec(
     action_mask_key: str | None = None,
     critic_key: str | None = None,
     images_skip_layers: bool = True,
+    has_value: bool = True,
 ) -> PolicySpec:
     """Chooses the network for an environment.
 
@@ -67,6 +68,7 @@ def policy_spec(
             read all.
         images_skip_layers: whether fcnet_hiddens have no part in a network for images alone; False: they stand behind
             the convolutions, and "nature" brings no layer of its own.
+        has_value: whether the network has a value; residual blocks do not.
 
     Raises:
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
@@ -90,6 +92,10 @@ def policy_spec(
         policy_inputs = spaces.flatdim(read) - spaces.flatdim(read[critic_key])
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model, images_skip_layers)
+    residual = residual_blocks(settings)
+    if residual is not None:
+        _check_residual(settings, observation_space, torso, mask, filtered, has_value)
+        hiddens = ()
     # A Dict of a mask and a Discrete space is one of n states as well.
     kinds = [type(leaf.space) for leaf in flat_leaves(read)]
     is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and kinds == [spaces.Discrete])
@@ -128,7 +134,32 @@ def policy_spec(
         policy_inputs=policy_inputs,
         state_dependent_noise=settings["use_sde"],
         head_bias=settings["output_layer_use_bias"],
+        residual=residual,
     )
+
+
+def _check_residual(
+    settings: dict, space: spaces.Space, torso: Torso | None, mask: slice | None, filtered: bool, has_value: bool
+) -> None:
+    """Raises a ValueError where a network of residual blocks cannot be."""
+    network = f"model={{'network': {settings['network']!r}}}"
+    if has_value:
+        raise ValueError(f"{network} is for the actor and the critics of SAC, TQC, TD3 and DDPG. Leave it out.")
+    if torso is not None:
+        raise ValueError(
+            f"{network} reads vectors, but {space} asks for convolutions. Leave it out, or set 'conv_filters': [] for "
+            "images that are small enough to be read flat."
+        )
+    if mask is not None:
+        raise ValueError(
+            f"{network} normalises all that it observes, and {space} has an action mask. Leave it out, or use "
+            ".environment(action_mask_key=None) for a key that is none."
+        )
+    if filtered:
+        raise ValueError(
+            f"{network} normalises observations itself, by statistics that rows in the replay follow, too. Use "
+            ".rollouts(observation_filter='NoFilter')."
+        )
 
 
 def _value_hiddens(settings: dict, hiddens: tuple[int, ...], has_inputs: bool) -> tuple[int, ...] | None:

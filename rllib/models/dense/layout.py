@@ -43,7 +43,10 @@ class Layout:
     Attributes:
         size: length of the vector.
         slices: name -> slice of the block in the vector.
+        num_fixed: number of the last parameters that no optimizer moves.
     """
+
+    num_fixed = 0
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]):
         self.shapes, self.slices, self.size = dict(shapes), {}, 0

@@ -1,0 +1,47 @@
+"""Running statistics of observations, by which networks of residual blocks normalise what they read."""
+
+from collections.abc import Iterable
+
+from rllib.learners.updates.objective import ModuleVector
+from rllib.learners.updates.target_copy import TargetCopy
+from rllib.models.observations.filters import RunningMoments
+from rllib.models.residual.spec import ResidualLayout
+
+
+class ObservedMoments:
+    """Moments of the observations that a policy has seen, in float64, and their places in a learner's weights.
+
+    All networks normalise by the newest statistics, also rows that were stored long ago: the actor, the critics, and
+    target copies, which do not follow in this.
+
+    Args:
+        vector: the policy's network and the critics.
+        targets: copies of these.
+
+    Attributes:
+        moments: of encoded observations.
+    """
+
+    def __init__(self, vector: ModuleVector, targets: Iterable[TargetCopy]):
+        self._policy = vector.policy
+        flats = [(layout, vector[name]) for name, layout in vector.layouts.items()]
+        flats += [(vector.layouts[target.module], target.weights) for target in targets]
+        self._places = [layout.split(flat)[1:] for layout, flat in flats if isinstance(layout, ResidualLayout)]
+        self.moments = RunningMoments(vector.policy.spec.num_inputs)
+
+    def __bool__(self) -> bool:
+        """Whether a network normalises by them."""
+        return bool(self._places)
+
+    def add(self, observations) -> None:
+        """Counts observations [B, *shape] as stored, and gives the networks the new statistics."""
+        inputs = self._policy.encode(observations, self._policy.new_inputs(len(observations)))
+        self.moments.add(inputs[:, :-1])
+        self.write()
+
+    def write(self) -> None:
+        """Gives the networks the statistics; before the second observation they keep mean 0 and variance 1."""
+        if self.moments.count < 2:
+            return
+        for mean, variance in self._places:
+            mean[:], variance[:] = self.moments.mean, self.moments.variance

@@ -1,0 +1,1 @@
+"""Networks of residual blocks: SimBa and SimbaV2."""

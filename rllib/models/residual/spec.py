@@ -1,0 +1,223 @@
+"""Networks of residual blocks for actors and critics: their description, and the layout of their parameters.
+
+`simba` is SimBa's (Lee et al., arXiv:2410.09754, section 4): with features x of a width d,
+
+    x = W o + b,    x <- x + W2 relu(W1 LN(x) + b1) + b2 in each block,    heads read LN(x)
+
+`simbav2` is SimbaV2's (Lee et al., arXiv:2502.15280, section 4), whose features have length 1. With N(x) = x / |x|,
+elementwise products * with learned scales s and learned rates a,
+
+    x = N(s * W N([o, 3])),    x <- N(x + a * (N(W2 relu(s1 * W1 x)) - x)) in each block,    heads are W2 (s * W1 x) + b
+
+The columns of its matrices (the weights of one unit) have length 1, and are brought back to it after each step.
+
+In both, W1 has 4 d outputs, and the observation part of o is normalised by running statistics of all observations so
+far: (o - mean) / sqrt(variance + 1e-8). They are not trained, and lie behind the trained parameters in the flat vector,
+so that they go wherever weights go: to workers, devices, checkpoints and exported policies.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rllib.models.dense.initializers import orthogonal_matrix
+from rllib.models.dense.layout import Layout
+from rllib.storage.json_dataclass import Described
+
+SIMBA, SIMBA_V2 = "simba", "simbav2"
+NETWORKS = (SIMBA, SIMBA_V2)
+# Width of a block's hidden layer, in widths of its features.
+EXPANSION = 4
+# What simbav2 puts behind the inputs before it brings them to length 1, so that their length is not lost.
+SHIFT = 3.0
+# Least length by which a vector is divided.
+LEAST_LENGTH = 1e-8
+# Added to the variances of observations.
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class Residual(Described):
+    """Description of the residual blocks in a network.
+
+    Attributes:
+        network: one of NETWORKS.
+        width: numbers in the features.
+        num_blocks: residual blocks, one after the other.
+    """
+
+    kind: ClassVar[str] = "residual"
+
+    network: str
+    width: int
+    num_blocks: int
+
+    @property
+    def is_spherical(self) -> bool:
+        """Whether features and weights have length 1."""
+        return self.network == SIMBA_V2
+
+    def layout(
+        self, num_observed: int, num_others: int, heads: tuple[int, ...], owners: tuple[str, ...]
+    ) -> "ResidualLayout":
+        """Layout of the parameters.
+
+        Args:
+            num_observed: numbers of an observation, the first inputs.
+            num_others: further inputs, such as an action.
+            heads: number of results of each head.
+            owners: a name for each of the separate networks, which are computed together.
+        """
+        return ResidualLayout(self, num_observed, num_others, heads, owners)
+
+
+class BlocksLayout(Layout):
+    """Layout of the trained parameters: matrices are [networks, inputs, outputs], vectors [networks, outputs].
+
+    | block | | network |
+    |---|---|---|
+    | embed.weight | [C, inputs, d]; of simbav2 [C, inputs + 1, d] | both |
+    | embed.bias; embed.scale | [C, d] | simba; simbav2 |
+    | block_i.norm.weight, .bias | [C, d] | simba |
+    | block_i.up.weight, block_i.down.weight | [C, d, 4 d], [C, 4 d, d] | both |
+    | block_i.up.bias, block_i.down.bias | [C, 4 d], [C, d] | simba |
+    | block_i.up.scale, block_i.rate.scale | [C, 4 d], [C, d] | simbav2 |
+    | norm.weight, norm.bias | [C, d] | simba |
+    | head_i_hidden.weight, .scale | [C, d, d], [C, d] | simbav2 |
+    | head_i.weight, .bias | [C, d, outputs], [C, outputs] | both |
+    """
+
+    def __init__(self, residual: Residual, num_inputs: int, heads: tuple[int, ...], owners: tuple[str, ...]):
+        self.residual, self.heads, self.owners = residual, heads, owners
+        copies, width, wide = len(owners), residual.width, EXPANSION * residual.width
+        shapes = {}
+
+        def product(name: str, inputs: int, outputs: int, *vectors: str) -> None:
+            shapes[f"{name}.weight"] = (copies, inputs, outputs)
+            shapes.update({f"{name}.{vector}": (copies, outputs) for vector in vectors})
+
+        def norm(name: str) -> None:
+            shapes.update({f"{name}.{vector}": (copies, width) for vector in ("weight", "bias")})
+
+        if residual.is_spherical:
+            product("embed", num_inputs + 1, width, "scale")
+            for index in range(residual.num_blocks):
+                product(f"block_{index}.up", width, wide, "scale")
+                product(f"block_{index}.down", wide, width)
+                shapes[f"block_{index}.rate.scale"] = (copies, width)
+            for index, outputs in enumerate(heads):
+                product(f"head_{index}_hidden", width, width, "scale")
+                product(f"head_{index}", width, outputs, "bias")
+        else:
+            product("embed", num_inputs, width, "bias")
+            for index in range(residual.num_blocks):
+                norm(f"block_{index}.norm")
+                product(f"block_{index}.up", width, wide, "bias")
+                product(f"block_{index}.down", wide, width, "bias")
+            norm("norm")
+            for index, outputs in enumerate(heads):
+                product(f"head_{index}", width, outputs, "bias")
+        super().__init__(shapes)
+
+    def named_parameters(self, flat) -> dict:
+        """Parameter name -> view of `flat`: OWNER.BLOCK, matrices [outputs, inputs] as in torch.nn.Linear."""
+        return {
+            f"{owner}.{name}": block[index].T if block.ndim == 3 else block[index]
+            for name, block in self.blocks(flat).items()
+            for index, owner in enumerate(self.owners)
+        }
+
+    def scale_factor(self, name: str) -> float:
+        """Number by which a learned scale of simbav2 is multiplied where it is used (section 4.4 of the paper).
+
+        A scale begins at some number, and Adam's steps are of the size of the learning rate whatever that is; so the
+        parameter has a size of its own, and this factor leads to the effect that the scale shall begin with.
+        """
+        return self._scales(name)[0] / self._scales(name)[1]
+
+    def _scales(self, name: str) -> tuple[float, float]:
+        """The effect that a scale begins with, and the parameter's own size then."""
+        width = self.residual.width
+        if name.endswith("rate.scale"):
+            return 1 / (self.residual.num_blocks + 1), 1 / math.sqrt(width)
+        if name.startswith("head_"):
+            return 1.0, 1.0
+        size = math.sqrt(2 / width)
+        return (size / math.sqrt(EXPANSION),) * 2 if name.endswith("up.scale") else (size, size)
+
+    def initialize(self, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the parameters.
+
+        Matrices are orthogonal, those of simba's blocks normal with the variance 2 / inputs (He et al.,
+        arXiv:1502.01852); biases are zero.
+        """
+        weights[:] = 0
+        for name, block in self.blocks(weights).items():
+            if block.ndim == 3:
+                in_block = name.startswith("block_") and not self.residual.is_spherical
+                inputs, outputs = block.shape[1:]
+                for matrix in block:
+                    if in_block:
+                        matrix[:] = math.sqrt(2 / inputs) * rng.standard_normal(matrix.shape)
+                    else:
+                        matrix[:] = orthogonal_matrix((outputs, inputs), rng).T
+            elif name.endswith("scale"):
+                block[:] = self._scales(name)[1]
+            elif name.endswith("norm.weight"):
+                block[:] = 1
+        if self.residual.is_spherical:
+            project(self.blocks(weights))
+
+
+class ResidualLayout(Layout):
+    """Layout of the trained parameters, then of the statistics of observations, which no gradient moves.
+
+    Args:
+        residual, num_observed, num_others, heads, owners: as for `Residual.layout`.
+
+    Attributes:
+        trained: layout of what is trained.
+        num_fixed: length of the statistics.
+    """
+
+    torso = None
+
+    def __init__(
+        self,
+        residual: Residual,
+        num_observed: int,
+        num_others: int,
+        heads: tuple[int, ...],
+        owners: tuple[str, ...],
+    ):
+        self.residual, self.num_observed, self.heads = residual, num_observed, heads
+        self.trained = BlocksLayout(residual, num_observed + num_others, heads, owners)
+        self.num_fixed = 2 * num_observed
+        super().__init__({"trained": (self.trained.size,), "mean": (num_observed,), "variance": (num_observed,)})
+
+    def split(self, flat) -> tuple:
+        """The views of `flat` [size]: what is trained, the means and the variances of observations."""
+        return tuple(flat[part] for part in self.slices.values())
+
+    def named_parameters(self, flat) -> dict:
+        """Parameter name -> view of `flat`; the statistics are "observation.mean" and "observation.variance"."""
+        trained, mean, variance = self.split(flat)
+        named = self.trained.named_parameters(trained)
+        return named | {"observation.mean": mean, "observation.variance": variance}
+
+    def initialize(self, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the parameters; statistics begin with mean 0 and variance 1."""
+        trained, mean, variance = self.split(weights)
+        self.trained.initialize(trained, rng)
+        mean[:], variance[:] = 0, 1
+
+
+def project(blocks: Mapping) -> None:
+    """Brings the weights of each unit to length 1, in place, in the blocks of simbav2, arrays or tensors."""
+    for block in blocks.values():
+        if block.ndim == 3:
+            length = (block * block).sum(1)[:, None] ** 0.5
+            block /= length.clip(LEAST_LENGTH)

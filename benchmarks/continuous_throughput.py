@@ -8,6 +8,9 @@ numbers. SBX and ours compute on all cores that a side may use (ours by `num_cpu
 one. Every side of a round is a process of its own, so that the time from the start of learning to the end of the first
 update has everything in it that is compiled.
 
+`--critics` compares instead the critics of our own SAC, one row for each beside plain SAC: fully connected ones of
+256x256, bins, residual blocks of SimBa and SimbaV2 of two sizes, and CrossQ; one environment, no workers, no peers.
+
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
 """
@@ -21,6 +24,19 @@ from measure import Rounds, Row, aligned, arguments, machine, ours, peer, rows, 
 from peers.continuous_common import BATCH, HIDDENS, LEARNING_STARTS, REPLAY, Watch, add_options, keep_to
 
 OURS = ("SAC", "TQC", "CrossQ", "TD3", "DDPG")
+# Critics of SAC: name -> algorithm, and settings over those of `build`.
+_ACTOR = {"network": "simba", "fcnet_hiddens": [128]}, {"network": "simbav2", "fcnet_hiddens": [128]}
+_DISTRIBUTION = {"num_atoms": 101, "scale_rewards": True}
+CRITICS = {
+    "plain": ("SAC", {}),
+    "plain, in torch": ("SAC", {"learner": "torch"}),
+    "101 bins": ("SAC", _DISTRIBUTION),
+    "simba 128": ("SAC", {"model": _ACTOR[0], "q_model_config": {"fcnet_hiddens": [128]}}),
+    "simba 512x2": ("SAC", {"model": _ACTOR[0], "q_model_config": {"fcnet_hiddens": [512, 512]}}),
+    "simbav2 128": ("SAC", {"model": _ACTOR[1], "q_model_config": {"fcnet_hiddens": [128]}, **_DISTRIBUTION}),
+    "simbav2 512x2": ("SAC", {"model": _ACTOR[1], "q_model_config": {"fcnet_hiddens": [512, 512]}, **_DISTRIBUTION}),
+    "crossq 1024x2": ("CrossQ", {"q_model_config": {"fcnet_hiddens": [1024, 1024]}}),
+}
 RATE, FIRST, TENTH = "env_steps_per_s", "first_update_s", "tenth_update_s"
 LABELS = {"sbx": "SBX", "sb3": "SB3"}
 
@@ -28,7 +44,9 @@ LABELS = {"sbx": "SBX", "sb3": "SB3"}
 # ---------------------------------------------------------------------------------------------- ours, in its process
 
 
-def build(name: str, environment: str, workers: int, cores: int, fragment: int = 1, sample_async: bool = False):
+def build(
+    name: str, environment: str, workers: int, cores: int, fragment: int = 1, sample_async: bool = False, **training
+):
     """The algorithm with one environment, in this process or in each worker, and this many cores for updates."""
     from rllib.algorithms.base.registry import get_algorithm_config
 
@@ -44,9 +62,12 @@ def build(name: str, environment: str, workers: int, cores: int, fragment: int =
             training_intensity=BATCH,
             num_steps_sampled_before_learning_starts=LEARNING_STARTS,
             replay_buffer_config={"type": "ReplayBuffer", "capacity": REPLAY},
-            model={"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"},
-            q_model_config={"fcnet_hiddens": HIDDENS},
-            **of_ddpg,
+            **{
+                "model": {"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"},
+                "q_model_config": {"fcnet_hiddens": HIDDENS},
+                **of_ddpg,
+                **training,
+            },
         )
         .learners(num_cpus_per_learner=cores)
         .exploration(**explored)
@@ -57,8 +78,10 @@ def build(name: str, environment: str, workers: int, cores: int, fragment: int =
 
 def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
     """Rate, compile times and shares, by the names that the peers use."""
-    fragment = max(given.train_freq // max(workers, 1), 1)
-    with build(name, given.environment, workers, given.cores, fragment, given.sample_async) as algo:
+    fragment, training = max(given.train_freq // max(workers, 1), 1), {}
+    if given.critic:
+        name, training = CRITICS[given.critic]
+    with build(name, given.environment, workers, given.cores, fragment, given.sample_async, **training) as algo:
         watch = Watch()
         watch.method("update", algo.learner, "update")
         started = time.perf_counter()
@@ -79,10 +102,30 @@ def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
 # ------------------------------------------------------------------------------------------------------ the comparison
 
 
+def same_for_all(options) -> tuple:
+    """Arguments that every side gets."""
+    same = ("--environment", options.environment, "--cores", options.cores)
+    return (*same, "--warm-up", options.warm_up, "--seconds", options.seconds, "--train-freq", options.train_freq)
+
+
+def compare_critics(options) -> list[Row]:
+    """A row for each of CRITICS: its rate beside that of plain SAC, in rounds in which they take turns."""
+    alone = ("--one", "--algorithms", "SAC", "--workers", 0, *same_for_all(options))
+    values = {}
+    for _ in range(options.rounds):
+        for critic in CRITICS:
+            printed = ours("continuous_throughput", "--critic", critic, *alone)
+            values.setdefault(critic, []).append(printed[RATE])
+    found = Rounds(values)
+    return [
+        row for critic in CRITICS
+        for row in rows(found, f"critic: {critic}", "updates/s", {"plain": ("plain", "")}, ours=critic)
+    ]  # fmt: skip
+
+
 def runs(options, name: str) -> dict:
     """Functions that run each side of an algorithm once."""
-    same = ("--environment", options.environment, "--cores", options.cores)
-    same += ("--warm-up", options.warm_up, "--seconds", options.seconds, "--train-freq", options.train_freq)
+    same = same_for_all(options)
 
     def run_ours(workers: int, *how: str) -> dict:
         return ours("continuous_throughput", "--one", "--algorithms", name, "--workers", workers, *how, *same)
@@ -144,6 +187,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers of rollout workers, of ours")
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
     parser.add_argument("--sample-async", action="store_true", help="of --one: workers sample during updates")
+    parser.add_argument("--critics", action="store_true", help="compare the critics of our SAC")
+    parser.add_argument("--critic", choices=CRITICS, help="of --one: one of them")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")
     options = parser.parse_args()
     if options.one:
@@ -152,6 +197,9 @@ def main() -> None:
         return
     print(machine())
     print(f"medians of {options.rounds} rounds of {options.seconds:g} s each; {options.cores} cores for each side")
+    if options.critics:
+        table(compare_critics(options))
+        return
     made = []
     for name in options.algorithms:
         found = rounds(options, name)

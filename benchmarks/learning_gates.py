@@ -82,6 +82,8 @@ _DEFAULT_LSTM = {
 _LESS = "7 in QMIX's paper: 8 cannot be told from the values of single agents, added or not"
 # An opponent that is written by hand, in the place of the second policy of tuned_examples/ppo/rock_paper_scissors.yaml.
 _ALWAYS_SAME = {"policies": {"player_0": None, "player_1": AlwaysSame}}
+_CHEETAH = "on v4, at 100k steps: 6156, SAC; 8112, CrossQ; 8597, XQC; 9815, FlashSAC"
+_WALKER = "on v4, at 100k steps: 690, SAC; 3914, CrossQ; 3299, FlashSAC"
 _BEAT_LAST = {
     "policies": {"player_0": None, "player_1": BeatLast},
     "model": {"use_lstm": True, "lstm_cell_size": 32, "lstm_use_prev_action": True, "fcnet_hiddens": []},
@@ -179,6 +181,11 @@ GATES = {
     "A42": Gate("sac/inverted_pendulum", 950, "1000 is the most; 909 at 1M steps in training, CleanRL", seeds=5),
     "A42-TD3": Gate("td3/inverted_pendulum", 950, "1000 is the most; 969 at 1M steps in training, CleanRL", seeds=5),
     "A43": Gate("sac/halfcheetah", 3000, "4186 in training on v3, rl-experiments", steps=100_000, seeds=3),
+    "A43-simba": Gate("sac/halfcheetah_simba", 6156, _CHEETAH, steps=100_000, seeds=3),
+    "A43-simbav2": Gate("sac/halfcheetah_simbav2", 6156, _CHEETAH, steps=100_000, seeds=3),
+    "A43-walker2d": Gate("sac/walker2d", 690, _WALKER, steps=100_000, seeds=3),
+    "A43-walker2d-simba": Gate("sac/walker2d_simba", 690, _WALKER, steps=100_000, seeds=3),
+    "A43-walker2d-simbav2": Gate("sac/walker2d_simbav2", 690, _WALKER, steps=100_000, seeds=3),
     "A44": Gate("ppo/dm_cartpole_balance", 950, "1000 is the most", seeds=5),
     "A50": Gate("ppo/cartpole_novel", 430, "500, RL Baselines3 Zoo, one run; 350 at 2M steps, RLlib", seeds=5),
     "A50-control": Gate(

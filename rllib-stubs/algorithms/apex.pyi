@@ -80,6 +80,7 @@ class ApexDQN(DistributedReplay, QLearning):
     def training_step(self) -> dict[str, dict[str, float]]: ...
 
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
+    not_custom: ClassVar[dict]
     default_exploration: ClassVar[dict]
     without_residual: ClassVar[str]
     without_resets: ClassVar[str]

@@ -13,6 +13,7 @@ class CrossQConfig(SACConfig):
     targets_are_least: ClassVar[bool]
     without_atoms: ClassVar[str]
     without_residual: ClassVar[str]
+    not_custom: ClassVar[dict]
     default_exploration: ClassVar[dict]
     batch_norm_actor: bool
     batch_norm_momentum: float

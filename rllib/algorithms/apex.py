@@ -57,6 +57,10 @@ class ApexDQN(DistributedReplay, QLearning):
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     """Settings of Ape-X DDPG; the defaults are RLlib's, except those in departures.py."""
 
+    not_custom: ClassVar[dict] = dict.fromkeys(
+        ("policy_model_config", "q_model_config"),
+        "workers compute the errors of their rows by the library's own layers, in numpy. Use TD3 or DDPG.",
+    )
     default_exploration: ClassVar[dict] = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
     without_residual: ClassVar[str] = "workers of Ape-X DDPG compute by critics in numpy"
     without_resets: ClassVar[str] = "priorities of rows in Ape-X DDPG come from workers with older networks"

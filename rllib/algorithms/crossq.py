@@ -42,6 +42,10 @@ class CrossQConfig(SACConfig):
     targets_are_least: ClassVar[bool] = False
     without_atoms: ClassVar[str] = "CrossQ's critics give expected returns"
     without_residual: ClassVar[str] = "CrossQ normalises its layers by batches"
+    not_custom: ClassVar[dict] = {
+        "q_model_config": "CrossQ's critics have batch renormalisation in each of their layers instead of target "
+        "copies. Use SAC, or leave it out."
+    }
     default_exploration: ClassVar[dict] = {"type": "StochasticSampling", "random_timesteps": 100}
 
     @section
@@ -83,6 +87,11 @@ class CrossQConfig(SACConfig):
         if self.network_settings("q_model_config").get("layer_norm"):
             return "q_model_config: layer_norm=True is not available beside batch renormalisation. Leave it out."
         actor = self.network_settings("policy_model_config") if self.batch_norm_actor else {}
+        if self.batch_norm_actor and self.is_custom("policy_model_config"):
+            return (
+                "policy_model_config: a custom_model has its own layers, and batch_norm_actor=True normalises those of "
+                "the library. Use .training(batch_norm_actor=False)."
+            )
         for name, value in (("layer_norm", True), ("use_sde", True), ("output_layer_use_bias", False)):
             if actor.get(name) is value:
                 return (

@@ -29,7 +29,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -57,6 +57,9 @@ from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY, REWARDS, SampleBatch
+
+if TYPE_CHECKING:
+    from rllib.models.user.own_critics import OwnCritics
 
 TEMPERATURE_FILE = "temperature.safetensors"
 # Of the largest entropy, for discrete actions.
@@ -254,7 +257,7 @@ class SAC(OffPolicyActorCritic):
         distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
         return dataclasses.replace(spec, distribution=distribution, noise_trains_features=spec.state_dependent_noise)
 
-    def critic_module(self, policy_id: str) -> FullyConnected | ResidualNetworks:
+    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
         if self.is_discrete(policy_id):
             return self.critics_of(policy_id, ("observation",), self.policies[policy_id].distribution.num_actions)
         bins = self.config_of(policy_id).bins
@@ -357,7 +360,7 @@ class TQC(SAC):
         self.check_bounded(action_space)
         return super().actor_spec(observation_space, action_space, config)
 
-    def critic_module(self, policy_id: str) -> FullyConnected | ResidualNetworks:
+    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
         return self.critics_of(policy_id, ("observation", "action"), self.config_of(policy_id).n_quantiles)
 
     def critic_loss(self, policy_id: str) -> LossOverModules:

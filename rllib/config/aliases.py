@@ -103,6 +103,7 @@ RAY_0_8 = {
     "grad_norm_clipping": "grad_clip",
     "exploration_enabled": "explore",
     "Q_model": "q_model_config",
+    "q_model": "q_model_config",
     "policy_model": "policy_model_config",
 }
 

@@ -11,6 +11,7 @@ A module is described without torch, by an object with
 `CustomModule` (models/user/module.py) makes one from any torch.nn.Module.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from rllib.models.dense.encoded import EncodedLayout
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.dense.layers_in_numpy import NumpyLayers
 from rllib.models.dense.layout import LayersLayout, Layout
+from rllib.models.observations.encoders import Encoder
 from rllib.models.observations.torso import Torso
 from rllib.models.residual.spec import Residual, ResidualLayout
 
@@ -142,6 +144,32 @@ class ResidualNetworks:
         from rllib.models.residual.in_torch import ResidualCritics
 
         return ResidualCritics(layout, flat, stacked=self.copies is not None, single=self.num_outputs is None)
+
+
+@dataclass(frozen=True)
+class EncodedFirst:
+    """Layers that encode observations themselves, where the policy's network reads them as they are stored.
+
+    Attributes:
+        layers: the layers, without convolutions.
+        encoder: turns stored observations into their input.
+    """
+
+    layers: FullyConnected
+    encoder: Encoder
+
+    def layout(self, widths: Mapping[str, int]) -> LayersLayout:
+        return self.layers.layout({**widths, "observation": self.encoder.size})
+
+    def initialize(self, layout: LayersLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        self.layers.initialize(layout, weights, rng)
+
+    def torch(self, layout: LayersLayout, flat):
+        from rllib.models.dense.encoded_in_torch import EncodingModule
+        from rllib.models.tensors import encoded
+
+        encode, place = functools.partial(encoded, self.encoder), self.layers.reads.index("observation")
+        return EncodingModule(self.layers.torch(layout, flat), encode, place)
 
 
 @dataclass(frozen=True)

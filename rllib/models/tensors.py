@@ -70,6 +70,57 @@ def _(encoder: MaskedEncoder, observations: Tensor, out: Tensor) -> None:
     _encode(encoder.inner, _columns(observations, encoder.other_ranges), out[:, first:])
 
 
+def decoded(encoder: Encoder, inputs: Tensor) -> Tensor:
+    """The stored observations that `encoded` has made these rows of; numbers of a BoxEncoder or FlatEncoder as floats.
+
+    Args:
+        encoder: of the policy.
+        inputs: float32 [B, size + 1], closing with ones, or rows as they are stored where the encoder leaves them so.
+
+    Returns:
+        [B, *shape].
+    """
+    return inputs if encoder.as_stored else _decode(encoder, inputs[:, :-1])
+
+
+@functools.singledispatch
+def _decode(encoder, inputs: Tensor) -> Tensor:
+    """Stored observations of encoded ones [B, size]."""
+    raise TypeError(f"{type(encoder).__name__} does not decode tensors")
+
+
+@_decode.register
+def _(encoder: BoxEncoder, inputs: Tensor) -> Tensor:
+    # What has a scale are pixels, which are whole numbers.
+    numbers = inputs if encoder.scale == 1.0 else (inputs / encoder.scale).round()
+    return numbers.reshape(-1, *encoder.shape)
+
+
+@_decode.register
+def _(encoder: FlatEncoder, inputs: Tensor) -> Tensor:
+    inputs = inputs.clone()
+    for start, stop in encoder.pixels:
+        inputs[:, start:stop].mul_(255).round_()
+    return inputs
+
+
+@_decode.register
+def _(encoder: OneHotEncoder, inputs: Tensor) -> Tensor:
+    return inputs.argmax(1) + encoder.start
+
+
+@_decode.register
+def _(encoder: MaskedEncoder, inputs: Tensor) -> Tensor:
+    mask, others = inputs[:, : encoder.num_choices], _decode(encoder.inner, inputs[:, encoder.num_choices :])
+    places = {}
+    for rows, ranges in ((mask, encoder.ranges), (others, encoder.other_ranges)):
+        first = 0
+        for start, stop in ranges:
+            places[start] = rows[:, first : first + stop - start]
+            first += stop - start
+    return torch.cat([places[start] for start in sorted(places)], 1)
+
+
 def _columns(rows: Tensor, ranges: tuple[tuple[int, int], ...]) -> Tensor:
     """The columns (start, stop) of rows [B, size] side by side."""
     return torch.cat([rows[:, start:stop] for start, stop in ranges], 1)

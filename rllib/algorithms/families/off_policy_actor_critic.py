@@ -9,6 +9,10 @@ Where observations have images, actor and critics read them by the same convolut
 trains (SAC+AE, arXiv:1910.01741; DrQ, arXiv:2004.13649), or each by convolutions of their own (`share_encoder`). Target
 copies of critics, and of an actor, have copies of the convolutions.
 
+Either of actor and critics may be a network of the user's (`custom_model` in `policy_model_config` and in
+`q_model_config`, docs/networks.md). A custom actor reads observations as they are stored, and built-in critics beside
+it encode them themselves; a custom critic beside a built-in actor gets them decoded (models/user/own_critics.py).
+
 Random numbers that losses need are columns of the batch, drawn here from the run's own generator: a run gives the same
 bits on every device that computes the same, and resumes from a checkpoint exactly.
 """
@@ -16,7 +20,7 @@ bits on every device that computes the same, and resumes from a checkpoint exact
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -32,21 +36,25 @@ from rllib.learners.updates.observed import ObservedMoments
 from rllib.learners.updates.shifts import SHIFTS, with_shifts
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
-from rllib.models.catalog.catalog import preprocessing
+from rllib.models.catalog.catalog import own_critics, preprocessing
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, residual_blocks
-from rllib.models.modules import FullyConnected, ResidualNetworks
+from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
 from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY, OBS, MultiAgentBatch, SampleBatch
 
+if TYPE_CHECKING:
+    from rllib.models.user.own_critics import OwnCritics
+
 CRITICS = "critics"
 # Names of objectives that are not those of their modules.
 _OBJECTIVES = {POLICY: "actor"}
-# Settings of the critics' network.
+# Settings of the actor's network and of the critics'.
+_NETWORKS = ("policy_model_config", "q_model_config")
 _CONVOLUTIONS = ("conv_filters", "conv_activation")
 _CRITIC_SETTINGS = (
     *("network", "fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm"),
-    *_CONVOLUTIONS,
+    *(*_CONVOLUTIONS, "custom_model", "custom_model_config"),
 )
 # Statistics of the observations that networks normalise by.
 OBSERVED_FILE = "observed.safetensors"
@@ -59,6 +67,8 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
     # Why there are no residual blocks, or resets of all networks, where there are none.
     without_residual: ClassVar[str] = ""
     without_resets: ClassVar[str] = ""
+    # Setting of a network that cannot be the user's -> the reason, and what to do.
+    not_custom: ClassVar[Mapping[str, str]] = {}
 
     @section
     def training(
@@ -72,9 +82,16 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
             "fcnet_hiddens": [256, 256],
             "fcnet_activation": "relu",
         },
-        policy_model_config: Annotated[dict, "what differs from model for the actor", Merged] = {},  # noqa: B006
+        policy_model_config: Annotated[
+            dict,
+            "what differs from model for the actor: fcnet_hiddens, fcnet_activation, ...; or a custom_model",
+            Merged,
+        ] = {},  # noqa: B006
         q_model_config: Annotated[
-            dict, "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm", Merged
+            dict,
+            "what differs from model for the critics: fcnet_hiddens, fcnet_activation, layer_norm; or a custom_model, "
+            "which reads the action as well",
+            Merged,
         ] = {},  # noqa: B006
         share_encoder: Annotated[
             bool,
@@ -113,8 +130,37 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         return self.network_settings("policy_model_config")
 
     def network_settings(self, own: str) -> dict[str, Any]:
-        """`model`, changed by this setting."""
-        return {**self.model, **self[own]}
+        """`model`, changed by this setting; this setting alone where it has a network of the user's."""
+        return dict(self[own]) if self.is_custom(own) else {**self.model, **self[own]}
+
+    def is_custom(self, own: str) -> bool:
+        """Whether this setting has a network of the user's."""
+        return self[own].get("custom_model") is not None
+
+    @property
+    def shares_encoder(self) -> bool:
+        """Whether actor and critics, both built in, read images by the same convolutions."""
+        return self.share_encoder and not any(map(self.is_custom, _NETWORKS))
+
+    @relation("model", *_NETWORKS)
+    def _check_own_networks(self):
+        if self.model.get("custom_model") is not None:
+            return (
+                f"model={{'custom_model': {self.model['custom_model']!r:.80}}} would be actor and critics, but critics "
+                "read an action as well. Use .training(policy_model_config={'custom_model': Actor}, "
+                "q_model_config={'custom_model': Critic}), or one of the two (docs/networks.md)."
+            )
+        blocks = None if self.is_custom("q_model_config") else self.network_settings("q_model_config").get("network")
+        if self.is_custom("policy_model_config") and blocks is not None:
+            return (
+                f"q_model_config: network={blocks!r} reads what an actor of the library's encodes, but "
+                "policy_model_config has a custom_model. Leave one of the two out, or give critics of your own, too."
+            )
+        return " ".join(
+            f"{own}: custom_model={self[own]['custom_model']!r:.80} is not available here: {reason}"
+            for own, reason in self.not_custom.items()
+            if self.is_custom(own)
+        )
 
     @relation("model", "q_model_config")
     def _check_critics(self):
@@ -129,7 +175,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
     @relation("model", "q_model_config", "policy_model_config", "share_encoder")
     def _check_encoder(self):
         of_actor, of_critics = (self.network_settings(own) for own in ("policy_model_config", "q_model_config"))
-        for name in _CONVOLUTIONS if self.share_encoder else ():
+        for name in _CONVOLUTIONS if self.shares_encoder else ():
             actors, critics = (settings.get(name, MODEL_DEFAULTS[name]) for settings in (of_actor, of_critics))
             if actors != critics:
                 return (
@@ -153,7 +199,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
                 f"{own}: the blocks of network={settings['network']!r} have relu, not fcnet_activation="
                 f"{settings['fcnet_activation']!r}. Leave it out."
             )
-        for name in ("custom_model", "custom_action_dist", "squash_actions", "free_log_std"):
+        for name in ("custom_action_dist", "squash_actions", "free_log_std"):
             if settings[name] != MODEL_DEFAULTS[name]:
                 return f"{own}: {name}={settings[name]!r} is not available for an actor with critics. Leave it out."
         return None
@@ -256,7 +302,8 @@ class OffPolicyActorCritic(OffPolicy):
 
     def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
         spec = self.actor_spec(observation_space, action_space, config)
-        if (self.critics_torso(observation_space, config, spec) is None) != (spec.torso is None):
+        are_built_in = not any(map(config.is_custom, _NETWORKS))
+        if are_built_in and (self.critics_torso(observation_space, config, spec) is None) != (spec.torso is None):
             raise ValueError(
                 "one of actor and critics reads images by convolutions, and the other has none: 'conv_filters' of "
                 f"policy_model_config is {config.network_settings('policy_model_config').get('conv_filters')!r} and of "
@@ -268,8 +315,8 @@ class OffPolicyActorCritic(OffPolicy):
         elif config.image_shift:
             raise ValueError(
                 f"image_shift={config.image_shift} shifts images that convolutions read, but the observations of "
-                f"{self.config.env!r} are {observation_space}, and this network has no convolutions. Leave it out, or "
-                "give model={'conv_filters': ...} where they are images."
+                f"{self.config.env!r} are {observation_space}, and this actor has no convolutions of the library's. "
+                "Leave it out, or give model={'conv_filters': ...} where they are images."
             )
         return spec
 
@@ -301,7 +348,7 @@ class OffPolicyActorCritic(OffPolicy):
             config: settings of the policy.
             spec: of the actor.
         """
-        if config.share_encoder:
+        if config.shares_encoder:
             return spec.torso
         settings = check_model(config.network_settings("q_model_config"))
         activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], spec.observation_filter != "NoFilter"
@@ -320,6 +367,12 @@ class OffPolicyActorCritic(OffPolicy):
             model: settings that the algorithm decides.
         """
         spec = self._described_network(observation_space, action_space, config, **model)
+        if config.is_custom("policy_model_config") and spec.state_shapes:
+            raise ValueError(
+                f"the custom model {spec.network_name} has a memory, but actor and critics of the user's read single "
+                "steps. Leave initial_state() out, and add what is to be remembered to the observations, or use R2D2 "
+                "or PPO."
+            )
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
 
     def check_bounded(self, action_space) -> None:
@@ -336,15 +389,30 @@ class OffPolicyActorCritic(OffPolicy):
                 f"lambda action: action, Box(-1.0, 1.0, {action_space.shape}))."
             )
 
-    def critic_module(self, policy_id: str) -> FullyConnected | ResidualNetworks:
+    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
         """Describes the networks of a policy's critics, which read an observation and an action."""
         return self.critics_of(policy_id, ("observation", "action"))
 
     def critics_of(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None = None
-    ) -> FullyConnected | ResidualNetworks:
-        """Describes the networks of a policy's critics with these inputs; num_outputs as for FullyConnected."""
-        return self.judging_module(policy_id, reads, num_outputs, self.config_of(policy_id).num_critics)
+    ) -> "FullyConnected | ResidualNetworks | OwnCritics":
+        """Describes the networks of a policy's critics with these inputs; num_outputs as for FullyConnected.
+
+        Raises:
+            ValueError: if critics of the user's break their contract.
+        """
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        if not config.is_custom("q_model_config"):
+            return self.judging_module(policy_id, reads, num_outputs, config.num_critics)
+        return own_critics(
+            config.network_settings("q_model_config"),
+            policy.observation_space,
+            policy.action_space,
+            policy.spec,
+            reads=reads,
+            num_outputs=num_outputs,
+            copies=config.num_critics,
+        )
 
     def judging_module(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int | None
@@ -364,15 +432,24 @@ class OffPolicyActorCritic(OffPolicy):
             settings["layer_norm"],
             settings["fcnet_weights_initializer"] or self.initializer,
             torso=torso,
-            shares_torso=torso is not None and config.share_encoder,
+            shares_torso=torso is not None and config.shares_encoder,
         )
+
+    def _encoded_first(self, module, policy_id: str):
+        """The module, with an encoder of its own where it is built in and the actor reads stored observations."""
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        if not isinstance(module, FullyConnected) or module.torso or not config.is_custom("policy_model_config"):
+            return module
+        settings = check_model(config.network_settings("q_model_config"))
+        activation, is_filtered = ACTIVATION_NAMES[settings["conv_activation"]], policy.filters_observations
+        return EncodedFirst(module, preprocessing(policy.observation_space, settings, activation, is_filtered)[0])
 
     def losses(self, policy_id: str) -> dict[str, LossOverModules]:
         """Module -> its loss, in the order in which an update moves them."""
         return {CRITICS: self.critic_loss(policy_id), POLICY: self.actor_loss(policy_id)}
 
-    def judges(self, policy_id: str) -> dict[str, FullyConnected | ResidualNetworks]:
-        """The modules beside the actor."""
+    def judges(self, policy_id: str) -> dict[str, Any]:
+        """The modules beside the actor (models/modules.py)."""
         return {CRITICS: self.critic_module(policy_id)}
 
     def make_learner(self, policy_id: str) -> Learner:
@@ -388,7 +465,7 @@ class OffPolicyActorCritic(OffPolicy):
                 Objective(loss, (module,), _OBJECTIVES.get(module, module), optimizer, **clip)
                 for module, loss in losses.items()
             ],
-            modules=self.judges(policy_id),
+            modules={name: self._encoded_first(each, policy_id) for name, each in self.judges(policy_id).items()},
             targets=[
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],

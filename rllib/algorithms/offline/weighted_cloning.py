@@ -23,6 +23,10 @@ class WeightedCloningConfig(OffPolicyActorCriticConfig):
     """Settings that these algorithms share."""
 
     needs_data: ClassVar[bool] = True
+    not_custom: ClassVar[dict] = dict.fromkeys(
+        ("policy_model_config", "q_model_config"),
+        "the actor's deviation is one number for each component, beside the library's own layers. Use CQL or TD3+BC.",
+    )
 
     @section
     def training(

@@ -188,10 +188,10 @@ class Sequences(nn.Module):
 def _check_passes(spec: ModulePolicySpec) -> None:
     """Raises a ValueError if a module acts by another distribution than it learns by."""
     probe = Probe(spec)
-    learned = probe.outputs(probe.rows)[:1]
+    learned = probe.outputs(probe.num_rows)[:1]
     for phase in ("exploration", "inference"):
         probe.called.phase = phase
-        if not are_close(learned, probe.outputs(probe.rows)[:1]):
+        if not are_close(learned, probe.outputs(probe.num_rows)[:1]):
             raise probe.problem(
                 f"_forward_{phase} gives other action_dist_inputs than _forward_train, but the learner's probabilities "
                 "must be those that actions are drawn with; without exploration the most probable action is taken. "

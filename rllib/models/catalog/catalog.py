@@ -241,19 +241,13 @@ def _own_model_spec(
     from rllib.models.user.own_model import OwnModelSpec, with_state_shapes
 
     own = resolved("custom_model", settings["custom_model"])
-    leaves = flat_leaves(observation_space)
     is_flat = not isinstance(observation_space, spaces.Box | spaces.Discrete)
     filtered = filtered and not isinstance(observation_space, spaces.Discrete)
-    if filtered and not all(isinstance(leaf.space, spaces.Box) for leaf in leaves):
-        raise ValueError(
-            f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
-            "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
-        )
+    _refuse_filtered_choices(observation_space, filtered)
     kind = getattr(own, "policy_description", None) or (ModelV2Spec if hasattr(own, "value_function") else OwnModelSpec)
     is_v2, is_rl_module = kind is ModelV2Spec, hasattr(own, "policy_description")
-    unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
-    if unread and not (is_v2 or is_rl_module):
-        logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
+    if not (is_v2 or is_rl_module):
+        _tell_unread(model, own)
     encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
     distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
@@ -272,6 +266,66 @@ def _own_model_spec(
     }
     spec = kind(**given, model_config={**settings, **model}) if is_v2 else kind(**given)
     return with_state_shapes(spec)
+
+
+def _refuse_filtered_choices(observation_space: spaces.Space, filtered: bool) -> None:
+    if filtered and not all(isinstance(leaf.space, spaces.Box) for leaf in flat_leaves(observation_space)):
+        raise ValueError(
+            f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
+            "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
+        )
+
+
+def _tell_unread(model: Mapping, own) -> None:
+    unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
+    if unread:
+        logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
+
+
+def own_critics(
+    settings: Mapping,
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    policy: PolicySpec,
+    *,
+    reads: tuple[str, ...],
+    num_outputs: int | None,
+    copies: int,
+):
+    """Describes critics that are a user's network, and tries them with made-up observations (OwnCritics).
+
+    Args:
+        settings: of the critics' network, with a custom_model.
+        observation_space, action_space: of the environment.
+        policy: the actor's description.
+        reads, num_outputs, copies: as for OwnCritics.
+
+    Raises:
+        ValueError: if the network breaks the contract; the message says what to do.
+    """
+    from rllib.models.user.own_critics import OwnCritics
+
+    own, filtered = resolved("custom_model", settings["custom_model"]), policy.observation_filter != "NoFilter"
+    if hasattr(own, "value_function") or hasattr(own, "policy_description"):
+        raise ValueError(
+            f"the custom critic {own!r:.80} is a network of RLlib's (TorchModelV2, TorchRLModule), which reads no "
+            "action here. Derive it from torch.nn.Module, with forward(observation, action) (docs/networks.md)."
+        )
+    _refuse_filtered_choices(observation_space, filtered)
+    _tell_unread(settings, own)
+    critics = OwnCritics(
+        own,
+        dict(settings.get("custom_model_config", {})),
+        observation_space,
+        action_space,
+        policy.encoder,
+        filtered=filtered,
+        reads=reads,
+        num_outputs=num_outputs,
+        copies=copies,
+    )
+    critics.check()
+    return critics
 
 
 def _own_settings(model: Mapping) -> dict:

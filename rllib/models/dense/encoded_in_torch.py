@@ -1,4 +1,8 @@
-"""Torch networks behind one torso: critics that read the same features, and a policy whose torso critics train."""
+"""Torch networks behind one torso, or behind an encoder of their own.
+
+Critics that read the same features, a policy whose torso critics train, and layers beside a policy that reads
+observations as they are stored.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -69,6 +73,27 @@ class EncodedTorchLayers(nn.Module):
         layers, torso = self._networks
         layers.receive(gradients[: len(layers.leaves)])
         torso.receive(gradients[len(layers.leaves) :])
+
+
+class EncodingModule(nn.Module):
+    """A module on a flat tensor that is called with stored observations instead of encoded ones.
+
+    Args:
+        module: reads encoded observations.
+        encode: (stored observations) -> encoded ones.
+        place: number of the argument of a call that holds the observations.
+    """
+
+    def __init__(self, module: nn.Module, encode: Callable[[Tensor], Tensor], place: int = 0):
+        super().__init__()
+        self.module, self._encode, self._place = module, encode, place
+        self.layout, self.flat, self.leaves, self.receive = module.layout, module.flat, module.leaves, module.receive
+
+    def forward(self, *read: Tensor, by_batch: bool = False) -> Tensor:
+        """Results of the module; `read` as for TorchLayers, with observations as they are stored."""
+        read = list(read)
+        read[self._place] = self._encode(read[self._place])
+        return self.module(*read, by_batch=by_batch)
 
 
 class DetachedTorsoNetwork(nn.Module):

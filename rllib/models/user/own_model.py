@@ -54,7 +54,7 @@ class OwnModelSpec(PolicySpec):
 
     @property
     def network_name(self) -> str:
-        return getattr(self.model, "__qualname__", None) or repr(self.model)
+        return name_of(self.model)
 
     def make(self) -> nn.Module:
         """Makes a new module, with the weights that its constructor draws.
@@ -62,17 +62,7 @@ class OwnModelSpec(PolicySpec):
         Raises:
             TypeError: if it is no torch.nn.Module; what its constructor raises is passed on with a note.
         """
-        try:
-            module = self.construct()
-        except Exception as error:
-            error.add_note(
-                f"raised by the constructor of the custom model {self.network_name} (docs/networks.md describes the "
-                f"call), with num_outputs={self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
-            )
-            raise
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"the custom model {self.network_name} made {module!r:.80}, which is no torch.nn.Module")
-        return module
+        return made(self.construct, f"model {self.network_name}", self.distribution.num_inputs, self.config)
 
     def construct(self) -> nn.Module:
         return self.model(self.observation_space, self.action_space, self.distribution.num_inputs, **self.config)
@@ -82,7 +72,7 @@ class OwnModelSpec(PolicySpec):
         return module.initial_state() if hasattr(module, "initial_state") else []
 
     def layout(self) -> TorchLayout:
-        with _fixed_generator():
+        with fixed_generator():
             return TorchLayout(self.make)
 
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
@@ -105,7 +95,7 @@ class OwnModelSpec(PolicySpec):
     def called_by_rows(self) -> "CalledByRows":
         """Makes a module that is called with stored rows; its buffers are the same in each process."""
         filtered = self.observation_filter != "NoFilter"
-        with _fixed_generator():
+        with fixed_generator():
             return self.called(self.make(), Structure(self.observation_space, self.structures_one_hot, filtered))
 
     def called(self, module: nn.Module, structure: Structure) -> "CalledByRows":
@@ -118,6 +108,35 @@ class OwnModelSpec(PolicySpec):
                 ".training(noisy=False), or leave model['custom_model'] out."
             )
         Probe(self).run()
+
+
+def name_of(model: Callable) -> str:
+    """The name of a user's class or function, for messages."""
+    return getattr(model, "__qualname__", None) or repr(model)
+
+
+def made(construct: Callable[[], nn.Module], name: str, num_outputs: int, config: Mapping[str, Any]) -> nn.Module:
+    """The module that `construct` makes.
+
+    Args:
+        construct: calls the user's class.
+        name: of the network, for messages: "model Net".
+        num_outputs, config: its arguments, for messages.
+
+    Raises:
+        TypeError: if it is no torch.nn.Module; what its constructor raises is passed on with a note.
+    """
+    try:
+        module = construct()
+    except Exception as error:
+        error.add_note(
+            f"raised by the constructor of the custom {name} (docs/networks.md describes the call), with "
+            f"num_outputs={num_outputs} and custom_model_config={dict(config)}"
+        )
+        raise
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"the custom {name} made {module!r:.80}, which is no torch.nn.Module")
+    return module
 
 
 class CalledByRows(nn.Module):
@@ -173,7 +192,7 @@ def with_state_shapes(spec: OwnModelSpec) -> OwnModelSpec:
     Raises:
         ValueError: for a state that is not as the contract says.
     """
-    with _fixed_generator():
+    with fixed_generator():
         state = spec.initial_state_of(spec.make())
     if not isinstance(state, list | tuple) or not all(isinstance(part, Tensor) for part in state):
         raise ValueError(
@@ -189,7 +208,7 @@ def with_state_shapes(spec: OwnModelSpec) -> OwnModelSpec:
 
 
 @contextlib.contextmanager
-def _fixed_generator() -> Iterator[None]:
+def fixed_generator() -> Iterator[None]:
     """Seeds torch's generator, so that constructors draw the same numbers everywhere; restores it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -197,9 +216,6 @@ def _fixed_generator() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- the contract, tried at build
-
-# Number of made-up observations with which a module is called.
-ROWS = 2
 
 
 class Probe:
@@ -209,18 +225,22 @@ class Probe:
         spec: the description of the policy whose network it is (OwnModelSpec).
     """
 
+    # Number of made-up observations with which a module is called.
+    num_rows = 2
+
     def __init__(self, spec):
         self.spec, self.num_outputs = spec, spec.distribution.num_inputs
+        self.name, self.observation_space = f"model {spec.network_name}", spec.observation_space
         self.called = spec.called_by_rows()
         self.module = self.called.module
-        rows = sampled_rows(spec.observation_space, ROWS, spec.observation_filter != "NoFilter")
+        rows = sampled_rows(spec.observation_space, self.num_rows, spec.observation_filter != "NoFilter")
         self.rows = torch.from_numpy(rows)
 
     def run(self) -> None:
         """Raises a ValueError with advice if the module breaks the contract."""
         self.check_parameters()
         before = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        outputs = self.outputs(self.rows)
+        outputs = self.outputs(self.num_rows)
         for name, buffer in self.module.named_buffers():
             if not torch.equal(buffer, before[name]):
                 raise self.problem(
@@ -228,7 +248,7 @@ class Probe:
                     "networks would differ. Use LayerNorm or GroupNorm instead of BatchNorm, and a memory for "
                     "what a network remembers of an episode."
                 )
-        if not are_close(outputs, self.outputs(self.rows)):
+        if not are_close(outputs, self.outputs(self.num_rows)):
             dropout = [name for name, part in self.module.named_modules() if "Dropout" in type(part).__name__]
             cause = f" It has {', '.join(dropout)}." if dropout else ""
             raise self.problem(
@@ -236,7 +256,7 @@ class Probe:
                 f"probabilities than the workers.{cause} Leave out what is random; the action distribution "
                 "explores."
             )
-        if not are_close([output[:1] for output in outputs], self.outputs(self.rows[:1])):
+        if not are_close([output[:1] for output in outputs], self.outputs(1)):
             raise self.problem(
                 "forward() gives another result for an observation alone than for the same one in a batch: it mixes "
                 "rows. Keep the batch axis first in every operation, as in reshape(len(x), -1) and softmax(-1)."
@@ -252,19 +272,24 @@ class Probe:
         if not any(parameter.requires_grad for parameter in parameters.values()):
             raise self.problem("it has no parameters to train. Make layers in its constructor, as attributes.")
 
-    def outputs(self, rows: Tensor) -> list[Tensor]:
-        """Results of the module for the rows; raises a ValueError if their form is wrong."""
-        count, shapes = len(rows), self.spec.state_shapes
-        state = [torch.zeros(count, *shape) for shape in shapes] if shapes else None
+    @contextlib.contextmanager
+    def noting_inputs(self, count: int, inputs) -> Iterator[None]:
+        """Adds what forward() was called with to an error that it raises."""
         try:
-            with torch.no_grad():
-                returned = self.called.outputs(rows, state)
+            yield
         except Exception as error:
             error.add_note(
-                f"raised by forward() of the custom model {self.spec.network_name}, which was tried with {count} "
-                f"made-up observations of {self.spec.observation_space}: {form_of(self.called.structure.of_rows(rows))}"
+                f"raised by forward() of the custom {self.name}, which was tried with {count} made-up observations of "
+                f"{self.observation_space}: {form_of(inputs)}"
             )
             raise
+
+    def outputs(self, count: int) -> list[Tensor]:
+        """Results of the module for the first `count` rows; raises a ValueError if their form is wrong."""
+        rows, shapes = self.rows[:count], self.spec.state_shapes
+        state = [torch.zeros(count, *shape) for shape in shapes] if shapes else None
+        with self.noting_inputs(count, self.called.structure.of_rows(rows)), torch.no_grad():
+            returned = self.called.outputs(rows, state)
         names = ["dist_inputs", "values", "state"] if shapes else ["dist_inputs", "values"]
         if not self.spec.critic and not shapes:
             returned, names = (returned[:1] if isinstance(returned, tuple) else (returned,)), names[:1]
@@ -290,6 +315,8 @@ class Probe:
             hint = ""
             if isinstance(tensor, Tensor) and tensor.shape == (*shape, 1):
                 hint = f" Return {name}.squeeze(-1)."
+            elif isinstance(tensor, Tensor) and (*tensor.shape, 1) == shape:
+                hint = f" Return {name}.unsqueeze(-1)."
             elif isinstance(tensor, Tensor) and tensor.shape == shape:
                 hint = f" Return {name}.float()."
             raise self.problem(
@@ -304,7 +331,7 @@ class Probe:
             )
 
     def problem(self, what: str) -> ValueError:
-        return ValueError(f"the custom model {self.spec.network_name} cannot be used: {what}")
+        return ValueError(f"the custom {self.name} cannot be used: {what}")
 
 
 def are_close(some: list[Tensor], others: list[Tensor]) -> bool:

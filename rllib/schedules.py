@@ -17,6 +17,9 @@ TYPES = {
     "exponential": ("initial", "decay_rate", "timesteps"),
     "piecewise": ("points",),
 }
+# A learning rate with this type follows the KL instead of the time (learners/updates/adaptive_rate.py).
+KL_ADAPTIVE = "kl_adaptive"
+_KL_ADAPTIVE_KEYS = ("initial", "desired_kl", "min_lr", "max_lr")
 
 
 class Schedule:
@@ -118,8 +121,26 @@ def schedule_problem(value) -> str | None:
     return None
 
 
+def kl_adaptive_problem(value: Mapping) -> str | None:
+    """As `schedule_problem`, for {"type": "kl_adaptive", "initial": 1e-3, "desired_kl": 0.01}."""
+    given = {name: number for name, number in value.items() if name != "type"}
+    if unknown := set(given) - set(_KL_ADAPTIVE_KEYS):
+        return f"of type {KL_ADAPTIVE!r} must have {', '.join(_KL_ADAPTIVE_KEYS)}, not {sorted(map(str, unknown))[0]}"
+    if missing := [name for name in ("initial", "desired_kl") if name not in given]:
+        return f"of type {KL_ADAPTIVE!r} must have {missing[0]}"
+    wrong = [name for name, number in given.items() if not _is_number(number) or number <= 0]
+    if wrong:
+        return f"must have a positive number as its {wrong[0]!r}, not {given[wrong[0]]!r}"
+    low, high = given.get("min_lr", 1e-5), given.get("max_lr", 1e-2)
+    if not low <= given["initial"] <= high:
+        return f"must have its initial={given['initial']:g} between min_lr={low:g} and max_lr={high:g}"
+    return None
+
+
 def _mapping_problem(value: Mapping) -> str | None:
     kind = value.get("type")
+    if kind == KL_ADAPTIVE:
+        return f"cannot be of type {KL_ADAPTIVE!r}: only the lr of PPO follows the KL. Use a number or points"
     if kind not in TYPES:
         return f"must have as its 'type' one of {', '.join(TYPES)}, not {kind!r}"
     keys = TYPES[kind]

@@ -14,10 +14,12 @@ from rllib.algorithms.base.exploration_config import OF_NOVELTY
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig, AdaptiveKL
 from rllib.config.config_object import relation
-from rllib.config.sections import above, at_least, section
+from rllib.config.sections import FollowsKL, above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.losses.ppo import PPO_LOSS
 from rllib.sample_batch import SampleBatch
+from rllib.schedules import Schedule
 
 _MODEL = {"vf_share_layers": False}
 
@@ -34,7 +36,13 @@ class PPOConfig(ActorCriticConfig):
     def training(
         self,
         *,
-        lr=5e-5,
+        lr: Annotated[
+            float | list,
+            "learning rate, a schedule of it over sampled steps, or one that follows the KL: "
+            "{'type': 'kl_adaptive', 'initial': 1e-3, 'desired_kl': 0.01}",
+            at_least(0),
+            FollowsKL,
+        ] = 5e-5,
         train_batch_size=4000,
         model=_MODEL,
         sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
@@ -70,6 +78,23 @@ class PPOConfig(ActorCriticConfig):
                 "recompute_advantages=False."
             )
 
+    @relation("lr", "lr_schedule")
+    def _check_adaptive_rate(self):
+        if self.adaptive_rate is not None and self.lr_schedule is not None:
+            return (
+                f"lr={self.lr!r} follows the KL, but lr_schedule={self.lr_schedule!r} goes before it and follows the "
+                "time. Leave one of them out."
+            )
+
+    @property
+    def adaptive_rate(self) -> AdaptiveRate | None:
+        """The learning rate that follows the KL, at its beginning; None where it is a number or a schedule."""
+        return AdaptiveRate.from_setting(self.lr)
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        # A rate that follows the KL is not a function of the time.
+        return None if name == "lr" and self.adaptive_rate is not None else super().get_schedule(name)
+
 
 class PPO(IntrinsicallyRewarded):
     """Proximal policy optimisation."""
@@ -85,7 +110,9 @@ class PPO(IntrinsicallyRewarded):
 
     def setup(self) -> None:
         super().setup()
-        self._kl = AdaptiveKL({policy_id: self.config_of(policy_id) for policy_id in self.policies})
+        configs = {policy_id: self.config_of(policy_id) for policy_id in self.policies}
+        self._kl = AdaptiveKL(configs)
+        self._rates = {policy_id: rate for policy_id, config in configs.items() if (rate := config.adaptive_rate)}
         if self.config.recompute_advantages and any(policy.state_size for policy in self.policies.values()):
             raise ValueError(
                 "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
@@ -94,7 +121,10 @@ class PPO(IntrinsicallyRewarded):
 
     def begin_training(self, policy_id: str) -> None:
         super().begin_training(policy_id)
-        self._kl.add(policy_id, self.config_of(policy_id))
+        config = self.config_of(policy_id)
+        self._kl.add(policy_id, config)
+        if rate := config.adaptive_rate:
+            self._rates[policy_id] = rate
 
     @property
     def samples_sequences(self) -> bool:
@@ -108,6 +138,9 @@ class PPO(IntrinsicallyRewarded):
             config = self.config_of(policy_id)
             intrinsic = self._add_intrinsic_rewards(policy_id, batch)
             steps, recomputed = self._with_advantages(policy_id, batch)
+            adaptive = self._rates.get(policy_id)
+            if adaptive is not None:
+                settings[policy_id]["lr"] = adaptive
             update = self.learn_on_batch(
                 steps,
                 policy_id,
@@ -120,6 +153,8 @@ class PPO(IntrinsicallyRewarded):
                 **self._kl.settings(policy_id),
             )
             self._kl.adapt(policy_id, update["kl"], self.timesteps)
+            if adaptive is not None:
+                self._rates[policy_id] = adaptive.at(update["cur_lr"])
             stats[policy_id] = update | intrinsic
         return stats
 
@@ -134,7 +169,11 @@ class PPO(IntrinsicallyRewarded):
         return recomputed.steps, recomputed
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self._kl.coefficients}
+        rates = {policy_id: rate.initial for policy_id, rate in self._rates.items()}
+        return {"kl_coeff": self._kl.coefficients, "lr": rates}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._kl.coefficients.update(state["kl_coeff"])
+        for policy_id, lr in state.get("lr", {}).items():  # absent from earlier checkpoints
+            if policy_id in self._rates:
+                self._rates[policy_id] = self._rates[policy_id].at(lr)

@@ -31,7 +31,7 @@ from rllib.config.setting_types import (
     type_in_code,
     type_in_words,
 )
-from rllib.schedules import schedule_problem, values_of
+from rllib.schedules import KL_ADAPTIVE, kl_adaptive_problem, schedule_problem, values_of
 
 C = TypeVar("C")
 
@@ -82,6 +82,10 @@ class NotYet:
     instead: str = "Leave it out."
 
 
+class FollowsKL:
+    """The setting takes {"type": "kl_adaptive", ...}, too (schedules.py)."""
+
+
 class Merged:
     """A dict whose section method adds the given keys to those already there, instead of replacing them all."""
 
@@ -98,6 +102,7 @@ class Setting:
     range: Range | None = None
     not_yet: NotYet | None = None
     merged: bool = False
+    follows_kl: bool = False
 
     def converted(self, value):
         """`value` in the setting's own type where that loses nothing; else as it is, and `problem` tells."""
@@ -114,7 +119,7 @@ class Setting:
             return f"{self._given(value)} must be {self.rule}{text_hint(value)}. {self.advice}"
         numbers, allowed = numbers_in(value), self.range
         if is_schedule(value, self.type):
-            broken = schedule_problem(value)
+            broken = self._schedule_problem(value)
             if broken:
                 return f"{self._given(value)} {broken}. Use .{self.section}({self.name}=[[0, 0.1], [100000, 0.01]])."
             # A schedule may end at a bound that is no value for the whole run.
@@ -124,6 +129,11 @@ class Setting:
         if self.not_yet is not None and value != self.default:
             return f"{self._given(value)} is not available yet ({self.meaning}). {self.not_yet.instead}"
         return None
+
+    def _schedule_problem(self, value) -> str | None:
+        if self.follows_kl and isinstance(value, Mapping) and value.get("type") == KL_ADAPTIVE:
+            return kl_adaptive_problem(value)
+        return schedule_problem(value)
 
     def _given(self, value) -> str:
         return f"{self.name}={shortened(value)}"
@@ -271,12 +281,13 @@ def _setting(cls, section_name: str, parameter: inspect.Parameter) -> Setting:
     type_, meaning, *rules = get_args(parameter.annotation)
     setting = Setting(parameter.name, section_name, type_, parameter.default, meaning)
     if inherited is not None and not rules:
-        return replace(setting, range=inherited.range, not_yet=inherited.not_yet, merged=inherited.merged)
+        return replace(inherited, type=type_, default=parameter.default, meaning=meaning)
     return replace(
         setting,
         range=next((rule for rule in rules if isinstance(rule, Range)), None),
         not_yet=next((rule for rule in rules if isinstance(rule, NotYet)), None),
         merged=any(isinstance(rule, Merged) or rule is Merged for rule in rules),
+        follows_kl=FollowsKL in rules,
     )
 
 

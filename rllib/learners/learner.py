@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllib.errors import NotFiniteError
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.core_choice import CoreChoice
 from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
@@ -82,7 +83,7 @@ class Learner:
         minibatch_size: int | None = None,
         microbatch_size: int | None = None,
         rng: np.random.Generator,
-        lr: float | Mapping[str, float],
+        lr: float | AdaptiveRate | Mapping[str, float],
         shuffle: bool = True,
         meanwhile: Callable[[], None] | None = None,
         stop_above: tuple[str, float] | None = None,
@@ -101,7 +102,8 @@ class Learner:
                 memory (statistics that are no means, like the explained variance, are averaged). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
                 numbers. Batches of tensors are shuffled on their device, by a seed from it.
-            lr: learning rate, of all objectives or by their names.
+            lr: learning rate, of all objectives or by their names; an AdaptiveRate follows the KL of the only
+                objective's minibatches.
             shuffle: False keeps the order of the batch.
             meanwhile: called once after all steps were launched, before the learner waits for their end: a GPU computes
                 them in that time. The weights on the host are still the old ones.
@@ -116,7 +118,8 @@ class Learner:
         Returns:
             statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
             of the last epoch; grad_gnorm, the mean of the gradient's length before clipping (NAME_grad_gnorm where
-            there are several objectives); num_minibatches, up to the one at which `stop_above` has ended the update.
+            there are several objectives); num_minibatches, up to the one at which `stop_above` has ended the update;
+            of an AdaptiveRate, lr, the rate after the update.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -136,6 +139,8 @@ class Learner:
             orders = [rng.permutation(count) if shuffle else None for _ in range(num_epochs)]
         lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
+        if isinstance(lr, AdaptiveRate):
+            lrs = [lr := lr.reading(self.objectives[0].loss.stats)]
         size = min(minibatch_size or rows, rows)
         stop = stop_above and (self.objectives[0].loss.stats.index(stop_above[0]), stop_above[1])
         try:
@@ -146,6 +151,8 @@ class Learner:
             _name_rows(error, batch, columns, inputs)
             raise
         result = {"num_minibatches": len(found[0][0]) if found else 0}
+        if isinstance(lr, AdaptiveRate):
+            result["lr"] = lr.after(found[0][0])
         last_order = orders[-1]
         if seq_lens is not None and last_order is not None:
             last_order = rows_of_sequences(seq_lens, last_order)

@@ -7,6 +7,7 @@ import pytest
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import Learner, make_learner
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import Unfinished
 from rllib.learners.updates.objective import Objective
 from rllib.losses.ppo import PPO_LOSS
@@ -42,6 +43,12 @@ def ppo(kind: str) -> tuple[Learner, SampleBatch, dict]:
     return make_learner(policy, Objective(PPO_LOSS), kind=kind), make_batch(policy, 20), settings
 
 
+def ppo_by_kl(kind: str) -> tuple[Learner, SampleBatch, dict]:
+    """With a learning rate that changes from step to step."""
+    learner, batch, settings = ppo(kind)
+    return learner, batch, {**settings, "stop_above": None, "lr": AdaptiveRate(0.002, 0.001)}
+
+
 def q_learning(kind: str) -> tuple[Learner, SampleBatch, dict]:
     """With numbers of the rows."""
     rng = np.random.default_rng(1)
@@ -57,7 +64,7 @@ def q_learning(kind: str) -> tuple[Learner, SampleBatch, dict]:
 
 def updated(learner: Learner, batch: SampleBatch, settings: dict) -> dict:
     numbers = {"num_epochs": 3, "minibatch_size": 8, "rng": np.random.default_rng(2), "lr": 0.01}
-    return learner.update(batch, **numbers, **settings)
+    return learner.update(batch, **{**numbers, **settings})
 
 
 def resumed(learner: Learner, batch: SampleBatch, settings: dict, monkeypatch) -> dict:
@@ -68,7 +75,7 @@ def resumed(learner: Learner, batch: SampleBatch, settings: dict, monkeypatch) -
 
 
 @pytest.mark.parametrize("at", range(20))
-@pytest.mark.parametrize("make", [ppo, q_learning])
+@pytest.mark.parametrize("make", [ppo, ppo_by_kl, q_learning])
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_resumed_updates_have_the_same_bits(kind, make, at, monkeypatch):
     """Interrupted at any sum, or finished when another has to go on; by this learner, or by one in its place."""

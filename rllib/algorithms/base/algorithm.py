@@ -612,6 +612,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             for setting, name in _REPORTED_SETTINGS.items()
             if setting in settings and not isinstance(settings[setting], Mapping)
         }
+        if "lr" in stats:  # it has followed the KL
+            used["cur_lr"] = stats.pop("lr")
         return {**stats, **used, **extra_stats, "policy_lag_updates": float(lag)}
 
     def _auxiliary_weights(self) -> dict[str, float]:

@@ -21,6 +21,7 @@ import runtime
 from rllib.errors import LearnersLostError
 from rllib.learners.group.learner_actor import LearnerActor, Outcome, Recipe, mirrored
 from rllib.learners.learner import Learner
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import SharedBlock, SharedSums
 from rllib.learners.updates.objective import ModuleVector
 from rllib.learners.updates.target_copy import TargetCopy
@@ -210,7 +211,7 @@ class LearnerGroup:
         orders: Sequence,
         minibatch_size: int,
         microbatch_size: int,
-        lrs: Sequence[float],
+        lrs: Sequence[float | AdaptiveRate],
         settings: Sequence[Mapping | None],
         meanwhile: Callable[[], None] | None = None,
         stop_above: tuple[int, float] | None = None,

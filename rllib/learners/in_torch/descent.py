@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rllib.learners.in_torch.epoch import Epoch
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import ModuleVector, Objective
@@ -74,6 +75,7 @@ class Descent:
         # Losses of the policy's outputs show at the first check whether they have an identity.
         self._has_identity = not self._over_modules
         self.recorded: RecordedSteps | None = None
+        self._adaptive: AdaptiveRate | None = None
 
     def get_state(self) -> dict[str, np.ndarray]:
         arrays = {name: tensor.cpu().numpy() for name, tensor in self.memory.items()}
@@ -86,15 +88,26 @@ class Descent:
             if name.endswith(".step"):
                 self._num_steps = int(state[name])
 
-    def begin(self, lr: float, resumes: bool = False) -> None:
+    def begin(self, lr: float | AdaptiveRate, resumes: bool = False) -> None:
         """Prepares an update, or the rest of one."""
-        for group in self._optimizer.param_groups:
-            if self.recorded is None:
-                group["lr"] = lr
-            else:
-                group["lr"].fill_(lr)  # a recording reads it where it lies
         if not resumes:
             self.steps, self.row_statistics, self.identity_error = [], [], None
+        self._adaptive = lr if isinstance(lr, AdaptiveRate) else None
+        rate = lr if self._adaptive is None else lr.after(self.steps)
+        for group in self._optimizer.param_groups:
+            if self.recorded is None:
+                group["lr"] = rate
+            else:
+                group["lr"].fill_(rate)  # a recording reads it where it lies
+
+    def _adapt(self, statistics: Tensor) -> None:
+        """Lets the learning rate follow the KL of the minibatch whose step comes next."""
+        kl = statistics[self._adaptive.index]
+        for group in self._optimizer.param_groups:
+            if self.recorded is None:
+                group["lr"] = self._adaptive.adapted(group["lr"], float(kl))
+            else:
+                group["lr"].copy_(self._adaptive.adapted_on_device(group["lr"], kl))
 
     def record_steps(self, graphs: CudaGraphs) -> RecordedSteps | None:
         """Allows recordings of steps. Only Adam can keep all its numbers, the learning rate included, in tensors."""
@@ -112,7 +125,10 @@ class Descent:
         A step on sequences depends on their lengths, which may differ between minibatches of the same shapes.
         """
         is_alone = self.recorded is not None and self.recorded.is_on and collective is None and len(self._reads) == 1
-        return is_alone and microbatch_size >= rows.stop - rows.start and not self._is_to_check(rows)
+        is_whole = microbatch_size >= rows.stop - rows.start
+        # The first minibatch is checked, and does not adapt the rate.
+        is_like_others = not self._is_to_check(rows) and (self._adaptive is None or bool(self.steps))
+        return is_alone and is_whole and is_like_others
 
     def _is_to_check(self, rows: slice) -> bool:
         return self._has_identity and not self.steps and rows.start == 0
@@ -122,14 +138,17 @@ class Descent:
 
         numbers = {name: value for name, value in settings.items() if isinstance(value, float) and math.isfinite(value)}
         others = {name: value for name, value in settings.items() if name not in numbers}
+        adaptive = self._adaptive and self._adaptive.at(0.0)
 
         def step(minibatch: Mapping[str, Tensor], numbers: Mapping) -> Sequence[Tensor]:
             statistics, *of_rows = self._descend(minibatch, {**others, **numbers})
+            if adaptive is not None:
+                self._adapt(statistics)
             norm = self._norm()
             self.step(norm)
             return [torch.cat((statistics, norm[None])), *(column for part in of_rows for column in part)]
 
-        newest, *of_rows = self.recorded.take(tuple(others.items()), epoch[rows], numbers, step)
+        newest, *of_rows = self.recorded.take((*others.items(), adaptive), epoch[rows], numbers, step)
         self.steps.append(newest)
         self.row_statistics += [tuple(of_rows)] if of_rows else []
 
@@ -172,6 +191,8 @@ class Descent:
             columns = {name: column.numpy() for name, column in epoch[rows].items()}
             raise_not_finite(self._vector, self.whole_gradient(), columns)
         self.steps.append(torch.cat((statistics, norm[None])))
+        if self._adaptive is not None and len(self.steps) > 1:
+            self._adapt(statistics)
 
     def _norm(self) -> Tensor:
         gradients = self.gradients

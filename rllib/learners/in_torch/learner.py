@@ -15,6 +15,7 @@ from rllib.learners.in_torch.descent import Descent
 from rllib.learners.in_torch.epoch import Epoch, epoch_of, sent_orders
 from rllib.learners.in_torch.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.in_torch.transfers import InPlace, PinnedTransfers
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.in_numpy import check_identity, raise_not_finite
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
@@ -174,7 +175,7 @@ class TorchBackend:
         orders,
         minibatch_size: int,
         microbatch_size: int,
-        lrs: Sequence[float],
+        lrs: Sequence[float | AdaptiveRate],
         settings: Sequence[Mapping],
         meanwhile: Callable[[], None] | None = None,
         stop_above: tuple[int, float] | None = None,

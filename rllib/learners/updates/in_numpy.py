@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from rllib.errors import LearnerError, NotFiniteError
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.core_choice import CoreChoice
 from rllib.learners.updates.minibatches import Cuts
@@ -90,7 +91,7 @@ class NumpyBackend:
         orders,
         minibatch_size: int,
         microbatch_size: int,
-        lrs: Sequence[float],
+        lrs: Sequence[float | AdaptiveRate],
         settings: Sequence[Mapping | None],
         meanwhile: Callable[[], None] | None = None,
         stop_above: tuple[int, float] | None = None,
@@ -107,7 +108,7 @@ class NumpyBackend:
             minibatch_size: rows of a step, at least that number where they stand in sequences; the last step of an
                 epoch takes the remaining rows.
             microbatch_size: rows that a step's gradient is computed from at a time.
-            lrs: learning rate of each objective.
+            lrs: learning rate of each objective; an AdaptiveRate has been told where the KL is.
             settings: of each objective's loss; None leaves the objective out.
             meanwhile: called after the last step.
             refresh: called before each epoch but the first; its columns take the place of the batch's.
@@ -125,8 +126,8 @@ class NumpyBackend:
         active = [(descent, lr, given) for descent, lr, given in every if given is not None]
         if not resumes:
             self.num_done = 0
-            for descent, _, _ in active:
-                descent.steps = []
+        for descent, lr, _ in active:
+            descent.begin(lr, resumes)
         num_walked, collective = 0, self.collective
         epoch = epoch_of(columns, inputs)
         num_rows = min(minibatch_size, microbatch_size, len(inputs))
@@ -140,7 +141,7 @@ class NumpyBackend:
                     for descent, _, _ in active:
                         descent.row_statistics = []
                 for rows in epoch.cuts.parts(0, len(inputs), minibatch_size):
-                    for descent, lr, given in active:
+                    for descent, _, given in active:
                         num_walked += 1
                         if num_walked <= self.num_done:
                             continue
@@ -148,7 +149,7 @@ class NumpyBackend:
                         if stop_above is not None and row[stop_above[0]] > stop_above[1]:
                             self.num_done = math.inf
                             break
-                        descent.step(row[-1], lr)
+                        descent.step(row[-1])
                         self.num_done = num_walked
                     else:
                         continue
@@ -186,7 +187,7 @@ class NumpyBackend:
         (descent,) = self._descents
         epoch = epoch_of(columns, inputs)
         epoch.reorder(None)
-        descent.steps = []
+        descent.begin(0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             row = descent.compute(epoch, slice(0, len(inputs)), microbatch_size, settings, self.collective)
         return descent.gradient, np.array(row, np.float64)
@@ -202,7 +203,8 @@ class NumpyBackend:
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             descent.raise_not_finite({})
-        descent.step(norm, lr)
+        descent.begin(lr)
+        descent.step(norm)
         return norm
 
 
@@ -219,8 +221,9 @@ class _Descent:
     Attributes:
         gradient: the module's flat gradient, a buffer that every computation overwrites.
         optimizer: the optimizer in numpy.
-        steps: the loss's statistics and the gradient's norm for each step; `train` empties it.
+        steps: the loss's statistics and the gradient's norm for each step since `begin`.
         row_statistics: the loss's row statistics, a tuple for each microbatch; each epoch empties it.
+        lr: learning rate of the next step.
     """
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector):
@@ -234,6 +237,14 @@ class _Descent:
         self._clip = objective.grad_clip, objective.grad_clip_by
         self._gradient_parts = list(vector.named_parameters(self._name, self.gradient).values())
         self.steps, self.row_statistics = [], []
+        self.lr, self._adaptive = 0.0, None
+
+    def begin(self, lr: float | AdaptiveRate, resumes: bool = False) -> None:
+        """Prepares an update, or the rest of one."""
+        if not resumes:
+            self.steps = []
+        self._adaptive = lr if isinstance(lr, AdaptiveRate) else None
+        self.lr = lr if self._adaptive is None else lr.after(self.steps)
 
     def compute(
         self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
@@ -276,6 +287,8 @@ class _Descent:
         if not math.isfinite(norm):
             self.raise_not_finite({**epoch.minibatch(rows), OBS: epoch.inputs[rows]})
         self.steps.append([*statistics, norm])
+        if self._adaptive is not None and len(self.steps) > 1:
+            self.lr = self._adaptive.adapted(self.lr, float(statistics[self._adaptive.index]))
         return self.steps[-1]
 
     def _compute_part(self, epoch: "Epoch", rows: slice, settings: Mapping, first: bool):
@@ -294,10 +307,10 @@ class _Descent:
         self.row_statistics += of_rows
         return statistics
 
-    def step(self, norm: float, lr: float) -> None:
+    def step(self, norm: float) -> None:
         """Clips the gradient and takes a step against it."""
         clip_gradient(self.gradient, self._gradient_parts, norm, *self._clip)
-        self.optimizer.step(self._vector[self._name], self.gradient, lr)
+        self.optimizer.step(self._vector[self._name], self.gradient, self.lr)
 
     def raise_not_finite(self, columns: Mapping[str, np.ndarray]) -> None:
         """Raises the error of a gradient that is not finite."""

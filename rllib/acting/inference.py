@@ -13,6 +13,7 @@ from rllib.acting.agent_player import PlayedEpisode
 from rllib.acting.player import Player
 from rllib.env.factories.adapter import ActionRow, Adapter, StepInputs
 from rllib.env.factories.adapters import ADAPTERS
+from rllib.env.factories.critic_keys import CriticKeys
 from rllib.env.factories.masks import ActionMask
 from rllib.env.spaces.actions import action_mapper, of_each
 from rllib.env.spaces.batches import rows_of
@@ -23,7 +24,7 @@ from rllib.hand_written import choose
 from rllib.models.distributions.standard import Distribution
 from rllib.policy import Policy
 from rllib.progress import counted
-from rllib.sample_batch import DEFAULT_POLICY
+from rllib.sample_batch import DEFAULT_POLICY, VF_PREDS
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ A = TypeVar("A", bound=Adapter)
 C = TypeVar("C")
 
 # The adapters' items in checkpoints, where there are none.
-_NO_ADAPTERS: dict[str, Any] = {"ignored_keys": [], "told": None, "augmentation": None}
+_NO_ADAPTERS: dict[str, Any] = {"ignored_keys": [], "critic_keys": [], "told": None, "augmentation": None}
 
 
 def under_plain_names(mixin: type[C]) -> type[C]:
@@ -67,7 +68,7 @@ class ActingSettings:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ActingSettings":
         """The settings among the items of `data`."""
-        found = [(kind, data[kind.json_name]) for kind in ADAPTERS]
+        found = [(kind, data.get(kind.json_name)) for kind in ADAPTERS]
         adapters = tuple(kind.from_json(given) for kind, given in found if given)
         return cls(data["normalize_actions"], data["clip_actions"], adapters, data["explore"])
 
@@ -370,6 +371,7 @@ class Inference:
         self.rng, self.settings = rng, settings
         self._adapters = settings.adapters
         self._takes_masks = settings.adapter(ActionMask) is not None
+        self._critic_keys = settings.adapter(CriticKeys)
         self._action_row = ActionRow(action_space)
         self._space = observation_space
         # Until the first warning: an observation that is a rounding error outside still gets its action.
@@ -397,7 +399,7 @@ class Inference:
             states: of a policy with a memory, the state before each observation, in the form of
                 `Policy.get_initial_state`.
             explore: sample the actions.
-            fetches: as for `Policy.choose`.
+            fetches: as for `Policy.choose`; without vf_preds where observations lack what the value alone reads.
             action_masks: a mask for each observation, where the environment does not give them in its observations.
             prev_actions, prev_rewards: the action before each observation, as the environment took it, and its reward,
                 where the policy reads them; None where an episode begins.
@@ -416,6 +418,8 @@ class Inference:
             rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
         drawn = policy.choose(rows, explore, self.rng, state=memory, fetches=fetches)
+        if fetches and self._critic_keys and any(map(self._critic_keys.lacks, observations)):
+            fetches.pop(VF_PREDS, None)
         actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
 
@@ -427,7 +431,7 @@ class Inference:
 
     @property
     def given_space(self):
-        """The space of the observations that `compute_actions` takes: the environment's, but for ignored keys."""
+        """The space of the observations that `compute_actions` takes: the environment's, but for keys without use."""
         space = self._space
         for adapter in reversed(self._adapters):
             space = adapter.own_space(space)
@@ -453,7 +457,7 @@ class Inference:
                 f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
                 "observation alone. Leave it out, or use .environment(action_mask_from='info')."
             )
-        inputs = StepInputs(self._action_row, state, prev_action, prev_reward, action_mask)
+        inputs = StepInputs(self._action_row, self._space, state, prev_action, prev_reward, action_mask)
         for adapter in self._adapters:
             observation = adapter.row(observation, inputs)
         problem = mismatch(self._space, observation, bounded=self._minds_bounds)

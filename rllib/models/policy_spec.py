@@ -18,7 +18,7 @@ from rllib.models.dense.initializers import GAINS, INITIALIZERS
 from rllib.models.dense.layout import LayersLayout, Layout
 from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork, initialize_sigmas
 from rllib.models.dense.renormalized import RenormalizedNetwork
-from rllib.models.dense.separate import SeparateLayout, SeparateNetwork
+from rllib.models.dense.separate import Columns, SeparateLayout, SeparateNetwork
 from rllib.models.dense.state_dependent_noise import StateDependentLayout, StateDependentNetwork
 from rllib.models.dense.torso_in_numpy import ConvolutionalNetwork
 from rllib.models.distributions.choose import distribution_from_json
@@ -67,7 +67,8 @@ class PolicySpec:
         head_bias: whether the policy's head and the value's have a bias.
         batch_renorm: inputs of hidden layers and head are normalised (batch_renorm.py); for fully connected networks
             without layer_norm.
-        policy_inputs: number of first inputs that the policy reads, where the value reads more; None: it reads all.
+        policy_columns: columns (start, stop) of the inputs that the policy reads, where the value reads more; None: it
+            reads all.
         members: those of a group, who share the network; None: the policy is of one agent.
         residual: residual blocks instead of hidden layers, for policies without a value; None: hidden layers.
     """
@@ -94,7 +95,7 @@ class PolicySpec:
     noise_trains_features: bool = False
     head_bias: bool = True
     batch_renorm: BatchRenorm | None = None
-    policy_inputs: int | None = None
+    policy_columns: Columns | None = None
     members: Members | None = None
     residual: Residual | None = None
 
@@ -159,16 +160,13 @@ class PolicySpec:
         plain = LayersLayout(num_inputs, *rest, head_bias=self.head_bias, batch_renorm=self.batch_renorm)
         if self.vf_hiddens is not None:
             both = {"layer_norm": self.layer_norm, "head_bias": self.head_bias}
+            columns = self.policy_columns
+            num_read = num_inputs if columns is None else sum(stop - start for start, stop in columns)
+            policy_head = {"policy": heads["policy"]}
             plain = SeparateLayout(
-                LayersLayout(
-                    self.policy_inputs or num_inputs,
-                    self.hiddens,
-                    {"policy": heads["policy"]},
-                    "policy",
-                    num_log_std,
-                    **both,
-                ),
+                LayersLayout(num_read, self.hiddens, policy_head, "policy", num_log_std, **both),
                 LayersLayout(num_inputs, self.vf_hiddens, {"value": 1}, "value", **both),
+                columns,
             )
         if self.state_dependent_noise:
             width, size = self.hiddens[-1], self.distribution.size
@@ -303,6 +301,9 @@ class PolicySpec:
         data = dict(data)
         if "activation" in data:  # of checkpoints from before each layer had its own
             data["activations"] = [data.pop("activation")] * len(data["hiddens"])
+        if "policy_inputs" in data:  # of checkpoints from before the policy could read others than the first
+            count = data.pop("policy_inputs")
+            data["policy_columns"] = count and [[0, count]]
         return cls(**{name: _READERS.get(name, as_tuples)(value) for name, value in data.items()})
 
 

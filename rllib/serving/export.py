@@ -274,10 +274,9 @@ def _compared(
     rng, is_recurrent = np.random.default_rng(0), module.inputs[-1].name == STATE_IN
     largest, num_rows, num_ties = dict.fromkeys(outputs, 0.0), 0, 0
     for observations in _batches(algorithm, policy, module.space, rng, is_recurrent):
-        rows = [list(values_of_leaves(module.space, each)) for each in observations[0]]
-        states, own = [policy.get_initial_state() for _ in rows], None
+        states, own = [policy.get_initial_state() for _ in observations[0]], None
         if is_recurrent:
-            own = np.zeros((len(rows), policy.state_size), np.float32)
+            own = np.zeros((len(states), policy.state_size), np.float32)
         for step in observations:
             inputs = _arrays(module, module.space, step) + ([own] if is_recurrent else [])
             found = dict(zip(outputs, exported(inputs), strict=True))
@@ -389,7 +388,8 @@ def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any],
 
 def _arrays(module: ExportedPolicy, space: spaces.Space, observations: list) -> list[np.ndarray]:
     """The observations as the program's inputs."""
-    by_leaf: list[tuple[Any, ...]] = list(zip(*(values_of_leaves(space, each) for each in observations)))
+    given = (module.of_policy(values_of_leaves(space, each)) for each in observations)
+    by_leaf: list[tuple[Any, ...]] = list(zip(*given))
     return [
         np.stack([np.asarray(value) for value in values]).astype(port.dtype)
         for values, port in zip(by_leaf, module.inputs)

@@ -1,6 +1,6 @@
 """A policy as one torch module, from the environment's observations to its actions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.env.tensors.spaces import TensorColumn, maps_tensors, tensor_action_mapper
 from rllib.models.dense.noisy import NoisyLayout
-from rllib.models.observations.flat_spaces import parts
+from rllib.models.observations.flat_spaces import flat_leaves, is_under, next_to_zero, parts
 from rllib.models.observations.in_torch import MaskedModule, TensorFilter
 from rllib.models.tensors import encoded, mode
 
@@ -56,9 +56,10 @@ class ExportedPolicy(nn.Module):
 
     Attributes:
         space: of the observations.
-        inputs: ports in the order of the arguments: each part of the observation (Dict and Tuple observations have
-            several; a mask that the environment gives beside its observations is one of them), then the memory's state.
-        outputs: ports in the order of the results; the value is among them if the policy has one.
+        inputs: ports in the order of the arguments: each part of the observation that the policy reads (Dict and Tuple
+            observations have several; a mask that the environment gives beside its observations is one of them), then
+            the memory's state.
+        outputs: ports in the order of the results; the value is among them if it reads the same parts as the policy.
 
     Raises:
         ExportError: for a policy with parts that cannot be a torch program.
@@ -80,8 +81,14 @@ class ExportedPolicy(nn.Module):
         self._network = [_network(policy)]
         mapping = config.normalize_actions, config.clip_actions
         self._mapper = tensor_action_mapper(action_space, policy.distribution, *mapping, "cpu")
-        self._has_memory, self._has_value = bool(policy.state_size), policy.spec.critic
-        self.inputs = list(input_ports(space))
+        # For each part of the observation what stands for it where the value alone reads it; None: there is an input.
+        self._fillers = [
+            torch.as_tensor(next_to_zero(leaf.space)) if is_under(leaf, config.keys_of_value) else None
+            for leaf in flat_leaves(space)
+        ]
+        self._has_memory = bool(policy.state_size)
+        self._has_value = policy.spec.critic and all(filler is None for filler in self._fillers)
+        self.inputs = self.of_policy(input_ports(space))
         self.outputs = [
             Port(ACTION, tuple(action_space.shape), np.dtype(action_space.dtype).name),
             Port(DIST_INPUTS, (policy.num_dist_inputs,), "float32"),
@@ -91,6 +98,10 @@ class ExportedPolicy(nn.Module):
         if self._has_memory:
             self.inputs.append(Port(STATE_IN, (policy.state_size,), "float32"))
             self.outputs.append(Port(STATE_OUT, (policy.state_size,), "float32"))
+
+    def of_policy(self, of_leaves: Iterable) -> list:
+        """The parts of an observation that are inputs, of those in the order of `values_of_leaves`."""
+        return [each for each, filler in zip(of_leaves, self._fillers, strict=True) if filler is None]
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -108,7 +119,9 @@ class ExportedPolicy(nn.Module):
     def _stored(self, observations: Sequence[Tensor]) -> Tensor:
         first, column = observations[0], self._column
         rows = first.new_empty((first.shape[0], *column.shape), dtype=getattr(torch, column.dtype))
-        column.write(_structured(self.space, iter(observations)), rows)
+        given, count = iter(observations), first.shape[0]
+        values = (next(given) if each is None else each.expand(count, *each.shape) for each in self._fillers)
+        column.write(_structured(self.space, values), rows)
         return rows
 
     def _filtered(self, rows: Tensor) -> Tensor:

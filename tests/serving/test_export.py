@@ -97,6 +97,7 @@ CASES = {
     .rollouts(observation_filter="MeanStdFilter")
     .environment("CartPole-v1"),
     "ignored keys": lambda: ppo().environment(MatchParts, ignore_observation_keys=["goal"]),
+    "keys of the value": lambda: ppo(vf_share_layers=False).environment(MatchParts, critic_observation_keys=["goal"]),
     "choices that begin at 3": lambda: sampled(gymnasium.spaces.Discrete(4, start=3), gymnasium.spaces.Discrete(2, 5)),
     "float64": lambda: sampled(gymnasium.spaces.Box(-2, 2, (3,), np.float64), gymnasium.spaces.Box(-4, 4, (2,))),
     "bits": lambda: sampled(gymnasium.spaces.MultiBinary(5), gymnasium.spaces.MultiBinary(3)),

@@ -36,6 +36,10 @@ class AlgorithmConfig(OfflineDataConfig):
     @property
     def is_atari(self) -> bool: ...
     def get_info_columns(self) -> tuple[Column, ...]: ...
+    @property
+    def fits_a_value(self) -> bool: ...
+    @property
+    def keys_of_value(self) -> list[str]: ...
     def get_schedule(self, name: str) -> Schedule | None: ...
     def evaluation_changes(self) -> dict[str, Any]: ...
     @property
@@ -52,6 +56,7 @@ class AlgorithmConfig(OfflineDataConfig):
     env_wrappers: Any
     observation_space: Any
     ignore_observation_keys: Sequence[str]
+    critic_observation_keys: Sequence[str]
     action_space: Any
     action_mask_key: str | None
     action_mask_from: Literal["observation", "info", "method"]
@@ -162,12 +167,12 @@ class AlgorithmConfig(OfflineDataConfig):
     tensorboard_groups: bool
     def environment(
         self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., env_wrappers: Any=None, observation_space:
-        Any=None, ignore_observation_keys: Sequence[str]=..., action_space: Any=None, action_mask_key: str |
-        None="action_mask", action_mask_from: Literal["observation", "info", "method"]="observation", clip_actions:
-        bool=False, normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns:
-        bool=False, normalized_reward_clip: float | None=10.0, time_limit_ends_episode: bool=False, info_columns:
-        Mapping[str, Any]=..., env_task_fn: Callable[..., Any] | None=None, disable_env_checking: bool=False,
-        render_env: bool=False, horizon: Any=...
+        Any=None, ignore_observation_keys: Sequence[str]=..., critic_observation_keys: Sequence[str]=...,
+        action_space: Any=None, action_mask_key: str | None="action_mask", action_mask_from: Literal["observation",
+        "info", "method"]="observation", clip_actions: bool=False, normalize_actions: bool=True, clip_rewards: bool
+        | float | None=None, normalize_returns: bool=False, normalized_reward_clip: float | None=10.0,
+        time_limit_ends_episode: bool=False, info_columns: Mapping[str, Any]=..., env_task_fn: Callable[..., Any] |
+        None=None, disable_env_checking: bool=False, render_env: bool=False, horizon: Any=...
     ) -> C: ...
     def framework(
         self: C, framework: str="torch", *, torch_autocast: Literal["bfloat16"] | None=None, torch_matmul_precision:

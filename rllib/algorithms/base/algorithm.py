@@ -464,7 +464,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             observation_clip=config.observation_clip,
             initializer=self.initializer,
             action_mask_key=config.action_mask_key,
-            critic_key="state" if config.centralized_critic else None,
+            critic_keys=config.keys_of_value,
             images_skip_layers=self.images_skip_layers,
             has_value=self.has_value,
         )

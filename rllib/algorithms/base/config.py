@@ -129,6 +129,9 @@ class AlgorithmConfig(OfflineDataConfig):
         ignore_observation_keys: Annotated[
             list[str], "keys of a Dict observation that the policy does not get, such as a text"
         ] = _NO_KEYS,
+        critic_observation_keys: Annotated[
+            list[str], "keys of a Dict observation that the value reads and the policy does not; absent in deployment"
+        ] = _NO_KEYS,
         action_space: Annotated[Any, "gymnasium space of actions; None: the environment's own"] = None,
         action_mask_key: Annotated[
             str | None, "key of the mask of legal actions, one number a choice, in Dict observations; None: no masks"
@@ -565,6 +568,22 @@ class AlgorithmConfig(OfflineDataConfig):
                 "observation_space and action_space to act and learn without one."
             )
 
+    @relation("critic_observation_keys", "centralized_critic")
+    def _check_critic_keys(self):
+        if not self.critic_observation_keys:
+            return None
+        given = f"critic_observation_keys={self.critic_observation_keys}"
+        if not self.fits_a_value:
+            return (
+                f"{given} is for algorithms with a value beside the policy, such as PPO and IMPALA, and there is "
+                "none here. Leave it out, or ignore the keys: .environment(ignore_observation_keys=[...])."
+            )
+        if self.centralized_critic:
+            return (
+                f"{given} and centralized_critic={self.centralized_critic!r} both say what the value reads beyond the "
+                "policy's observation. Use one of them."
+            )
+
     @relation("listen", "env")
     def _check_listen(self):
         if self.listen is None:
@@ -919,6 +938,16 @@ class AlgorithmConfig(OfflineDataConfig):
         """
         columns = [Column(name, **given) for name, given in self.info_columns.items()]
         return tuple(replace(each, shape=tuple(each.shape), dtype=np.dtype(each.dtype).name) for each in columns)
+
+    @property
+    def fits_a_value(self) -> bool:
+        """Whether a value of observations is fitted beside the policy."""
+        return self.get("use_critic", "vf_loss_coeff" in self.settings)
+
+    @property
+    def keys_of_value(self) -> list[str]:
+        """Keys of observations, as policies get them, that the value reads and the policy does not."""
+        return ["state"] if self.centralized_critic else self.critic_observation_keys
 
     def get_schedule(self, name: str) -> Schedule | None:
         """A setting over time, from `name`_schedule where that is given, else from `name`; None where that is None."""

@@ -227,10 +227,10 @@ def agents_of(
             f"recorded steps are those of one policy, but {examined.name} has {len(examined.agents)} agents. Use "
             '.offline_data(input_="sampler"), or the environment of a single agent.'
         )
-    if config.centralized_critic and not config.get("use_critic", False):
+    if config.centralized_critic and not config.fits_a_value:
         raise ValueError(
             f"centralized_critic={config.centralized_critic!r} is for algorithms with a value beside the policy, such "
-            f"as PPO and A2C, but {type(algorithm).__name__} has none. Leave it out."
+            f"as PPO and IMPALA, but {type(algorithm).__name__} has none. Leave it out."
         )
     from rllib.algorithms.base.agents import make_agents
 

@@ -44,6 +44,7 @@ class StepInputs:
 
     Attributes:
         action_row: encodes actions of the environment.
+        policy_space: of the observations that the policy reads, outside of training.
         state: the policy's memory before the step.
         prev_action: the last action, as the environment took it.
         prev_reward: the reward of the last action.
@@ -51,6 +52,7 @@ class StepInputs:
     """
 
     action_row: ActionRow
+    policy_space: spaces.Space | None = None
     state: Sequence[np.ndarray] | None = None
     prev_action: Any = None
     prev_reward: float | None = None

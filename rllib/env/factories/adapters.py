@@ -1,4 +1,4 @@
-"""Adapters of observations, as a config asks for them: without some keys, with previous steps, with masks."""
+"""Adapters of observations, as a config asks for them: without some keys, with keys for the value, with more parts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import FilterObservation
 
 from rllib.env.factories.adapter import Adapter, StepInputs
+from rllib.env.factories.critic_keys import CriticKeys
 from rllib.env.factories.masks import ActionMask
 from rllib.env.factories.previous_steps import PreviousStep
 from rllib.env.factories.registry import EnvFactory
@@ -94,7 +95,7 @@ class _PartialVector(VectorWrapper):
 
 
 # Innermost first.
-ADAPTERS: tuple[type[Adapter], ...] = (PartialObservation, PreviousStep, ActionMask)
+ADAPTERS: tuple[type[Adapter], ...] = (PartialObservation, CriticKeys, PreviousStep, ActionMask)
 
 
 def adapters_of(config: Mapping[str, Any]) -> tuple[Adapter, ...]:

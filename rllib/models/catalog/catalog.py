@@ -1,13 +1,14 @@
 """Chooses the description of a policy by an environment's spaces and the `model` settings."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from gymnasium import spaces
 
 from rllib.models.attention.spec import Attention
 from rllib.models.dense.initializers import GAINS
+from rllib.models.dense.separate import Columns
 from rllib.models.distributions.choose import distribution_for
 from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
@@ -23,7 +24,7 @@ from rllib.models.observations.encoders import (
     RowsEncoder,
 )
 from rllib.models.observations.filters import CLIP
-from rllib.models.observations.flat_spaces import Leaf, are_pixels, flat_leaves, unsupported
+from rllib.models.observations.flat_spaces import Leaf, are_pixels, flat_leaves, is_under, unsupported
 from rllib.models.observations.masks import masked_columns
 from rllib.models.observations.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
 from rllib.models.policy_spec import PolicySpec
@@ -51,7 +52,7 @@ def policy_spec(
     observation_clip: float | None = CLIP,
     initializer: str = "orthogonal",
     action_mask_key: str | None = None,
-    critic_key: str | None = None,
+    critic_keys: Collection[str] = (),
     images_skip_layers: bool = True,
     has_value: bool = True,
 ) -> PolicySpec:
@@ -64,8 +65,7 @@ def policy_spec(
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
         initializer: of the weights, where `model` does not name one.
         action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
-        critic_key: of the last part of Dict observations, which the value reads and the policy does not; None: both
-            read all.
+        critic_keys: of the parts of Dict observations that the value reads and the policy does not.
         images_skip_layers: whether fcnet_hiddens have no part in a network for images alone; False: they stand behind
             the convolutions, and "nature" brings no layer of its own.
         has_value: whether the network has a value; residual blocks do not.
@@ -79,6 +79,8 @@ def policy_spec(
     if observation_filter not in FILTERS:
         raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
     filtered = FILTERS[observation_filter] != "NoFilter"
+    if critic_keys:
+        _check_critic(settings)
     if settings["custom_model"] is not None:
         return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
     distribution = _distribution(action_space, settings, model)
@@ -86,10 +88,6 @@ def policy_spec(
     read = observation_space
     if mask is not None:
         read = spaces.Dict([(name, part) for name, part in read.spaces.items() if name != action_mask_key])
-    policy_inputs = None
-    if critic_key is not None:
-        _check_critic(settings)
-        policy_inputs = spaces.flatdim(read) - spaces.flatdim(read[critic_key])
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model, images_skip_layers)
     residual = residual_blocks(settings)
@@ -108,6 +106,11 @@ def policy_spec(
                 f"model={{{key!r}: {settings[key]}}} is for fully connected networks, but {observation_space} asks for "
                 "convolutions. Leave it out, or set 'conv_filters': []."
             )
+    if critic_keys and torso is not None:
+        raise ValueError(
+            f"the value alone can read {', '.join(critic_keys)} in fully connected networks, but {observation_space} "
+            "asks for convolutions. Set 'conv_filters': [], or let the environment give features."
+        )
     initializer = settings["fcnet_weights_initializer"] or initializer
     if settings["orthogonal_gains"] and initializer != "orthogonal":
         raise ValueError(
@@ -130,8 +133,8 @@ def policy_spec(
         observation_clip=observation_clip,
         log_std_init=float(settings["log_std_init"]),
         gains=tuple(float(gains.get(name, gain)) for name, gain in NAMED_GAINS.items()) if gains else None,
-        vf_hiddens=_value_hiddens(settings, hiddens, critic_key is not None),
-        policy_inputs=policy_inputs,
+        vf_hiddens=_value_hiddens(settings, hiddens, bool(critic_keys)),
+        policy_columns=_policy_columns(read, critic_keys) if critic_keys else None,
         state_dependent_noise=settings["use_sde"],
         head_bias=settings["output_layer_use_bias"],
         residual=residual,
@@ -174,9 +177,24 @@ def _check_critic(settings: dict) -> None:
     for key in ("use_lstm", "use_gru", "use_attention", "vf_share_layers", "custom_model", "use_sde"):
         if settings[key]:
             raise ValueError(
-                f"model={{{key!r}: {settings[key]}}} does not go with centralized_critic, whose value has inputs and "
-                "layers of its own. Leave it out."
+                f"model={{{key!r}: {settings[key]}}} does not go with centralized_critic and critic_observation_keys, "
+                f"whose value has inputs and layers of its own. Use model={{{key!r}: {MODEL_DEFAULTS[key] and False}}}."
             )
+
+
+def _policy_columns(space: spaces.Space, critic_keys: Collection[str]) -> Columns:
+    """Columns (start, stop) of flat observations without those of these keys; adjacent ones are merged."""
+    columns: list[tuple[int, int]] = []
+    for leaf in flat_leaves(space):
+        if is_under(leaf, critic_keys):
+            continue
+        if columns and columns[-1][1] == leaf.start:
+            columns[-1] = (columns[-1][0], leaf.stop)
+        else:
+            columns.append((leaf.start, leaf.stop))
+    if not columns:
+        raise ValueError(f"the policy has nothing to read: {space} has no keys but those of the value, {critic_keys}")
+    return tuple(columns)
 
 
 def _memory(settings: dict) -> Memory | Attention | None:

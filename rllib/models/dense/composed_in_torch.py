@@ -37,10 +37,10 @@ class SeparateTorchNetwork(nn.Module):
 
     def _of_policy(self, inputs: Tensor) -> Tensor:
         """The inputs that the policy reads, with the column of ones."""
-        count = self.layout.policy.num_inputs
-        if count == self.layout.value.num_inputs:
+        columns = self.layout.policy_columns
+        if columns is None:
             return inputs
-        return torch.cat((inputs[:, :count], inputs[:, -1:]), 1)
+        return torch.cat([*(inputs[:, start:stop] for start, stop in columns), inputs[:, -1:]], 1)
 
     def with_features(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As TorchNetwork.with_features."""

@@ -1,27 +1,30 @@
 """Policy and value by networks of different sizes or inputs: two networks of one tower each, on one flat vector."""
 
+from itertools import accumulate, pairwise
+
 import numpy as np
 
 from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.layout import LayersLayout, Layout
 
+Columns = tuple[tuple[int, int], ...]
+
 
 class SeparateLayout(Layout):
-    """Layout of the policy's layers, then of the value's.
-
-    The policy's layers may have fewer inputs: they read the first ones, and the value's layers read all.
+    """Layout of the policy's layers, then of the value's, which read all inputs.
 
     Args:
         policy: the layers with the head "policy".
         value: the layers with the head "value".
+        policy_columns: columns (start, stop) of the inputs that the policy's layers read; None: all.
     """
 
     torso = None
 
-    def __init__(self, policy: LayersLayout, value: LayersLayout):
+    def __init__(self, policy: LayersLayout, value: LayersLayout, policy_columns: Columns | None = None):
         super().__init__({"policy": (policy.size,), "value": (value.size,)})
-        self.policy, self.value = policy, value
+        self.policy, self.value, self.policy_columns = policy, value, policy_columns
 
     def parts(self, flat) -> tuple:
         """The policy's and the value's views of `flat` [size]."""
@@ -55,10 +58,11 @@ class SeparateNetwork:
     ):
         self.layout = layout
         self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
-        # Number of the inputs that the policy reads; None: all.
-        count = layout.policy.num_inputs
-        self._policy_inputs = None if count == layout.value.num_inputs else count
-        self._read = BuffersByRows(lambda rows: np.ones((rows, count + 1), np.float32))
+        # Columns that the policy reads, and where it reads them; None: it reads all.
+        columns = layout.policy_columns
+        ends = [0, *accumulate(stop - start for start, stop in columns or ())]
+        self._copied = columns and [(slice(*each), slice(*place)) for each, place in zip(columns, pairwise(ends))]
+        self._read = BuffersByRows(lambda rows: np.ones((rows, layout.policy.num_inputs + 1), np.float32))
         towers = zip((layout.policy, layout.value), activations, layout.parts(weights), layout.parts(self.gradient))
         self._policy, self._value = (NumpyNetwork(*tower) for tower in towers)
 
@@ -67,10 +71,11 @@ class SeparateNetwork:
 
     def _of_policy(self, inputs: np.ndarray) -> np.ndarray:
         """The inputs that the policy reads, with the column of ones."""
-        if self._policy_inputs is None:
+        if self._copied is None:
             return inputs
         read = self._read[len(inputs)]
-        read[:, :-1] = inputs[:, : self._policy_inputs]
+        for columns, place in self._copied:
+            read[:, place] = inputs[:, columns]
         return read
 
     def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

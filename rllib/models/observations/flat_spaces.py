@@ -1,7 +1,7 @@
 """Leaves of Dict and Tuple spaces, and their columns in the flat row that gymnasium.spaces.flatten makes."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,6 +102,24 @@ def _leaves(space: spaces.Space, path: str) -> Iterator[tuple[spaces.Space, str]
         return
     for key, part in inner:
         yield from _leaves(part, f"{path}[{key!r}]")
+
+
+def is_under(leaf: Leaf, keys: Collection[str]) -> bool:
+    """Whether a leaf belongs to one of these keys of an environment's Dict observation.
+
+    An adapter may have put the whole of it under the key "observations" (env/factories/masks.py).
+    """
+    return leaf.path.startswith(tuple(f"{outer}[{key!r}]" for outer in ("", "['observations']") for key in keys))
+
+
+def next_to_zero(space: spaces.Space):
+    """The value of a space that is next to zero."""
+    if (inner := parts(space)) is not None:
+        values = {key: next_to_zero(part) for key, part in inner}
+        return values if isinstance(space, spaces.Dict) else tuple(values.values())
+    if isinstance(space, spaces.Box):
+        return np.zeros(space.shape, space.dtype).clip(space.low, space.high)
+    return np.zeros(space.shape, space.dtype) if isinstance(space, spaces.MultiBinary) else space.start
 
 
 def action_form(space: spaces.Space) -> tuple[tuple[int, ...], np.dtype]:

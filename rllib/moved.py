@@ -30,6 +30,7 @@ MOVED = {
     "rllib.algorithms.tqc": "rllib.algorithms.sac",
     "rllib.checkpoint": "rllib.storage.checkpoint",
     "rllib.encoding": "rllib.storage.encoding",
+    "rllib.losses.auxiliary": "rllib.losses.user.auxiliary",
     "rllib.env.apis": "rllib.env.factories.settable_tasks",
     "rllib.env.apis.task_settable_env": "rllib.env.factories.settable_tasks",
     "rllib.env.atari": "rllib.env.factories.atari",

@@ -8,8 +8,8 @@ from torch import nn
 
 from rllib import A2C, A3C, DQN, ES, IMPALA, PPO, AlgorithmConfig
 from rllib.learners.learner import make_learner
-from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.ppo import PPO_LOSS
+from rllib.losses.user.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Policy
 from tests.algorithms.test_custom_networks import PPO_SETTINGS, Cell, Net, config

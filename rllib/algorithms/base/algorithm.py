@@ -61,8 +61,8 @@ from rllib.learners.learner import Learner, make_learner
 from rllib.learners.updates.objective import Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.torch_options import TorchOptions
-from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.user.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.metrics import Metrics, SystemUsage
 from rllib.models.catalog.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
@@ -361,7 +361,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 "auxiliary_losses, custom_loss and learner_class change a loss of the policy's outputs, but that of "
                 f"{type(self).__name__} is over several modules. Change what its make_loss returns."
             )
-        return WithAuxiliary(loss, self._auxiliary_losses, custom, spec.masked_opened)
+        parts = [part.of_policy(spec) for part in self._auxiliary_losses]
+        return WithAuxiliary(loss, parts, custom, spec.masked_opened)
 
     def make_learner(
         self, policy_id: str, objectives: Objective | Sequence[Objective] | None = None, **more

@@ -36,7 +36,7 @@ from rllib.env.factories.wrapped import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.evaluation.estimators.choose import methods_problem
 from rllib.evaluation.postprocess.return_scale import ReturnScale
-from rllib.losses.auxiliary import auxiliary_losses
+from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.model_settings import check_model
 from rllib.runs.run_log import refuse_earlier_run

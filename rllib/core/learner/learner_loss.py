@@ -1,4 +1,4 @@
-"""A TorchLearner as the loss of a policy: the setting custom_loss of losses/auxiliary.py, as an object."""
+"""A TorchLearner as the loss of a policy: the setting custom_loss of losses/user/auxiliary.py, as an object."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,14 +1,16 @@
 """Users' losses that extend or replace an algorithm's loss: the settings auxiliary_losses and custom_loss."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rllib.losses.loss import Loss
+from rllib.losses.user.mirror import MirrorLoss
+from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import OBS
 from rllib.schedules import Schedule, schedule_problem
 
-KEYS = ("loss", "weight", "columns", "stats")
+KEYS = ("loss", "mirror", "weight", "columns", "stats")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,19 @@ class AuxiliaryLoss:
     def statistics(self) -> tuple[str, ...]:
         """Names of the statistics."""
         return f"{self.name}_loss", *(f"{self.name}_{stat}" for stat in self.stats)
+
+    def of_policy(self, spec: PolicySpec) -> "AuxiliaryLoss":
+        """The same for a policy with this description.
+
+        Raises:
+            ValueError: if it does not fit the policy.
+        """
+        if not isinstance(self.function, MirrorLoss):
+            return self
+        try:
+            return replace(self, function=self.function.of_policy(spec))
+        except ValueError as error:
+            raise ValueError(f"auxiliary_losses[{self.name!r}]: the mirror {error}.") from None
 
     def computed(self, minibatch: Mapping, outputs: "ModelOutputs", model) -> tuple:
         """The loss, a scalar, and its statistics.
@@ -155,6 +170,8 @@ class BuiltInNetwork:
 def auxiliary_losses(setting: Mapping[str, Any]) -> tuple[AuxiliaryLoss, ...]:
     """Auxiliary losses from the setting: name -> {"loss": function, "weight": 1.0, "columns": [], "stats": []}.
 
+    In place of the function stands {"mirror": {...}} for the loss of mirror.py.
+
     Raises:
         ValueError: for anything else; the message begins with the setting's name.
     """
@@ -166,10 +183,18 @@ def _auxiliary_loss(name: str, given) -> AuxiliaryLoss:
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"{where}: its name becomes part of names of statistics, so it must be one like 'prediction'")
     given = {"loss": given} if callable(given) else given
+    if isinstance(given, Mapping) and "mirror" in given and "loss" not in given:
+        try:
+            given = {**given, "loss": MirrorLoss.from_setting(given["mirror"])}
+        except ValueError as error:
+            raise ValueError(f"{where}: its mirror {error}.") from None
+    elif isinstance(given, Mapping) and "mirror" in given:
+        raise ValueError(f"{where} has both a loss and a mirror, which is a loss itself; leave out one of them")
     if not isinstance(given, Mapping) or not callable(given.get("loss")) or set(given) - set(KEYS):
         raise ValueError(
             f"{where} must be a function (minibatch, outputs, model) -> scalar tensor, or a dict of it, "
-            f"{{'loss': function, 'weight': 1.0, 'columns': [], 'stats': []}}, but got {given!r:.200}"
+            f"{{'loss': function, 'weight': 1.0, 'columns': [], 'stats': []}} ('mirror' in place of 'loss': "
+            f"docs/losses.md), but got {given!r:.200}"
         )
     weight = given.get("weight", 1.0)
     if problem := schedule_problem(weight):

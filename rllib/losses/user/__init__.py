@@ -1,0 +1,1 @@
+"""Losses of the user's, beside those of an algorithm."""

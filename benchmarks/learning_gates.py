@@ -104,6 +104,7 @@ GATES = {
         worst=400,
     ),
     "A03-quantiles": Gate("dqn/cartpole_quantiles", 475, "500, RL Baselines3 Zoo's DQN, one run", seeds=5),
+    "A03-IQN": Gate("dqn/cartpole_iqn", 475, "500, RL Baselines3 Zoo's DQN, one run", seeds=5),
     "A04": Gate("rainbow/cartpole", 450, "450 as stop criterion, RLlib"),
     "A05": Gate("c51/cartpole", 440, "481 in training, CleanRL", seeds=5),
     "A06": Gate("pqn/cartpole", 475, "495 in training, CleanRL"),

@@ -102,7 +102,7 @@ class Policy:
         action_shape, action_dtype: of one action; int64, or float32 for continuous ones.
         num_dist_inputs: number of parameters of one action's distribution.
         state_size: length of the memory's state vector; 0 for a policy without a memory.
-        is_noisy: whether some layers have noise in their weights.
+        is_noisy: whether some layers have noise in their weights, or quantiles have levels that are drawn.
         is_masked: whether observations hold a mask of legal actions.
         exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
         modules: `modules` of the last snapshot.
@@ -122,7 +122,7 @@ class Policy:
         self.filters_observations = self.filter.filters
         self.action_shape, self.action_dtype = spec.distribution.action_shape, spec.distribution.action_dtype
         self.num_dist_inputs, self.state_size = spec.distribution.num_inputs, spec.state_size
-        self.is_noisy, self.is_masked = bool(spec.noisy_layers), spec.is_masked
+        self.is_noisy, self.is_masked = spec.has_noise, spec.is_masked
         if weights is None:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:

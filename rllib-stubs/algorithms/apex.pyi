@@ -19,6 +19,8 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
     v_min: float
     v_max: float
     num_quantiles: int
+    implicit_quantiles: bool
+    num_cosines: int
     noisy: bool
     sigma0: float
     munchausen_alpha: float
@@ -39,15 +41,16 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8,
-        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., max_sample_requests_in_flight_per_worker:
-        int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
-        max_requests_in_flight_per_env_runner: int=..., exploration_initial_eps: Any=..., exploration_final_eps:
-        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
+        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
+        clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        Any=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=..., max_requests_in_flight_per_env_runner: int=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -62,14 +65,14 @@ class ApexDQNConfig(DistributedReplayConfig, QLearningConfig):
         tau: float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8,
-        num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker:
-        int=2, max_requests_in_flight_per_replay_worker: int=2, rl_module_spec: Any=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: Any=..., max_sample_requests_in_flight_per_worker: int=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
+        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        max_sample_requests_in_flight_per_worker: int=..., exploration_initial_eps: Any=..., exploration_final_eps:
+        Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> ApexDQN: ...
     build_algo = build

@@ -40,13 +40,13 @@ class SimpleQConfig(DQNConfig):
         num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=False,
         dueling: bool=False, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions:
-        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Any=...,
+        model_config_dict: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -79,12 +79,13 @@ class SimpleQConfig(DQNConfig):
         int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
         int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
         store_buffer_in_checkpoints: bool=False, double_q: bool=False, dueling: bool=False, hiddens:
-        Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1, noisy:
-        bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03,
-        munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, margin_weight: float=0.0, margin: float=0.8, rl_module_spec: Any=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1,
+        implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0: float=0.5, munchausen_alpha:
+        float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn:
+        Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin:
+        float=0.8, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> SimpleQ: ...
     build_algo = build
@@ -117,13 +118,13 @@ class RainbowConfig(DQNConfig):
         num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=True, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions:
-        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=True, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Any=...,
+        model_config_dict: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -156,12 +157,13 @@ class RainbowConfig(DQNConfig):
         int=3, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
         int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
         store_buffer_in_checkpoints: bool=False, double_q: bool=True, dueling: bool=True, hiddens:
-        Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1, noisy:
-        bool=True, sigma0: float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03,
-        munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, margin_weight: float=0.0, margin: float=0.8, rl_module_spec: Any=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        Sequence[int]=..., num_atoms: int=51, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1,
+        implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=True, sigma0: float=0.5, munchausen_alpha:
+        float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn:
+        Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin:
+        float=0.8, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> Rainbow: ...
     build_algo = build

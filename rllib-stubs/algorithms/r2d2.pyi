@@ -50,12 +50,12 @@ class R2D2Config(DQNConfig):
         num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=150,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8,
-        zero_init_states: bool=True, use_h_function: bool=True, h_function_epsilon: float=0.001, clip_actions:
-        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, zero_init_states: bool=True, use_h_function: bool=True, h_function_epsilon: float=0.001,
+        clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        Any=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
         exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
         schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., burn_in: Any=...
     ) -> C: ...
@@ -91,13 +91,13 @@ class R2D2Config(DQNConfig):
         num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=150,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8,
-        zero_init_states: bool=True, use_h_function: bool=True, h_function_epsilon: float=0.001, rl_module_spec:
-        Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=...,
-        exploration_final_eps: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., burn_in: Any=...
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, zero_init_states: bool=True, use_h_function: bool=True, h_function_epsilon: float=0.001,
+        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., burn_in: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> R2D2: ...
     build_algo = build

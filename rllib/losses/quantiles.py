@@ -5,7 +5,8 @@ M quantiles theta of a return, at the levels tau_m = (m - 1/2) / M, are fitted t
     J = mean over rows, m and k of  w |tau_m - 1[y_k < theta_m]| huber(y_k - theta_m)
 
 huber(x) is x^2 / 2 within -1 ... 1 and |x| - 1/2 beyond; w are importance weights. QR-DQN's loss (the paper's equation
-10) is the sum over m instead of the mean: M J, with targets y_k = r + gamma^n theta_k(s', a').
+10) is the sum over m instead of the mean: M J, with targets y_k = r + gamma^n theta_k(s', a'). An implicit quantile
+network (arXiv:1806.06923, equation 3) says itself at which levels its quantiles are.
 """
 
 import numpy as np
@@ -27,15 +28,16 @@ class QuantileLoss(ActionValueLoss):
         batch = distribution.at(dist_inputs)
         theta, targets = batch.chosen(minibatch[ACTIONS]), minibatch[TARGET_QUANTILES]
         _check_shapes(theta.T, targets)
-        (loss, *_), (errors,), gradient = fit_quantiles_in_numpy(theta.T[None], targets, minibatch)
+        (loss, *_), (errors,), gradient = fit_quantiles_in_numpy(theta.T[None], targets, minibatch, batch.levels)
         count = len(theta)
         statistics = q_statistics(float(count * loss), theta.mean(0), errors)
         return statistics, (batch.gradient(count * gradient[0].T), no_values), (errors,)
 
     def torch(self, distribution, outputs, minibatch):
-        theta, targets = distribution.torch_at(outputs[0]).chosen(minibatch[ACTIONS]).T, minibatch[TARGET_QUANTILES]
+        batch = distribution.torch_at(outputs[0])
+        theta, targets = batch.chosen(minibatch[ACTIONS]).T, minibatch[TARGET_QUANTILES]
         _check_shapes(theta, targets)
-        loss, _, (errors,) = fit_quantiles(theta[None], targets, minibatch)
+        loss, _, (errors,) = fit_quantiles(theta[None], targets, minibatch, batch.levels)
         loss = theta.shape[1] * loss
         return loss, torch_q_statistics(loss, theta.mean(1), errors), (errors,)
 
@@ -45,18 +47,21 @@ def _check_shapes(theta, targets):
         raise ValueError(f"quantiles {tuple(theta.shape)} and targets {tuple(targets.shape)} must be [B, M] and [B, K]")
 
 
-def fit_quantiles(quantiles, targets, minibatch) -> tuple:
+def fit_quantiles(quantiles, targets, minibatch, levels=None) -> tuple:
     """The loss of quantiles [critics, B, M] that are fitted to targets [B, K], its statistics, and TD errors [B].
 
     Args:
         quantiles, targets: tensors.
         minibatch: with the column of importance weights.
+        levels: [B, M] of the quantiles; None: (m - 1/2) / M.
     """
     import torch
     from torch.nn import functional
 
     count = quantiles.shape[-1]
-    levels = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype)[:, None] + 0.5) / count
+    if levels is None:
+        levels = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
+    levels = levels[..., None]
     errors = targets[:, None, :] - quantiles[..., None]
     huber = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")
     losses = ((levels - (errors < 0).to(levels)).abs() * huber).mean((-2, -1))
@@ -68,8 +73,13 @@ def fit_quantiles(quantiles, targets, minibatch) -> tuple:
     return loss, statistics, (td_errors,)
 
 
-def fit_quantiles_in_numpy(quantiles: np.ndarray, targets: np.ndarray, minibatch) -> tuple:
-    """As `fit_quantiles`, for arrays: statistics, row statistics, and the gradient with respect to the quantiles."""
+def fit_quantiles_in_numpy(
+    quantiles: np.ndarray, targets: np.ndarray, minibatch, levels: np.ndarray | None = None
+) -> tuple:
+    """As `fit_quantiles`, for arrays: statistics, row statistics, and the gradient with respect to the quantiles.
+
+    Here `levels` are [M, B].
+    """
     # The network's memory is [critics, M, B]. The pairs with one target at a time fit into the processor's cache.
     theta = quantiles.swapaxes(1, 2)
     error, slope, below = (np.empty_like(theta) for _ in range(3))
@@ -92,7 +102,8 @@ def fit_quantiles_in_numpy(quantiles: np.ndarray, targets: np.ndarray, minibatch
         halves_below += below
     # |tau - 1[x < 0]| f(x), summed over targets, is tau times the sum, plus 1 - 2 tau times the sum over negative x.
     count = theta.shape[1]
-    levels = ((np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(count))[:, None]
+    if levels is None:
+        levels = ((np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(count))[:, None]
     for_below, rows = 1 - 2 * levels, len(targets)
     weights = minibatch[WEIGHTS] / np.float32(rows * count * targets.shape[1])
     loss = ((2 * levels * halves + for_below * halves_below) * weights).sum()

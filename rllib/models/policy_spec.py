@@ -25,6 +25,8 @@ from rllib.models.distributions.choose import distribution_from_json
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.groups.in_numpy import GroupNetwork
 from rllib.models.groups.members import Members
+from rllib.models.implicit.in_numpy import ImplicitNetwork
+from rllib.models.implicit.spec import ImplicitLayout, ImplicitQuantiles
 from rllib.models.memory.in_numpy import NumpyMemoryNetwork
 from rllib.models.memory.spec import Memory
 from rllib.models.observations.encoders import Encoder, MaskedEncoder, encoder_from_json
@@ -69,6 +71,7 @@ class PolicySpec:
             without layer_norm.
         policy_columns: columns (start, stop) of the inputs that the policy reads, where the value reads more; None: it
             reads all.
+        implicit: what makes it an implicit quantile network; None: it is none.
         members: those of a group, who share the network; None: the policy is of one agent.
         residual: residual blocks instead of hidden layers, for policies without a value; None: hidden layers.
     """
@@ -98,6 +101,7 @@ class PolicySpec:
     policy_columns: Columns | None = None
     members: Members | None = None
     residual: Residual | None = None
+    implicit: ImplicitQuantiles | None = None
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -113,6 +117,11 @@ class PolicySpec:
     def max_seq_len(self) -> int:
         """Longest sequence that gradients flow through, where there is a memory."""
         return self.memory.max_seq_len if self.memory else 1
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether the network has random numbers of its own, in its weights or as levels of quantiles."""
+        return bool(self.noisy_layers) or self.implicit is not None
 
     # For messages.
     network_name = "the network"
@@ -154,6 +163,11 @@ class PolicySpec:
         if self.members:
             num_inputs, heads = self.members.num_inputs, {"policy": heads["policy"] // self.members.count}
         shared = "shared" if self.vf_share_layers or not has_layers or not self.critic else None
+        if self.implicit:
+            # The levels are outputs, too.
+            outputs = heads["policy"] // self.implicit.count - 1
+            own = outputs, self.layer_norm, self.torso, self.head_bias
+            return self.implicit.layout(num_inputs, self.hiddens, *own)
         rest = self.hiddens, heads, shared, num_log_std, self.layer_norm, self.torso
         if self.memory:
             return self.memory.layout(num_inputs, *rest)
@@ -198,6 +212,16 @@ class PolicySpec:
         """
         if isinstance(layout, NoisyLayout):
             return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed), weights)
+        if isinstance(layout, ImplicitLayout):
+            before, behind = self.implicit.split(self.activations)
+            kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
+            return ImplicitNetwork(
+                layout,
+                lambda part, gradient: kind(layout.before, before, part, *(() if layout.torso else (gradient,))),
+                lambda part, gradient: NumpyNetwork(layout.behind, behind, part, gradient),
+                weights,
+                self.implicit.count,
+            )
         if isinstance(layout, AttentionLayout):
             return NumpyAttentionNetwork(layout, self.activations, weights)
         if self.memory:
@@ -229,6 +253,7 @@ class PolicySpec:
         from rllib.models.dense.composed_in_torch import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.dense.in_torch import NoisyTorchNetwork, TorchNetwork
         from rllib.models.groups.in_torch import TorchGroupNetwork
+        from rllib.models.implicit.in_torch import ImplicitTorchNetwork
         from rllib.models.memory.in_torch import TorchMemoryNetwork
         from rllib.models.residual.in_torch import ResidualPolicy
 
@@ -236,6 +261,10 @@ class PolicySpec:
             return ResidualPolicy(layout, flat)
         if isinstance(layout, NoisyLayout):
             return NoisyTorchNetwork(layout, self.activations, flat, acting)
+        if isinstance(layout, ImplicitLayout):
+            return ImplicitTorchNetwork(
+                layout, self.implicit.split(self.activations), flat, acting, self.implicit.count
+            )
         if isinstance(layout, StateDependentLayout):
             return StateDependentTorchNetwork(layout, lambda plain: self.torch(layout.plain, plain, acting), flat)
         if isinstance(layout, SeparateLayout):
@@ -323,6 +352,10 @@ def _residual_from_json(data: dict | None) -> Residual | None:
     return data and from_json(data, (Residual,))
 
 
+def _implicit_from_json(data: dict | None) -> ImplicitQuantiles | None:
+    return data and from_json(data, (ImplicitQuantiles,))
+
+
 # Attribute -> reader of its `to_json`; the others are numbers, texts, and tuples of them.
 _READERS = {
     "encoder": encoder_from_json,
@@ -332,6 +365,7 @@ _READERS = {
     "batch_renorm": _batch_renorm_from_json,
     "members": _members_from_json,
     "residual": _residual_from_json,
+    "implicit": _implicit_from_json,
 }
 
 

@@ -27,6 +27,8 @@ class QLearningConfig(OffPolicyConfig):
     v_min: float
     v_max: float
     num_quantiles: int
+    implicit_quantiles: bool
+    num_cosines: int
     noisy: bool
     sigma0: float
     munchausen_alpha: float
@@ -47,13 +49,13 @@ class QLearningConfig(OffPolicyConfig):
         num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,
         dueling: bool=True, hiddens: Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0,
-        num_quantiles: int=1, noisy: bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0,
-        munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber",
-        "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin: float=0.8, clip_actions:
-        bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
-        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
-        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
-        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        num_quantiles: int=1, implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0:
+        float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0,
+        td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0,
+        margin: float=0.8, clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: Any=..., train_batch_size_per_learner: int=..., model_config: Any=...,
+        model_config_dict: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -66,12 +68,13 @@ class QLearningConfig(OffPolicyConfig):
         int=1, target_network_update_freq: int=500, tau: float=1.0, num_steps_sampled_before_learning_starts:
         int=1000, training_intensity: float | None=None, replay_buffer_config: Mapping[str, Any]=...,
         store_buffer_in_checkpoints: bool=False, double_q: bool=True, dueling: bool=True, hiddens:
-        Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1, noisy:
-        bool=False, sigma0: float=0.5, munchausen_alpha: float=0.0, munchausen_temperature: float=0.03,
-        munchausen_clip: float=-1.0, td_error_loss_fn: Literal["huber", "mse"]="huber", conservative_weight:
-        float=0.0, margin_weight: float=0.0, margin: float=0.8, rl_module_spec: Any=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: Any=..., exploration_initial_eps: Any=..., exploration_final_eps: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
+        Sequence[int]=..., num_atoms: int=1, v_min: float=-10.0, v_max: float=10.0, num_quantiles: int=1,
+        implicit_quantiles: bool=False, num_cosines: int=64, noisy: bool=False, sigma0: float=0.5, munchausen_alpha:
+        float=0.0, munchausen_temperature: float=0.03, munchausen_clip: float=-1.0, td_error_loss_fn:
+        Literal["huber", "mse"]="huber", conservative_weight: float=0.0, margin_weight: float=0.0, margin:
+        float=0.8, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: Any=...,
+        exploration_initial_eps: Any=..., exploration_final_eps: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=...
     ) -> C: ...
 
 class QLearning(OffPolicy):

@@ -44,7 +44,7 @@ OWN_SETTINGS = frozenset(
         *("actor_lr", "critic_lr", "entropy_lr", "initial_alpha", "target_entropy", "twin_q", "q_model_config"),
         *("policy_model_config", "policy_delay", "smooth_target_policy", "target_noise", "target_noise_clip"),
         *("td_error_loss_fn", "num_atoms", "v_min", "v_max", "num_quantiles", "noisy", "sigma0", "dueling", "hiddens"),
-        *("munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
+        *("implicit_quantiles", "num_cosines", "munchausen_alpha", "munchausen_temperature", "munchausen_clip"),
         *("vtrace", "vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"),
         *("mixer", "mixing_embed_dim", "obs_agent_id"),
     }

@@ -20,15 +20,16 @@ from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.updates.target_copy import TargetCopy
-from rllib.losses.auxiliary import WithAuxiliary
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.losses.munchausen import Munchausen
 from rllib.losses.offline.conservative import Conservative
 from rllib.losses.offline.large_margin import LargeMargin
 from rllib.losses.quantiles import QuantileLoss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
+from rllib.losses.user.auxiliary import WithAuxiliary
 from rllib.models.attention.spec import Attention
 from rllib.models.distributions.q_values import QValues
+from rllib.models.implicit.spec import ImplicitQuantiles
 from rllib.models.memory.spec import Memory
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
@@ -59,6 +60,10 @@ class QLearningConfig(OffPolicyConfig):
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
         v_max: Annotated[float, "largest return of the distribution"] = 10.0,
         num_quantiles: Annotated[int, "quantiles of the return, without v_min (QR-DQN: 200); 1: none", at_least(1)] = 1,
+        implicit_quantiles: Annotated[
+            bool, "num_quantiles are those of an implicit quantile network, at levels drawn for each update (IQN)"
+        ] = False,
+        num_cosines: Annotated[int, "by which a level is encoded, with implicit_quantiles", at_least(1)] = 64,
         noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
         sigma0: Annotated[
             float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
@@ -104,6 +109,26 @@ class QLearningConfig(OffPolicyConfig):
             return (
                 f"num_atoms={self.num_atoms} and num_quantiles={self.num_quantiles} are two forms of the return's "
                 "distribution: points between v_min and v_max, or quantiles. Leave one of them 1."
+            )
+
+    @relation("implicit_quantiles", "num_quantiles", "noisy", "model")
+    def _check_implicit_quantiles(self):
+        if not self.implicit_quantiles:
+            return None
+        if self.num_quantiles == 1:
+            return (
+                "implicit_quantiles=True draws levels of num_quantiles quantiles, and there is 1. Use "
+                ".training(num_quantiles=32)."
+            )
+        if self.noisy:
+            return (
+                "implicit_quantiles=True does not go with noisy=True: layers before and behind the levels' features "
+                "have no noise in their weights. Leave one of them out."
+            )
+        if asked := [name for name in ("use_lstm", "use_gru", "use_attention", "custom_model") if self.model.get(name)]:
+            return (
+                f"implicit_quantiles=True is for networks without a memory and without a custom model, but model has "
+                f"{asked[0]!r}. Leave one of them out."
             )
 
     @relation("munchausen_alpha", "num_atoms", "double_q")
@@ -176,7 +201,8 @@ class QLearning(OffPolicy):
         quantiles = config.num_quantiles > 1
         atoms = config.num_quantiles if quantiles else config.num_atoms
         ends = config.v_min, config.v_max
-        values = QValues(int(action_space.n), config.dueling, atoms, *ends, spec.is_masked, quantiles)
+        implicit = config.implicit_quantiles
+        values = QValues(int(action_space.n), config.dueling, atoms, *ends, spec.is_masked, quantiles, implicit)
         if spec.memory and config.hiddens:
             layers = {"memory": _memory_before_hiddens(spec.memory, config.hiddens)}
         else:
@@ -190,6 +216,7 @@ class QLearning(OffPolicy):
             vf_share_layers=True,
             noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
             sigma0=config.sigma0,
+            implicit=ImplicitQuantiles(atoms, config.num_cosines, len(config.hiddens)) if implicit else None,
         )
 
     def make_exploration(self, config: QLearningConfig, policy_id: str = DEFAULT_POLICY) -> Exploration:
@@ -247,7 +274,10 @@ class QLearning(OffPolicy):
             batch[sb.RECORDED] = np.ones(len(batch), np.float32)
         if not self.learners[policy_id].objectives[0].is_over_modules:
             self.add_targets(batch, policy_id)
-        return self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
+        stats = self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False)
+        if self.config_of(policy_id).implicit_quantiles:
+            self.policies[policy_id].silence()  # it acts by the middles of the levels
+        return stats
 
 
 def _memory_before_hiddens(memory: Memory | Attention, hiddens: list[int]) -> Memory | Attention:

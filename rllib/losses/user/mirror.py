@@ -21,7 +21,8 @@ from rllib.sample_batch import OBS
 
 FORM = (
     "{'observation': MIRROR, 'action': MIRROR}, where MIRROR is a function of tensors [B, n], or "
-    "{'permutation': [1, 0], 'signs': [1, -1]}, by which number i of the mirrored vector is signs[i] times number permutation[i]"
+    "{'permutation': [1, 0], 'signs': [1, -1]}, by which number i of the mirrored vector is signs[i] times number "
+    "permutation[i]"
 )
 
 

@@ -6,6 +6,7 @@ Its inputs, which the network computes, are, feature by feature,
 |------------|----------------------|------------------------------------------------|
 | advantages | num_actions * num_atoms | always, actions first: [A, n]               |
 | values     | num_atoms            | dueling                                        |
+| levels     | num_atoms            | implicit: of the quantiles                     |
 
 A dueling head (Wang et al., arXiv:1511.06581, eq. 9) adds the two after taking the mean over actions from the
 advantages. With one atom the sum is Q itself; with more it is the logits of a distribution over `support`
@@ -38,6 +39,7 @@ class QValues(Described):
         v_min, v_max: ends of the support.
         masked: some actions may be illegal.
         quantiles: the atoms are quantiles of the return; False: logits of the points of the support.
+        implicit: the network says at which levels they are; False: at the middles of as many equal parts of 0 ... 1.
     """
 
     num_actions: int
@@ -47,6 +49,7 @@ class QValues(Described):
     v_max: float = 10.0
     masked: bool = False
     quantiles: bool = False
+    implicit: bool = False
     kind = "epsilon_greedy"
     action_shape = ()
     action_dtype = np.dtype(np.int64)
@@ -56,7 +59,7 @@ class QValues(Described):
     @property
     def num_inputs(self) -> int:
         """Number of network outputs for one action."""
-        return (self.num_actions + self.dueling) * self.num_atoms
+        return (self.num_actions + self.dueling + self.implicit) * self.num_atoms
 
     @property
     def choices(self) -> tuple[tuple[int, int], ...]:
@@ -131,12 +134,14 @@ class QBatch:
 
     Attributes:
         logits: [A, n, B], the dueling head summed up; with one atom they are the Q-values, or they are quantiles.
+        levels: [n, B] of the quantiles, where the network says them; else None.
     """
 
     def __init__(self, description: QValues, inputs: np.ndarray):
         self._description = description
         actions, atoms = description.num_actions, description.num_atoms
         features = inputs.T
+        self.levels = features[-atoms:] if description.implicit else None
         advantages = features[: actions * atoms].reshape(actions, atoms, -1)
         self._legal = advantages[:, :1] > LEGAL if description.masked else None
         if description.dueling:
@@ -144,7 +149,7 @@ class QBatch:
             if self._legal is not None:
                 self._share = np.float32(1) / np.add.reduce(self._legal, 0, dtype=np.float32)
                 summed = np.where(self._legal, advantages, np.float32(0))
-            values = features[actions * atoms :] - np.add.reduce(summed, 0) * self._share
+            values = features[actions * atoms : (actions + 1) * atoms] - np.add.reduce(summed, 0) * self._share
             self.logits = advantages + values
         else:
             self.logits = advantages
@@ -183,26 +188,27 @@ class QBatch:
         advantages = gradient[: actions * atoms].reshape(actions, atoms, rows)
         advantages[self._actions, :, self._rows] = d_chosen.T
         if self._description.dueling:
-            gradient[actions * atoms :] = d_chosen
+            gradient[actions * atoms : (actions + 1) * atoms] = d_chosen
             shared = d_chosen * self._share
             advantages -= shared if self._legal is None else shared * self._legal
         return gradient.T
 
 
 class TorchQBatch:
-    """QBatch of a tensor, for autograd; logits are [B, A, n]."""
+    """QBatch of a tensor, for autograd; logits are [B, A, n], levels [B, n]."""
 
     def __init__(self, description: QValues, inputs):
         import torch
 
         actions, atoms = description.num_actions, description.num_atoms
         advantages = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
+        self.levels = inputs[:, -atoms:] if description.implicit else None
         self._legal = advantages[..., :1] > LEGAL if description.masked else None
         self._quantiles = description.quantiles
         self.logits = advantages
         if description.dueling:
             mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
-            self.logits = inputs[:, None, actions * atoms :] + advantages - mean
+            self.logits = inputs[:, None, actions * atoms : (actions + 1) * atoms] + advantages - mean
         # Made on the device: a copy to it would wait, and could not be recorded in a CUDA graph.
         ends, like = (description.v_min, description.v_max), {"dtype": torch.float64, "device": inputs.device}
         self.support = torch.linspace(*ends, description.num_atoms, **like).float()

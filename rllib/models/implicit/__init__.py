@@ -1,0 +1,1 @@
+"""Implicit quantile networks: description, and their numpy and torch forms."""

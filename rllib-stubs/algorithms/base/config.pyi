@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
+from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.losses.user.auxiliary import auxiliary_losses
 from rllib.sample_batch import Column
 from rllib.schedules import OverTime, Schedule
@@ -43,6 +44,8 @@ class AlgorithmConfig(OfflineDataConfig):
     def evaluation_changes(self) -> dict[str, Any]: ...
     @property
     def evaluation_data(self) -> Any: ...
+    @property
+    def make_return_scale(self) -> Callable[..., ReturnScale] | None: ...
     @property
     def acting_model(self) -> Mapping[str, Any]: ...
     @property

@@ -89,8 +89,9 @@ def test_other_algorithms_of_action_values():
     made.training(num_steps_sampled_before_learning_starts=64, train_batch_size=32)
     with made.rollouts(num_rollout_workers=1).reporting(min_time_s_per_iteration=0).build() as algo:
         algo.train()
+    made = R2D2Config().environment("CartPole-v1").training(**IQN, use_h_function=False, model={"use_lstm": True})
     with pytest.raises(ValueError, match="without a memory"):
-        R2D2Config().environment("CartPole-v1").training(**IQN).validate()
+        made.validate()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from rllib.storage.json_dataclass import Described
 
 @dataclass(frozen=True)
 class ImplicitQuantiles(Described):
-    """What makes a network of action values an implicit quantile network.
+    """Sizes by which a network of action values becomes an implicit quantile network.
 
     Attributes:
         count: number of levels at a time.
@@ -47,7 +47,7 @@ class ImplicitQuantiles(Described):
         )
 
     def split(self, of_layers: tuple) -> tuple[tuple, tuple]:
-        """What there is for each hidden layer, before the product and behind it."""
+        """Parts of `of_layers`, which has an item for each hidden layer: before the product, and behind it."""
         cut = len(of_layers) - self.layers_behind
         return of_layers[:cut], of_layers[cut:]
 

@@ -20,6 +20,7 @@ from rllib.serving.learning.canary import Verdict
 from rllib.serving.learning.course import Course
 from rllib.serving.learning.hub import Hub
 from rllib.serving.learning.progress import Progress
+from rllib.serving.learning.results import LearnerResults
 from rllib.serving.learning.trainer import Trainer
 from rllib.serving.loaded_policy import load_policy
 from rllib.serving.tasks import Report, Task, send_report
@@ -89,6 +90,7 @@ class Learner:
         self.course = Course(self._settings, version, self._files.history(version))
         self._hub = Hub(lines, self.course, self._stats)
         self._written = self.course.vetting.history
+        self._results = LearnerResults(self._settings.path, self._trainer.params())
 
     def run(self) -> None:
         """Learns for ever."""
@@ -126,11 +128,13 @@ class Learner:
     def _report(self) -> None:
         with self._hub.lock:
             events, history, served = self.course.events(), self.course.vetting.history, self.course.served
+            stats = {**self.course.stats(), **self._stats()}
         for event in events:
             send_report(self._control, Report(event=event))
         if history != self._written:
             self._files.write_history(served, history)
             self._written = history
+        self._results.add(stats, self._settings.canary_share, has_event=bool(events))
 
     def _stats(self) -> dict[str, Any]:
         metrics = self._trainer.algorithm.metrics

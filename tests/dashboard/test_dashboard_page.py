@@ -11,6 +11,7 @@ from browser import Browser, find_browser
 from dashboard_support import RunOnDisk
 
 from rllib import tune
+from rllib.serving.learning.results import LearnerResults
 
 pytestmark = [
     pytest.mark.browser,
@@ -260,3 +261,35 @@ _LOW_CONTRAST = """(() => {
   }
   return low;
 })()"""
+
+
+def test_the_page_of_a_server_that_learns(browser, results, serve):
+    directory = results / "learned"
+    directory.mkdir()
+    files = LearnerResults(directory, {"algorithm": "DQN", "env": "CartPole-v1"})
+    stats = learner_stats(candidate={"version": 40, "episodes": 12, "mean_return": 31.5, "served_episodes": 80,
+                                     "served_mean_return": 30.5})  # fmt: skip
+    files.add(stats, 0.1, has_event=True)
+    browser.open(serve(results).server.url + _hash("run", ("id", "learned")))
+    browser.wait(f"{READY} && document.querySelector('[data-testid=serving]')")
+    rows = "[...document.querySelectorAll('[data-testid=serving] > div')]"
+    facts = f"{rows}.map((row) => row.innerText.replace(/\\s+/g, ' '))"
+    shown = browser.evaluate(facts)
+    assert shown.pop(1).startswith("served since")
+    assert shown == [
+        "served version 20", "its mean return 29.5", "canary version 40", "canary share 10 %",
+        "canary return 31.5 in 12 episodes", "served beside it 30.5 in 80 episodes", "steps waiting for the learner 7",
+        "steps held by the vetting 300", "updates behind the learner 25", "promoted 1", "dropped 2", "learning goes on",
+    ]  # fmt: skip
+    assert browser.evaluate("window.charts.has('episode_reward_mean')")
+    files.add(learner_stats(paused=True), 0.1, has_event=True)
+    browser.wait("document.querySelector('[data-testid=serving]').innerText.includes('none on trial')")
+    assert "learning paused" in browser.evaluate(facts)
+
+
+def learner_stats(candidate=None, paused=False):
+    """Statistics of a learner, as GET /stats has them."""
+    return {
+        "served": {"version": 20, "episodes": 400, "mean_return": 29.5}, "candidate": candidate, "paused": paused,
+        "promoted": 1, "dropped": 2, "rows": {"waiting": 7, "held": 300}, "learner": {"version": 45, "steps": 5000},
+    }  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from serving_support import CARTPOLE, OBSERVATION, ROOT, Server, ask, until
 
 from rllib import DQNConfig
+from rllib.runs.files import read_results
 
 BODY = {"observation": OBSERVATION}
 
@@ -150,6 +151,8 @@ def test_candidates_are_offered_and_a_restart_goes_on_from_the_newest(serve, che
     connection.close()
     assert server.terminate() == 0 and not server.left()
     said = server.process.stdout.read()
+    *_, result = read_results(tmp_path / "learned")
+    assert result["serving"]["version"] == version and result["episode_reward_mean"] == 5
     assert "acts in 50% of the episodes" in said and "is promoted: its mean return is 5 in" in said
 
     server = serve(checkpoint, "--learn", "--learn-to", tmp_path / "learned", *options)

@@ -107,17 +107,34 @@ function facts(row) {
   const pairs = [["algorithm", row.algorithm], ["environment", row.env], ["steps", row.steps === null ? "" : exact(row.steps)], ["iterations", row.iteration === null ? "" : exact(row.iteration)],
     ["mean steps/s", row.rate === null ? "" : short(row.rate)], ["training time", row.time_s === null ? "" : duration(row.time_s)], ["last", row.last === null ? "" : exact(row.last)], ["best", row.best === null ? "" : exact(row.best)],
     ["of", row.metric], ["seed", row.seed === null ? "" : String(row.seed)], ["updated", age(row.updated)]];
-  return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return listed(pairs.filter(([, value]) => value), "facts");
 }
 
 // Entries of result["external"] -> their names on the page.
 const TRAFFIC = [["clients", "clients"], ["open_episodes", "open episodes"], ["episodes_lost", "episodes lost"], ["requests_per_s", "requests/s"], ["act_ms_p50", "wait for an action, median ms"],
   ["act_ms_p99", "99 % within ms"], ["rows_waiting", "rows waiting"], ["weights_lag", "weights behind by updates"], ["untrained_episode_reward_mean", "return without training"]];
 
+const listed = (pairs, testid) => h("dl", { class: "facts", dataset: { testid } }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+
+/** The policy that `rllib serve --learn` serves, and its candidate, in the newest result; nothing for other runs. */
+function serving(newest) {
+  const of = (key) => newest[`serving/${key}`];
+  if (typeof of("version") !== "number") return [];
+  const mean = (key, episodes) => (typeof of(key) === "number" ? `${short(of(key))}${episodes ? ` in ${exact(of(episodes))} episodes` : ""}` : "none yet");
+  const pairs = [["served version", exact(of("version"))], ["served since", h("span", { dataset: { age: of("served_since") }, title: new Date(of("served_since") * 1000).toLocaleString() }, age(of("served_since")))],
+    ["its mean return", mean("return_mean")]];
+  if (typeof of("candidate_version") === "number") pairs.push(["canary version", exact(of("candidate_version"))], ["canary share", `${short(100 * of("candidate_share"))} %`],
+    ["canary return", mean("candidate_return_mean", "candidate_episodes")], ["served beside it", mean("beside_return_mean", "beside_episodes")]);
+  else pairs.push(["canary", "none on trial"]);
+  pairs.push(["steps waiting for the learner", exact(of("rows_waiting"))], ["steps held by the vetting", exact(of("rows_held"))], ["updates behind the learner", exact(of("lag_updates"))],
+    ["promoted", exact(of("promoted"))], ["dropped", exact(of("dropped"))], ["learning", of("paused") ? "paused" : "goes on"]);
+  return [h("h2", {}, "Serving"), listed(pairs, "serving")];
+}
+
 /** Traffic of clients and of loops outside, in the newest result; nothing for runs that step their environments. */
 function traffic(newest) {
   const pairs = TRAFFIC.map(([key, name]) => [name, newest[`external/${key}`]]).filter(([, value]) => typeof value === "number");
-  return pairs.length ? [h("h2", {}, "Clients"), h("dl", { class: "facts", dataset: { testid: "traffic" } }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, short(value)))))] : [];
+  return pairs.length ? [h("h2", {}, "Clients"), listed(pairs.map(([name, value]) => [name, short(value)]), "traffic")] : [];
 }
 
 async function viewRun(query, isCurrent) {
@@ -149,7 +166,7 @@ async function viewRun(query, isCurrent) {
   const showRest = (fresh) => {
     parts.checkpoints.replaceChildren(checkpointTable(fresh));
     newest.show(fresh.newest);
-    parts.traffic.replaceChildren(...traffic(fresh.newest));
+    parts.traffic.replaceChildren(...serving(fresh.newest), ...traffic(fresh.newest));
     logs.show(fresh.logs);
     curves.metrics = fresh.metrics;
     if (!curves.keys.length && fresh.metrics.length) for (const key of worthDrawing(fresh.metrics, fresh.row.metric)) curves.add(key, false);

@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from rllib.runs.files import read_results
+from rllib.serving.learning.results import is_of_learner
 from rllib.serving.learning.settings import LearningSettings
 from rllib.storage.checkpoint import CheckpointError, newest_checkpoint
 
@@ -29,6 +31,8 @@ def prepare_directory(directory: Path, checkpoint: Path) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if (newest := newest_checkpoint(directory)) is not None:
+            if not all(map(is_of_learner, read_results(directory)[-1:])):
+                raise CheckpointError(f"--learn-to {directory} is the directory of a training run: give a new one")
             return newest
         if any(each.suffix != ".tmp" for each in directory.iterdir()):
             raise CheckpointError(f"--learn-to {directory} holds other files than checkpoints: give a new directory")

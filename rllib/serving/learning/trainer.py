@@ -141,6 +141,11 @@ class Trainer:
         """Version of the weights."""
         return self.algorithm.metrics.num_updates(DEFAULT_POLICY)
 
+    def params(self) -> dict[str, Any]:
+        """The algorithm and its settings, as params.json has them."""
+        own = {name: self._original[name] for name in ("env", "seed") if name in self._original}
+        return {**self.algorithm.config.to_dict(), "env": None, **own, "algorithm": type(self.algorithm).__name__}
+
     def learn(self, episode: Episode) -> None:
         """Makes the training steps that an episode of at least one step asks for."""
         env = self._env

@@ -25,7 +25,8 @@ import numpy as np
 from measure import ROOT, Row, alternate, arguments, machine, peer_side, rows, table
 from serving import Clients, Served, checkpoints
 
-from rllib.env.external import ExternalEnv, RunEnded
+from rllib.env.external import ExternalEnv
+from rllib.env.external.exchange import RunEnded
 
 SPACES = gymnasium.spaces.Discrete(2), gymnasium.spaces.Box(-1, 1, (4,), np.float32)
 SEEN = np.zeros(4, np.float32)

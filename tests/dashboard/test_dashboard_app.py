@@ -83,7 +83,10 @@ def test_seeds_of_one_folder_are_one_curve(results, run, serve):
     assert other == alone[-1]
 
 
-@pytest.mark.parametrize("query", ["id=first&key=a&group=b", "", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1"])
+@pytest.mark.parametrize(
+    "query",
+    ["", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1", "id=first&key=a&group=b"],
+)
 def test_curves_that_cannot_be_given(shown, query):
     answer = shown.request(f"/api/series?{query}")
     assert answer.status == 400 and json.loads(answer.text)["error"]

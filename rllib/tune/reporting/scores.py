@@ -45,8 +45,9 @@ def score_methods(
         scales: task -> (low, high), values of the metric that become scores 0 and 1.
 
     Raises:
-        ValueError: if a directory is given twice, or holds no results, runs of a task that differ in more than their seed, or runs that
-            end before `at`; if methods have different tasks; or if a scale is of no task, or not rising.
+        ValueError: if a directory is given twice, or holds no results, runs of a task that differ in more than their
+            seed, or runs that end before `at`; if methods have different tasks; or if a scale is of no task, or not
+            rising.
     """
     places = [Path(each).resolve() for each in directories]
     if twice := [each for each in places if places.count(each) > 1]:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import anyio
@@ -39,8 +40,9 @@ from rllib.dashboard import details
 from rllib.dashboard.index import Index
 from rllib.dashboard.run import RESULTS, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
-from rllib.runs.entries import encode, is_number, settings_by_path
+from rllib.runs.entries import encode, is_number, lookup, settings_by_path
 from rllib.tune.experiment.directory import logarithmic
+from rllib.tune.objectives import pareto_front
 from rllib.tune.reporting import plots
 from rllib.web.guard import Guard, server_config
 from rllib.web.sockets import is_loopback, listen, url_of
@@ -175,20 +177,21 @@ class Dashboard:
         return [_as_one(group, members) for (group, _), members in groups.items()]
 
     def tune(self, request: Request) -> Response:
-        """Parallel coordinates: the settings in which the trials differ, and the value that each reached."""
+        """Parallel coordinates: settings in which the trials differ, and values that they reached; the Pareto front."""
         experiment = self._index.experiments.get(request.query_params.get("id", ""))
         if experiment is None:
             raise HTTPException(404, "There is no such experiment.")
         runs = [run for run in list(self._index.runs.values()) if run.experiment is experiment]
         runs = sorted((run for run in runs if is_number(run.row.get("best"))), key=lambda run: run.trial.index)
         if len(runs) < 2:
-            return _json({"ids": [], "axes": []})
+            return _json({"ids": [], "axes": [], "front": None})
         params = [plots.Run(run.name, [], dict(settings_by_path(run.row["params"]))) for run in runs]
         first = runs[0].row
         axes, _ = plots.parallel(params, [run.row["best"] for run in runs], first["metric"], first["mode"],
                                  logarithmic(experiment.header))  # fmt: skip
         shown = [{"name": axis.name, "places": axis.places, "labels": axis.labels} for axis in axes]
-        return _json({"ids": [run.id for run in runs], "axes": shown})
+        front = _front(runs, experiment.objectives) if len(experiment.objectives) > 1 else None
+        return _json({"ids": [run.id for run in runs], "axes": shown, "front": front})
 
     async def stream(self, request: Request) -> Response:
         boot, _, version = request.headers.get("last-event-id", "").partition("-")
@@ -259,6 +262,16 @@ def make_app(
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Page(app, token, [*names, socket.gethostname(), socket.getfqdn()])
+
+
+def _front(runs: list[Run], objectives: list[tuple[str, str]]) -> dict[str, Any]:
+    """Last values of several metrics by trial, and the ids of the trials on the Pareto front."""
+    metrics, modes = zip(*objectives)
+    values = {run.id: [lookup(run.last_result, metric) for metric in metrics] for run in runs}
+    values = {id: numbers for id, numbers in values.items() if all(map(is_number, numbers))}
+    ids = list(values)
+    front = [ids[index] for index in pareto_front(list(values.values()), modes)]
+    return {"metrics": metrics, "values": values, "front": sorted(front, key=lambda id: values[id][0])}
 
 
 def _load_static() -> dict[str, bytes]:

@@ -11,6 +11,7 @@ from rllib.storage.foreign_files import open_inside
 from rllib.tune.experiment.directory import FORMAT, journal_file, lock_held
 from rllib.tune.experiment.records import apply_record
 from rllib.tune.experiment.trial import Trial
+from rllib.tune.objectives import checked_objective, pairs
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError, AttributeError)
 
@@ -33,6 +34,14 @@ class Experiment:
         self.path, self.id = path, id
         self._seen: tuple | None = None
         self._begin()
+
+    @property
+    def objectives(self) -> list[tuple[str, str]]:
+        """(metric, mode) by which trials are compared, or one for each of several metrics; [] if that is unknown."""
+        try:
+            return pairs(*checked_objective(self.header.get("metric"), self.header.get("mode")))
+        except (TypeError, ValueError):  # of a damaged journal
+            return []
 
     def _begin(self) -> None:
         self.header: dict[str, Any] = {}

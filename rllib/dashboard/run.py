@@ -137,7 +137,8 @@ class Run:
     def _objective(self) -> tuple[str | None, str]:
         header = self.experiment.header if self.experiment else {}
         if header.get("metric"):
-            return str(header["metric"]), "min" if header.get("mode") == "min" else "max"
+            objectives = self.experiment.objectives  # a table has the first of several
+            return objectives[0] if objectives else (str(header["metric"]), "max")
         known = [key for key in (_RETURN, _BARE_NUMBER) if key in self.last_result]
         return (known[0] if known else None), "min" if header.get("mode") == "min" else "max"
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,17 @@ class Axis:
 
 
 @dataclass
+class Front:
+    """Two metrics of N runs: float64 [N], NaN without a value; `front` are the runs on the Pareto front, by x."""
+
+    x_metric: str
+    y_metric: str
+    x: np.ndarray
+    y: np.ndarray
+    front: list[int]
+
+
+@dataclass
 class Figures:
     """Content of a picture.
 
@@ -83,6 +95,7 @@ class Figures:
         curves, axes, best: of the kinds "curves", "parallel" and "best"; None if that kind is not drawn.
         colours: of the runs in [0, 1] by the metric, 1 the best.
         details: curves of what else a single run reported, by its name.
+        fronts: of the kind "front".
         goal: value of the metric at which training was to stop; None if there is none.
     """
 
@@ -94,6 +107,7 @@ class Figures:
     colours: list[float] = field(default_factory=list)
     best: Curve | None = None
     details: list[Curve] = field(default_factory=list)
+    fronts: list[Front] = field(default_factory=list)
     goal: float | None = None
 
 
@@ -223,6 +237,7 @@ def _drawn(figures: Figures):
         for draw, there in ((_draw_curves, figures.curves), (_draw_parallel, figures.axes), (_draw_best, figures.best))
         if there is not None
     ]
+    panels += [partial(_draw_front, front=front) for front in figures.fronts]
     heights = [_HEIGHT] * len(panels) + [_DETAIL_HEIGHT] * math.ceil(len(figures.details) / 2)
     figure = Figure(figsize=(8, sum(heights)), layout="constrained")
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
@@ -295,6 +310,15 @@ def _draw_parallel(axes, figures: Figures) -> None:
     axes.set_xticks(range(len(names)), names, **slant)
     axes.set_yticks([])
     axes.spines[["left", "bottom"]].set_visible(False)
+
+
+def _draw_front(axes, figures: Figures, front: Front) -> None:
+    """Draws the runs as points, and the front as a line of larger ones."""
+    axes.plot(front.x, front.y, linestyle="", marker=".", color="0.6", label="other trials")
+    axes.plot(front.x[front.front], front.y[front.front], linewidth=1.2, marker="o", label="Pareto front")
+    axes.legend(frameon=False, fontsize="small")
+    axes.set(xlabel=title_of(front.x_metric), ylabel=title_of(front.y_metric))
+    axes.grid(alpha=0.3)
 
 
 def _draw_best(axes, figures: Figures) -> None:

@@ -42,6 +42,30 @@ def test_a_grid_and_a_range_on_the_command_line(tmp_path):
     assert all(trial.last_result["training_iteration"] == 2 and trial.checkpoint for trial in trials)
 
 
+def test_several_metrics_print_their_front(tmp_path):
+    found = rllib_tune(tmp_path, "PPO", "CartPole-v1", *QUICK, "--search", "lr=1e-3,1e-4", "--stop", "iterations=1",
+                       "--metric", "episode_reward_mean", "--metric", "time_total_s", "--mode", "max", "--mode", "min",
+                       "--seed", "1", "--name", "x")  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert "of 2 trials, by episode_reward_mean (max) and time_total_s (min):" in found.stdout
+    assert "Pareto front" in found.stdout and "rllib evaluate results/x/" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "metric", "mode"),
+    [
+        ((), "episode_reward_mean", "max"),
+        ({"metric": ("a",), "mode": ("min",)}, "a", "min"),
+        ({"metric": ("a", "b"), "mode": ("max", "min")}, ["a", "b"], ["max", "min"]),
+        ({"metric": ("a", "b")}, ["a", "b"], None),  # refused when the experiment is made
+    ],
+)
+def test_metrics_of_the_command_line(tmp_path, words, metric, mode):
+    settings = _settings(("PPO", "CartPole-v1"), None, False, dict(words))
+    spec = _spec(settings, Folders(tmp_path), resume=False, quiet=True)
+    assert (spec.metric, spec.mode) == (metric, mode)
+
+
 @pytest.mark.parametrize("words, seeds", [((), [3, 4]), (("seed=7",), [7, 7])])
 def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
     settings = _settings(("PPO", "CartPole-v1", *words), None, False, {"seed": 3, "trials": 2})

@@ -180,6 +180,23 @@ def test_a_failure_of_the_server_is_said(results, run, serve, monkeypatch):
     assert answer.status == 500 and json.loads(answer.text)["error"] == "ZeroDivisionError: division by zero"
 
 
+def test_pareto_front(results, serve):
+    analysis = tune.run(
+        lambda config: {"gain": config["x"], "cost": config["x"] + config["waste"]},
+        config={"x": tune.grid_search([1, 2]), "waste": tune.grid_search([0, 5])},
+        metric=["gain", "cost"], mode=["max", "min"], name="front", storage_path=results, verbose=0,
+    )  # fmt: skip
+    client = serve(results)
+    while (state := client.json("/api/runs"))["behind"]:
+        pass
+    [experiment] = state["experiments"]
+    assert experiment["objectives"] == [{"metric": "gain", "mode": "max"}, {"metric": "cost", "mode": "min"}]
+    found = client.json("/api/tune?id=front")["front"]
+    expected = [f"front/{trial.dirname}" for trial in reversed(analysis.best_trials)]
+    assert found["metrics"] == ["gain", "cost"] and found["front"] == expected and len(expected) == 2
+    assert sorted(found["values"].values()) == [[1, 1], [1, 6], [2, 2], [2, 7]]
+
+
 def test_parallel_coordinates(results, serve):
     space = {"x": tune.grid_search([1, 2, 3]), "y": tune.loguniform(1, 50)}
     analysis = tune.run(lambda config: {"loss": config["x"] ** 2}, config=space, metric="loss", mode="min",

@@ -134,7 +134,7 @@ def test_points_with_known_rewards_are_learned_from_and_not_run(searched):
     search = searched([{"x": 0.25}, {"x": 0.75}], [1.0, 2.0], mode="min", seed=1)
     assert search.suggest("a")["x"] not in (0.25, 0.75)
     search.on_trial_complete("a", {"score": 3.0})
-    assert [trial.value for trial in search._study.trials] == [-1.0, -2.0, -3.0]
+    assert [trial.value for trial in search._study.trials] == [1.0, 2.0, 3.0]
     restored = searched([{"x": 0.25}, {"x": 0.75}], [1.0, 2.0], mode="min", seed=1)
     restored.set_state(search.get_state())
     assert restored.suggest("b") == search.suggest("b")

@@ -11,8 +11,10 @@ from rllib.tune.reporting.plots import KINDS, plot, read_objective, read_runs
 @click.command("plot", short_help="Draw runs and experiments.")
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), multiple=True, help="A .html or .png file; may repeat.")
-@click.option("--metric", help="Result key or a/b path  [default: the experiment's own, else episode_reward_mean].")
-@click.option("--mode", type=click.Choice(["max", "min"]), help="Best value  [default: as the experiment, else max].")
+@click.option("--metric", multiple=True, help="Result key or a/b path  [default: the experiment's own, else "
+              "episode_reward_mean]; repeat it for a Pareto front.")  # fmt: skip
+@click.option("--mode", type=click.Choice(["max", "min"]), multiple=True, help="Best value  [default: as the "
+              "experiment, else max].")  # fmt: skip
 @click.option("--x", default="timesteps_total", show_default=True, help="Result key of the horizontal axis.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="What to draw  [default: what applies].")
 def command(directories, out, metric, mode, x, kinds) -> None:
@@ -21,12 +23,14 @@ def command(directories, out, metric, mode, x, kinds) -> None:
     \b
     Runs that differ in the seed only become one curve: interquartile mean and 95 % bootstrap interval. Of a single run
     the metric is drawn as a moving mean, its episodes from the 10 % to the 90 % quantile, its goal, and what else it
-    reported; of the trials of a search also parallel coordinates and the best so far.
+    reported; of the trials of a search also parallel coordinates and the best so far, or the Pareto front of several
+    metrics.
     rllib plot results/PPO_CartPole-v1_*
     rllib plot results/my_experiment -o curves.png --kind curves
     """
     with reported(verbose=False), user_input():
         runs = read_runs(*directories)
+        metric, mode = _one_or_list(metric), _one_or_list(mode)
         if metric is None:
             metric, own_mode = read_objective(*directories)
             mode = mode or own_mode
@@ -40,3 +44,8 @@ def command(directories, out, metric, mode, x, kinds) -> None:
             except ImportError as error:
                 raise Mistake(str(error)) from None
             click.echo(f"{len(runs)} run{'s' if len(runs) > 1 else ''} drawn: {written}")
+
+
+def _one_or_list(given: tuple[str, ...]):
+    """What an option that may repeat was given: None, one value, or a list."""
+    return list(given) if len(given) > 1 else given[0] if given else None

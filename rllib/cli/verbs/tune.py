@@ -20,6 +20,8 @@ from rllib.cli.user_code import flag_for, load_user_code_option, typed
 from rllib.cli.values import is_assignment, nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.progress import counted
 from rllib.tune.experiment.spec import ExperimentSpec
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.objectives import described, is_several, names
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.running.build import prepare
 from rllib.tune.running.tuner import raise_for_failures
@@ -27,6 +29,8 @@ from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher, domains
 from rllib.tune.search.wrappers import Seeded
 
+# Largest number of trials of a Pareto front that are printed.
+_MOST_ON_FRONT = 10
 _RANGES = {
     "uniform": domains.uniform,
     "log": domains.loguniform,
@@ -46,10 +50,12 @@ _RANGES = {
               "are their medians.")  # fmt: skip
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when a result reaches this; repeatable. "
               "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
-@click.option("--metric", help="Result key by which trials are compared [default: episode_reward_mean].")
-@click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")
+@click.option("--metric", multiple=True, help="Result key by which trials are compared [default: episode_reward_mean]. "
+              "Repeat it, with a --mode for each, for a Pareto front.")  # fmt: skip
+@click.option("--mode", type=click.Choice(["max", "min"]), multiple=True, help="[default: max]")
 @click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping, pbt or pb2.")
-@click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, bayesopt, cmaes or qmc.")
+@click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, nsga2, bayesopt, cmaes or "
+              "qmc.")
 @click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
@@ -146,6 +152,8 @@ def _settings(
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
     fixed, searched = _split_at_search([word for word in words if is_assignment(word)]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
+    for key in {"metric", "mode"} & given.keys():
+        given[key] = list(given[key]) if len(given[key]) > 1 else given[key][0]
     if names:
         given.update(algorithm=names[0], env=names[1])
     given["stop"] = parse_stop(given.pop("stop", ()))
@@ -197,9 +205,11 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     settings["num_samples"] = settings.pop("trials", 1)
     if (experiment := settings.pop("experiment", None)) and "name" not in settings:
         settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    if not is_several(settings.get("metric")):  # several need a mode each
+        settings = {"metric": "episode_reward_mean", "mode": "max", **settings}
     return ExperimentSpec(
         trainable=algorithm,
-        **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
+        **{"checkpoint_at_end": True, **settings},
         config=config, search_alg=searcher, storage_path=folders.storage, local_dir=folders.results, resume=resume,
         verbose=0 if quiet else 1,
     )  # fmt: skip
@@ -241,6 +251,10 @@ def _show(analysis: ExperimentAnalysis, flag: str) -> None:
         name = shlex.quote(Path(analysis.experiment_path).name)
         click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; to resume, repeat the "
                    f"command with --name {name} --resume{flag}")  # fmt: skip
+    if is_several(analysis.default_metric):
+        _show_front(analysis, flag)
+        click.echo(f"plot        rllib plot {directory}")
+        return
     try:
         best = analysis.best_trial
     except ValueError as error:
@@ -250,13 +264,37 @@ def _show(analysis: ExperimentAnalysis, flag: str) -> None:
         click.echo(f"best        none: {best.name} has reported no {analysis.default_metric}")
         return
     value = best.metric_analysis[analysis.default_metric]["last"]
-    chosen = " ".join(f"{key.replace('/', '.')}={value}" for key, value in best.evaluated_params.items())
     click.echo(f"best        {best.name}: {analysis.default_metric} {value:,.6g}")
-    if chosen:
+    if chosen := _chosen_settings(best):
         click.echo(f"settings    {chosen}")
     if checkpoint := analysis.get_best_checkpoint(best):
         click.echo(f"evaluate    rllib evaluate {_short(checkpoint.path)}{flag}")
     click.echo(f"plot        rllib plot {directory}")
+
+
+def _show_front(analysis: ExperimentAnalysis, flag: str) -> None:
+    """Prints the Pareto front: the trials, what they reached and how to evaluate them."""
+    try:
+        front = analysis.best_trials
+    except ValueError as error:
+        click.echo(f"front       none: {error}")
+        return
+    objectives = described(analysis.default_metric, analysis.default_mode)
+    click.echo(f"front       {len(front)} of {counted(len(analysis.trials), 'trial')}, by {objectives}:")
+    for trial in front[:_MOST_ON_FRONT]:
+        values = ((name, trial.metric_analysis[name]["last"]) for name in names(analysis.default_metric))
+        click.echo(f"  {trial.name}: {', '.join(f'{name} {value:,.6g}' for name, value in values)}")
+        if chosen := _chosen_settings(trial):
+            click.echo(f"    settings  {chosen}")
+        if trial.checkpoint:
+            click.echo(f"    evaluate  rllib evaluate {_short(trial.checkpoint_path(trial.checkpoint))}{flag}")
+    if len(front) > _MOST_ON_FRONT:
+        click.echo(f"  and {len(front) - _MOST_ON_FRONT} more")
+
+
+def _chosen_settings(trial: Trial) -> str:
+    """Settings that the search has chosen, as one types them."""
+    return " ".join(f"{key.replace('/', '.')}={value}" for key, value in trial.evaluated_params.items())
 
 
 def _short(path: str) -> str:

@@ -1,6 +1,6 @@
 // The page: which view the address asks for, and the views.
 
-import { parallel, sparkline, swatch, Chart } from "./chart.js";
+import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
 import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
@@ -313,11 +313,15 @@ async function viewTune(query, isCurrent) {
   const table = new RunTable(`tune ${id}`, [name, ...own, ...COLUMNS.filter((column) => keep.has(column.key))], trials, "best");
   const best = new Chart("best so far", { height: 200 });
   const axes = h("div", { class: "panel scroll", dataset: { testid: "parallel" } });
-  main.replaceChildren(crumb(), head, h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Best so far, by trial"), best.element), h("section", {}, h("h2", {}, "Settings and what they reached"), axes)), h("h2", {}, "Trials"), table.element);
-  let coordinates = { ids: [], axes: [] };
+  const front = h("div", { class: "panel scroll", dataset: { testid: "front" } });
+  const isSeveral = experiments.get(id).objectives.length > 1;
+  const course = isSeveral ? [h("h2", {}, "Pareto front"), front] : [h("h2", {}, "Best so far, by trial"), best.element];
+  main.replaceChildren(crumb(), head, h("div", { class: "columns" }, h("section", {}, course), h("section", {}, h("h2", {}, "Settings and what they reached"), axes)), h("h2", {}, "Trials"), table.element);
+  let coordinates = { ids: [], axes: [], front: null };
   const drawAxes = () => {
     const width = Math.max(320, axes.clientWidth || 640);
     axes.replaceChildren(coordinates.axes.length ? parallel(coordinates.axes, coordinates.ids, coordinates.ids.map((each) => runs.get(each)?.name || each), table.table.chosen, width) : h("p", { class: "empty muted" }, "Two trials with results are needed."));
+    if (isSeveral) front.replaceChildren(...frontOf(coordinates.front, (each) => link("run", each), (each) => prefix(runs.get(each) || { name: each }), Math.max(320, front.clientWidth || 640)));
   };
   const loadAxes = async () => {
     try { coordinates = await getJson(`/api/tune?id=${encodeURIComponent(id)}`); drawAxes(); } catch (error) { axes.replaceChildren(h("p", { class: "error" }, error.message)); }
@@ -326,11 +330,12 @@ async function viewTune(query, isCurrent) {
   const show = () => {
     const experiment = experiments.get(id);
     if (!experiment) return head.replaceChildren(problem("The directory of this experiment is gone."));
-    const sign = experiment.mode === "min" ? -1 : 1;
+    const goals = experiment.objectives.map(({ metric, mode }) => `; ${metric}, ${mode === "min" ? "least" : "greatest"} is best`).join("");
+    const sign = experiment.objectives[0]?.mode === "min" ? -1 : 1;
     const done = trials().filter((row) => row.best !== null);
     const top = done.reduce((winner, row) => (!winner || sign * row.best > sign * winner.best ? row : winner), null);
-    head.replaceChildren(h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` · ${experiment.trainable || ""}: ${counts(experiment)}${experiment.metric ? `; ${experiment.metric}, ${experiment.mode === "min" ? "least" : "greatest"} is best` : ""}`)),
-      experiment.problem && problem(experiment.problem), top && h("p", {}, "Best: ", h("a", { href: link("run", top.id) }, prefix(top)), ` with ${short(top.best)}`));
+    head.replaceChildren(h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` · ${experiment.trainable || ""}: ${counts(experiment)}${goals}`)),
+      experiment.problem && problem(experiment.problem), top && !isSeveral && h("p", {}, "Best: ", h("a", { href: link("run", top.id) }, prefix(top)), ` with ${short(top.best)}`));
     const order = done.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
     let record = -Infinity;
     const y = order.map((row) => sign * (record = Math.max(record, sign * row.best)));

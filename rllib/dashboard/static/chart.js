@@ -298,3 +298,32 @@ export function parallel(axes, ids, names, chosen, width) {
   }
   return svg;
 }
+
+/** Scatter of the first metric against each other one, and links to the trials on the Pareto front. */
+export function frontOf(found, linkTo, nameOf, width) {
+  if (!found?.front.length) return [h("p", { class: "empty muted" }, "Two trials with all metrics are needed.")];
+  const pictures = found.metrics.slice(1).map((_, index) => scatter(found, index + 1, nameOf, width));
+  const entries = found.front.map((id) => h("li", {}, h("a", { href: linkTo(id) }, nameOf(id)), `: ${found.metrics.map((metric, index) => `${metric} ${short(found.values[id][index])}`).join(", ")}`));
+  return [...pictures, h("ul", {}, entries)];
+}
+
+function scatter(found, other, nameOf, width) {
+  const [height, left, right, top, bottom] = [240, 56, 16, 20, 34];
+  const place = (index, low, high) => {
+    const all = Object.values(found.values).map((values) => values[index]);
+    const [least, most] = [Math.min(...all), Math.max(...all)];
+    return { least, most, at: (value) => (most > least ? low + ((value - least) / (most - least)) * (high - low) : (low + high) / 2) };
+  };
+  const [x, y] = [place(0, left, width - right), place(other, height - bottom, top)];
+  const svg = h("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${found.metrics[other]} against ${found.metrics[0]}, with the Pareto front` });
+  svg.append(h("line", { class: "grid", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }), h("line", { class: "grid", x1: left, x2: left, y1: top, y2: height - bottom }));
+  const points = found.front.map((id) => `${x.at(found.values[id][0]).toFixed(1)},${y.at(found.values[id][other]).toFixed(1)}`);
+  svg.append(h("polyline", { points: points.join(" "), fill: "none", class: "c1", "stroke-width": 1.2, opacity: 0.6 }));
+  for (const [id, values] of Object.entries(found.values)) {
+    const isOn = found.front.includes(id);
+    svg.append(h("circle", { cx: x.at(values[0]).toFixed(1), cy: y.at(values[other]).toFixed(1), r: isOn ? 4 : 2.5, fill: "currentColor", class: isOn ? "c1" : "c0", opacity: isOn ? 1 : 0.5 }, h("title", {}, nameOf(id))));
+  }
+  svg.append(h("text", { x: left, y: height - 18, "text-anchor": "start" }, short(x.least)), h("text", { x: width - right, y: height - 18, "text-anchor": "end" }, short(x.most)), h("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, found.metrics[0]),
+    h("text", { x: left - 5, y: height - bottom, "text-anchor": "end" }, short(y.least)), h("text", { x: left - 5, y: top + 4, "text-anchor": "end" }, short(y.most)), h("text", { x: left, y: 10, "text-anchor": "start" }, found.metrics[other]));
+  return svg;
+}

@@ -20,6 +20,7 @@ from rllib.tune.checks import check
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.loggers import callbacks_of
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.objectives import Metric, Mode, names
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +144,8 @@ class TuneConfig:
     """Settings of the search: metric, number of samples, searcher, scheduler, limits.
 
     Attributes:
-        metric, mode: result key by which trials are compared, and whether "max" or "min" is better.
+        metric, mode: result key by which trials are compared, and whether "max" or "min" is better; or a list of each,
+            whose Pareto front is searched.
         num_samples: number of samples of the space (each with the whole grid); -1: without end.
         num_seeds: number of seeds that each trial runs with, side by side: the `seed` of its configuration, or 0, and
             the following. Its results are medians over the seeds at equal steps.
@@ -157,8 +159,8 @@ class TuneConfig:
             another's files; False: in the directory in which the session was started.
     """
 
-    metric: str | None = None
-    mode: str | None = None
+    metric: Metric | None = None
+    mode: Mode | None = None
     num_samples: int = 1
     num_seeds: int = 1
     search_alg: Any = None
@@ -217,7 +219,8 @@ class ExperimentSpec(RunConfig, TuneConfig):
 
     def result_keys(self) -> list[tuple[str, str]]:
         """(setting, result key or "a/b" path that it names); `stop` is a Stopper."""
-        keys = [("metric", self.metric), ("checkpoint_score_attr", self.checkpoints.score_key)]
+        keys = [*(("metric", name) for name in names(self.metric))]
+        keys.append(("checkpoint_score_attr", self.checkpoints.score_key))
         return [("stop", key) for key in self.stop.result_keys] + [pair for pair in keys if pair[1]]
 
     @property

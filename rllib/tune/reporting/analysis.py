@@ -14,9 +14,10 @@ from rllib.progress import counted
 from rllib.result import as_result
 from rllib.runs.entries import flatten, is_number, lookup, settings_by_path
 from rllib.runs.files import read_results
-from rllib.tune.checks import check_mode, no_number
+from rllib.tune.checks import no_number
 from rllib.tune.experiment.directory import journal_file, read_journal
 from rllib.tune.experiment.trial import Trial
+from rllib.tune.objectives import Metric, Mode, checked_objective, described, is_several, pairs, pareto_front
 from rllib.tune.reporting.plots import plot, read_runs
 from rllib.tune.states import ERROR, TERMINATED
 from rllib.tune.trainables.checkpoint import Checkpoint
@@ -31,7 +32,8 @@ class ExperimentAnalysis:
     Args:
         experiment_path: its directory (or its journal), which is read without running code. None: `trials` are given.
         trials: trials of an experiment that was just run.
-        default_metric, default_mode: for methods that are called without them; the mode is "max" by default.
+        default_metric, default_mode: for methods that are called without them; the mode is "max" by default. Lists of
+            both, where trials were compared by several metrics.
 
     Raises:
         ValueError: if there is no experiment in the directory.
@@ -41,17 +43,19 @@ class ExperimentAnalysis:
         self,
         experiment_path: str | Path | None = None,
         trials: Sequence[Trial] | None = None,
-        default_metric: str | None = None,
-        default_mode: str | None = None,
+        default_metric: Metric | None = None,
+        default_mode: Mode | None = None,
     ):
         path = Path(experiment_path).absolute() if experiment_path is not None else None
         if trials is None:
             file = path if path.is_file() else journal_file(path)
             path = file.parent
             header, trials = read_journal(file)
-            default_metric, default_mode = default_metric or header.get("metric"), default_mode or header.get("mode")
+            own, own_mode = header.get("metric"), header.get("mode")
+            if default_metric in (None, own) or not (is_several(default_metric) or is_several(own)):
+                default_metric, default_mode = default_metric or own, default_mode or own_mode
         self.trials: list[Trial] = list(trials)
-        self.default_metric, self.default_mode = default_metric, check_mode(default_mode)
+        self.default_metric, self.default_mode = checked_objective(default_metric, default_mode)
         self._path = path
 
     @property
@@ -75,6 +79,11 @@ class ExperimentAnalysis:
     def best_trial(self) -> Trial:
         """The best trial by its last result."""
         return self.get_best_trial()
+
+    @property
+    def best_trials(self) -> list[Trial]:
+        """The trials on the Pareto front by their last results; see `get_best_trials`."""
+        return self.get_best_trials()
 
     @property
     def best_config(self) -> dict[str, Any]:
@@ -124,11 +133,11 @@ class ExperimentAnalysis:
 
         Raises:
             ValueError: if no metric is known, or mode or scope is invalid.
-            NoBestTrialError: if no trial has the metric (the message lists the existing ones), or a finite value of it,
-                or if it is no number; also a ValueError and a RuntimeError.
+            NoBestTrialError: if the experiment has several metrics, and none of them is given; if no trial has the
+                metric (the message lists the existing ones), or a finite value of it, or if it is no number; also a
+                ValueError and a RuntimeError.
         """
-        if scope not in _SCOPES:
-            raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
+        _check_scope(scope)
         if len(self.trials) == 1 and not ((metric or self.default_metric) and self.trials[0].last_result):
             return self.trials[0]
         metric, mode = self._objective(metric, mode)
@@ -143,6 +152,42 @@ class ExperimentAnalysis:
                 "filter_nan_and_inf=False compares infinite values, too."
             )
         return (max if mode == "max" else min)(numbers or values[:1], key=lambda pair: pair[0])[1]
+
+    def get_best_trials(
+        self, metric: Metric | None = None, mode: Mode | None = None, scope: str = "last"
+    ) -> list[Trial]:
+        """The Pareto front: trials of which no other is as good by all metrics and better by one.
+
+        With a single metric, these are the trials that share its best value.
+
+        Args:
+            metric, mode: as for `tune.run`; the experiment's own by default.
+            scope: as for `get_best_trial`.
+
+        Returns:
+            the best by the first metric first. Trials in which a metric is missing, NaN or infinite are left out.
+
+        Raises:
+            ValueError: as `get_best_trial`.
+            NoBestTrialError: if no trial has finite values of all metrics.
+        """
+        _check_scope(scope)
+        if metric is None and is_several(self.default_metric):
+            metric, mode = self.default_metric, mode or self.default_mode
+        elif not is_several(metric):
+            metric, mode = self._objective(metric, mode)
+        objectives = pairs(*checked_objective(metric, mode))
+        for name, _ in objectives:
+            self._trials_with(name)  # raises
+        having = [(trial, [_statistic(trial, *one, scope) for one in objectives]) for trial in self.trials]
+        having = [(trial, values) for trial, values in having if all(map(_is_finite, values))]
+        if not having:
+            names = " and ".join(name for name, _ in objectives)
+            raise NoBestTrialError(f"no trial has finite {scope} values of {names}, so none is the best.")
+        modes = [each for _, each in objectives]
+        front = [having[index] for index in pareto_front([values for _, values in having], modes)]
+        front.sort(key=lambda pair: pair[1][0], reverse=modes[0] == "max")
+        return [trial for trial, _ in front]
 
     def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> dict:
         """Configuration of the best trial; see `get_best_trial`."""
@@ -164,7 +209,7 @@ class ExperimentAnalysis:
         if not trial.checkpoints:
             return None
         best = trial.checkpoints[-1]
-        if metric or self.default_metric:
+        if metric or (self.default_metric and not is_several(self.default_metric)):
             metric, mode = self._objective(metric, mode)
             known = [c for c in trial.checkpoints if is_number(c.metrics.get(metric))]
             if known:
@@ -178,7 +223,7 @@ class ExperimentAnalysis:
 
     def get_trial_checkpoints_paths(self, trial: Trial | str, metric: str | None = None) -> list[tuple[str, Any]]:
         """(path, metric at that time) of every checkpoint; the training_iteration if no metric is known."""
-        trial, metric = self._trial(trial), metric or self.default_metric or "training_iteration"
+        trial, metric = self._trial(trial), metric or self._only_metric or "training_iteration"
         return [
             (trial.checkpoint_path(c), lookup({"training_iteration": c.iteration, **c.metrics}, metric))
             for c in trial.checkpoints
@@ -228,8 +273,10 @@ class ExperimentAnalysis:
         """`trial_dataframes` under its name before Ray 2.0."""
         return self.trial_dataframes
 
-    def plot(self, path: str | Path | None = None, metric: str | None = None, mode: str | None = None, **more) -> Path:
-        """Draws learning curves, parallel coordinates and the best value over trials.
+    def plot(
+        self, path: str | Path | None = None, metric: Metric | None = None, mode: Mode | None = None, **more
+    ) -> Path:
+        """Draws learning curves, parallel coordinates, and the best value over trials or the Pareto front.
 
         Args:
             path: .png or .html; experiment.html in the experiment's directory by default.
@@ -239,13 +286,30 @@ class ExperimentAnalysis:
         Returns:
             the path of the file.
         """
-        metric, mode = self._objective(metric, mode)
+        if metric is None and is_several(self.default_metric):
+            metric, mode = self.default_metric, self.default_mode
+        elif not is_several(metric):
+            metric, mode = self._objective(metric, mode)
         return plot(read_runs(self.experiment_path), path or self._path / "experiment.html", metric, mode, **more)
 
     # ------------------------------------------------------------------ pieces
 
+    @property
+    def _only_metric(self) -> str | None:
+        """The experiment's metric; None if it has several or none."""
+        return None if is_several(self.default_metric) else self.default_metric
+
     def _objective(self, metric: str | None, mode: str | None) -> tuple[str, str]:
-        metric, mode = metric or self.default_metric, mode or self.default_mode
+        if is_several(self.default_metric):
+            if metric is None:
+                raise NoBestTrialError(
+                    f"trials were compared by several metrics, {described(self.default_metric, self.default_mode)}, so "
+                    "no single one is the best. get_best_trials() returns the Pareto front (of a Tuner's results: "
+                    f"get_best_results()); metric={self.default_metric[0]!r} compares by one of them."
+                )
+            mode = mode or dict(pairs(self.default_metric, self.default_mode)).get(metric)
+        else:
+            metric, mode = metric or self.default_metric, mode or self.default_mode
         if metric is None and mode is not None and any("_metric" in trial.metric_analysis for trial in self.trials):
             metric = "_metric"  # a bare number that trials report
         if metric is None:
@@ -253,7 +317,8 @@ class ExperimentAnalysis:
                 "trials are compared by a metric, but none is given: use tune.run(..., metric='loss', mode='min'), or "
                 "give metric here"
             )
-        return metric, check_mode(mode) or "max"
+        metric, mode = checked_objective(metric, mode)
+        return metric, mode or "max"
 
     def _trials_with(self, metric: str) -> list[Trial]:
         having = [trial for trial in self.trials if metric in trial.metric_analysis]
@@ -341,6 +406,12 @@ class ResultGrid:
         """The result of the best trial; see ExperimentAnalysis.get_best_trial for arguments and errors."""
         return _result_of(self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf))
 
+    def get_best_results(
+        self, metric: Metric | None = None, mode: Mode | None = None, scope: str = "last"
+    ) -> list[TrialResult]:
+        """Results of the trials on the Pareto front; arguments and errors as ExperimentAnalysis.get_best_trials."""
+        return list(map(_result_of, self._analysis.get_best_trials(metric, mode, scope)))
+
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None):
         """The data frame of `ExperimentAnalysis.dataframe`."""
         return self._analysis.dataframe(filter_metric, filter_mode)
@@ -371,6 +442,20 @@ class ResultGrid:
 
     def __repr__(self):
         return f"ResultGrid({self.experiment_path}, {counted(len(self), 'trial')}, {self.num_errors} failed)"
+
+
+def _check_scope(scope: str) -> None:
+    if scope not in _SCOPES:
+        raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
+
+
+def _statistic(trial: Trial, metric: str, mode: str, scope: str):
+    """The value of a metric by which a trial is compared; None if it is missing, or NaN read from a file."""
+    return trial.metric_analysis.get(metric, {}).get(mode if scope == "all" else scope)
+
+
+def _is_finite(value) -> bool:
+    return is_number(value) and math.isfinite(value)
 
 
 def _result_of(trial: Trial) -> TrialResult:

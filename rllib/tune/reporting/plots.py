@@ -21,6 +21,7 @@ from rllib.runs.drawing import (
     Axis,
     Curve,
     Figures,
+    Front,
     episode_quantiles,
     finite_part,
     rendered,
@@ -31,13 +32,13 @@ from rllib.runs.entries import flatten, is_number, lookup, numbers_of_seeds
 from rllib.runs.files import read_goals, read_params, read_results
 from rllib.runs.measures import interval, iqm
 from rllib.runs.safe_files import write_whole
-from rllib.tune.checks import check_mode
 from rllib.tune.experiment.directory import journal_file, logarithmic, read_records
 from rllib.tune.experiment.trial import short
+from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, pairs, pareto_front
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
 from rllib.tune.search.base import metric_value
 
-KINDS = ("curves", "parallel", "best")
+KINDS = ("curves", "parallel", "best", "front")
 _POINTS = 100
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
@@ -71,8 +72,8 @@ class Run:
 def plot(
     runs: Sequence[Run],
     path: str | os.PathLike,
-    metric: str = "episode_reward_mean",
-    mode: str = "max",
+    metric: Metric = "episode_reward_mean",
+    mode: Mode = "max",
     x: str = "timesteps_total",
     kinds: str | Sequence[str] | None = None,
     title: str = "",
@@ -82,12 +83,13 @@ def plot(
     Args:
         runs: see `read_runs`.
         path: path of the file, whose suffix decides.
-        metric: result key or "a/b" path.
-        mode: whether "max" or "min" of it is best.
+        metric: result key or "a/b" path, or a list of them, of which curves and parallel coordinates show the first.
+        mode: whether "max" or "min" of it is best; a list for several metrics.
         x: result key of the horizontal axis; training_iteration for runs without it.
-        kinds: "curves", "parallel" (of the first ten settings that differ) or "best", or several of them; None: all
-            for trials of experiments that differ in settings, else the curves. Curves of a single run are the metric
-            and other numbers that it reported.
+        kinds: "curves", "parallel" (of the first ten settings that differ), "best" (for one metric), "front" (for
+            several: the last values, and which are on the Pareto front), or several of them; None: all that apply for
+            trials of experiments that differ in settings, else the curves. Curves of a single run are the metric and
+            other numbers that it reported.
         title: title of the page.
 
     Raises:
@@ -100,7 +102,11 @@ def plot(
         raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
     if path.suffix not in (".png", ".html"):
         raise ValueError(f"A plot is a .png or a .html file, but got {path.name!r}")
-    check_mode(mode)
+    metric, mode = checked_objective(metric, mode)
+    for kind, needs_several in (("best", False), ("front", True)):
+        if kind in kinds and is_several(metric) is not needs_several:
+            what = "several metrics" if needs_several else "one metric"
+            raise ValueError(f"{kind} is drawn of {what}, not of {metric!r}")
     figures = _figures(runs, metric, mode, x, kinds, title)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, rendered(figures, path.suffix[1:]))
@@ -141,7 +147,7 @@ def _header(directory: Path) -> dict[str, Any] | None:
     return read_records(journal_file(directory))[0] if any(directory.glob("experiment_state-*")) else None
 
 
-def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | None]:
+def read_objective(*directories: str | os.PathLike) -> tuple[Metric | None, Mode | None]:
     """(metric, mode) by which the experiments in these directories compared their trials; None without a metric.
 
     A directory may be an experiment's or one of its trials'.
@@ -153,11 +159,12 @@ def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | N
     for directory in map(Path, directories):
         header = _header(directory) or _header(directory.resolve().parent) or {}
         if header.get("metric"):
-            found[header["metric"], header.get("mode")] = directory
+            metric, mode = checked_objective(header["metric"], header.get("mode"))
+            found[(tuple(metric), tuple(mode)) if is_several(metric) else (metric, mode)] = directory
     if len(found) > 1:
         kinds = ", ".join(f"{directory.name} by {metric} ({mode})" for (metric, mode), directory in found.items())
         raise ValueError(f"These experiments compared their trials by different metrics: {kinds}. Give one of them.")
-    return next(iter(found), (None, None))
+    return checked_objective(*next(iter(found), (None, None)))
 
 
 def _numeric_order(file: Path) -> list:
@@ -165,7 +172,8 @@ def _numeric_order(file: Path) -> list:
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
 
 
-def _figures(runs, metric, mode, x, kinds, title) -> Figures:
+def _figures(runs, objective, modes, x, kinds, title) -> Figures:
+    metric, mode = pairs(objective, modes)[0]
     runs = [run for run in runs if run.results]
     if not runs:
         raise ValueError("There is nothing to draw: no run has a result yet")
@@ -179,7 +187,8 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     if len(runs) == 1 and set(kinds) - {"curves"}:
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
     is_search = all(run.experiment is not None for run in runs) and varying(runs)
-    kinds = kinds or (KINDS if is_search else ["curves"])
+    left_out = "best" if is_several(objective) else "front"
+    kinds = kinds or ([kind for kind in KINDS if kind != left_out] if is_search else ["curves"])
     stored = stored_names(metric) or [metric]
     of_metric = (value for run in runs for key, value in run.goals.items() if stored == (stored_names(key) or [key]))
     if len(goals := set(of_metric)) == 1:
@@ -197,11 +206,28 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     if "parallel" in kinds:
         scales = {path: is_log for run in runs for path, is_log in logarithmic(run.experiment or {}).items()}
         figures.axes, figures.colours = parallel(runs, [better(ys) for _, ys in points], metric, mode, scales)
+    if "front" in kinds:
+        figures.fronts = _fronts(runs, pairs(objective, modes))
     if "best" in kinds:
         best = np.maximum.accumulate if mode == "max" else np.minimum.accumulate
         tops = np.array([better(ys) for _, ys in points])
         figures.best = Curve("best so far", np.arange(1, len(tops) + 1), best(tops))
     return figures
+
+
+def _fronts(runs: Sequence[Run], objectives: Sequence[tuple[str, str]]) -> list[Front]:
+    """The last values of the first metric and of each other one, with the front of all."""
+    names, modes = zip(*objectives)
+    values = np.array([[_last(run, name) for name in names] for run in runs])
+    front = pareto_front(values, modes)
+    if not front:
+        raise ValueError(f"There is no front to draw: no run has finite last values of {' and '.join(names)}")
+    order = sorted(front, key=lambda index: values[index, 0])
+    return [Front(names[0], names[i], values[:, 0], values[:, i], order) for i in range(1, len(names))]
+
+
+def _last(run: Run, metric: str) -> float:
+    return next(filter(math.isfinite, (_finite(result, metric) for result in reversed(run.results))), math.nan)
 
 
 def points_of(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from rllib.progress import in_notebook
 from rllib.runs.entries import is_number, lookup, numbers_of_seeds
 from rllib.tune.experiment.callbacks import Callback
 from rllib.tune.experiment.trial import Trial
+from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, names, pairs, pareto_front
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 
 _ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)
@@ -37,6 +38,8 @@ AUTOMATIC_KEYS = frozenset((
 ))  # fmt: skip
 _QUALITIES = ("mean_accuracy", "mean_loss", "episode_reward_mean")
 _MOST_OWN_METRICS = 3
+# Largest number of trials of the Pareto front that are named.
+_MOST_ON_FRONT = 10
 _FEW = 20
 _LONGEST_INTERVAL_S = 60.0
 # Largest ratio of numbers that are written with the same number of decimals.
@@ -68,7 +71,7 @@ class TuneReporterBase(ProgressReporter):
         max_error_rows: largest number of failures that are named.
         max_report_frequency: seconds between reports.
         sort_by_metric: whether the best trials come first.
-        metric, mode: by which trials are compared.
+        metric, mode: by which trials are compared; lists for several metrics, whose Pareto front is shown.
     """
 
     def __init__(
@@ -80,8 +83,8 @@ class TuneReporterBase(ProgressReporter):
         max_error_rows: int = 20,
         max_report_frequency: float = 5.0,
         sort_by_metric: bool = False,
-        metric: str | None = None,
-        mode: str | None = None,
+        metric: Metric | None = None,
+        mode: Mode | None = None,
         print_intermediate_tables: bool | None = None,
     ):
         self._metric_columns = _headings(metric_columns) if metric_columns else dict(_DEFAULT_COLUMNS)
@@ -89,12 +92,15 @@ class TuneReporterBase(ProgressReporter):
         self._parameter_columns = _headings(parameter_columns) if parameter_columns else None
         self._max_rows, self._max_errors = max_progress_rows, max_error_rows
         self._interval_s, self._sort = max_report_frequency, sort_by_metric
-        self._metric, self._mode = metric, mode
+        self._metric, self._mode = checked_objective(metric, mode)
         self._reported_at, self._began, self._growth = -math.inf, None, 0.0
 
-    def set_objective(self, metric: str | None, mode: str | None) -> None:
+    def set_objective(self, metric: Metric | None, mode: Mode | None) -> None:
         """Sets the metric and mode of the experiment, unless the reporter has its own."""
-        self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
+        if self._metric is None or not (is_several(self._metric) or is_several(metric)):
+            self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
+        else:
+            self._mode = self._mode or "max"
 
     def slow_down(self, growth: float = 0.1) -> None:
         """Makes the time between two reports grow: to this share of the elapsed time, at most a minute."""
@@ -121,7 +127,7 @@ class TuneReporterBase(ProgressReporter):
         """Headings, rows of the most interesting trials (at most `most`), and the number of other trials."""
         shown = self._chosen(trials, min(self._max_rows, most or self._max_rows))
         parameters = self._parameter_columns or {key: key for trial in shown for key in trial.evaluated_params}
-        metrics = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
+        metrics = {**{name: name for name in names(self._metric)}, **self._metric_columns}
         metrics |= {key: key for key in self._own_metrics(shown)}
         metrics = {key: heading for key, heading in metrics.items() if any(_has(t, key) for t in shown)}
         named = all(key in parameters for trial in shown for key in trial.evaluated_params)
@@ -136,14 +142,17 @@ class TuneReporterBase(ProgressReporter):
             columns.append((heading, [text(value) for value in values]))
         for key, heading in metrics.items():
             columns.append((heading, _aligned([lookup(trial.last_result, key) for trial in shown])))
-            if key == self._metric and any(spreads := [_spread(trial, key) for trial in shown]):
+            if key in names(self._metric) and any(spreads := [_spread(trial, key) for trial in shown]):
                 columns.append(("of seeds", spreads))
+        if is_several(self._metric):
+            front = self._front(trials)
+            columns.append(("front", ["*" if trial in front else "" for trial in shown]))
         headings, cells = zip(*columns)
         return list(headings), list(map(list, zip(*cells))), len(trials) - len(shown)
 
     def _own_metrics(self, trials: Sequence[Trial]) -> list[str]:
         """Keys of other numbers that trials report, if none of the usual ones says how well they do."""
-        shown = (self._metric, *_QUALITIES)
+        shown = (*names(self._metric), *_QUALITIES)
         if self._metrics_given or any(key and _has(trial, key) for key in shown for trial in trials):
             return []
         own = {key: None for trial in trials for key, value in trial.last_result.items()
@@ -156,18 +165,29 @@ class TuneReporterBase(ProgressReporter):
             return list(trials)
         running = [trial for trial in trials if trial.status == RUNNING]
         others = [trial for trial in trials if trial.status != RUNNING]
-        if self._metric:
+        if is_several(self._metric):
+            front = self._front(trials)
+            others.sort(key=lambda trial: (trial not in front, self._rank(trial)))
+        elif self._metric:
             others.sort(key=self._rank)
         else:
             others.reverse()
         return [*running, *others][:most]
 
     def _rank(self, trial: Trial) -> float:
-        """Lowest for the best trial; infinite without a result."""
-        value = lookup(trial.last_result, self._metric)
+        """Lowest for the best trial by the metric, or by the first of several; infinite without a result."""
+        metric, mode = pairs(self._metric, self._mode)[0]
+        value = lookup(trial.last_result, metric)
         if not is_number(value):
             return math.inf
-        return -value if self._mode == "max" else value
+        return -value if mode == "max" else value
+
+    def _front(self, trials: Sequence[Trial]) -> list[Trial]:
+        """The trials on the Pareto front of several metrics, the best by the first one first."""
+        values = [(trial, [lookup(trial.last_result, name) for name in self._metric]) for trial in trials]
+        having = [(trial, each) for trial, each in values if all(is_number(v) and math.isfinite(v) for v in each)]
+        front = [having[index][0] for index in pareto_front([each for _, each in having], self._mode)]
+        return sorted(front, key=self._rank)
 
     def summary(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> list[str]:
         """The lines above the trials."""
@@ -180,17 +200,23 @@ class TuneReporterBase(ProgressReporter):
             *([f"Number of trials: {len(trials)} ({_states(trials)})"] if len(trials) > _FEW else []),
         ]
 
-    def best(self, trials: Sequence[Trial]) -> str | None:
-        """The best trial, with its parameters, as text; None without a metric or a result."""
+    def best(self, trials: Sequence[Trial], label: str = "Current best trial") -> list[str]:
+        """Lines that name the best trial, or the Pareto front, with parameters; [] without a metric or a result."""
         if not self._metric:
-            return None
-        having = [trial for trial in trials if math.isfinite(self._rank(trial))]
-        if not having:
-            return None
-        best = min(having, key=self._rank)
-        chosen = ", ".join(f"{key}={text(value)}" for key, value in best.evaluated_params.items())
-        value = text(lookup(best.last_result, self._metric))
-        return f"{_short_name(best)} with {self._metric}={value}" + (f" and {chosen}" if chosen else "")
+            return []
+        if not is_several(self._metric):
+            having = [trial for trial in trials if math.isfinite(self._rank(trial))]
+            return [f"{label}: {self._described(min(having, key=self._rank))}"] if having else []
+        front = self._front(trials)
+        more = [f"... {len(front) - _MOST_ON_FRONT} more"] if len(front) > _MOST_ON_FRONT else []
+        lines = [f"- {self._described(trial)}" for trial in front[:_MOST_ON_FRONT]]
+        return [f"Pareto front, {len(front)} of {len(trials)} trials:", *lines, *more] if front else []
+
+    def _described(self, trial: Trial) -> str:
+        """Name, metrics and parameters of a trial."""
+        reached = ", ".join(f"{name}={text(lookup(trial.last_result, name))}" for name in names(self._metric))
+        chosen = ", ".join(f"{key}={text(value)}" for key, value in trial.evaluated_params.items())
+        return f"{_short_name(trial)} with {reached}" + (f" and {chosen}" if chosen else "")
 
     def errors(self, trials: Sequence[Trial], most: int | None = None) -> list[str]:
         """A line for each failure: name, last line of the traceback, error.txt."""
@@ -220,8 +246,7 @@ class CLIReporter(TuneReporterBase):
             headings, rows, left_out = self.rows(trials)
             lines += _plain_table(headings, rows)
             lines += [f"... {left_out} more trials not shown"] if left_out else []
-        best = self.best(trials)
-        lines += [f"Current best trial: {best}"] if best and len(trials) > 1 else []
+        lines += self.best(trials) if len(trials) > 1 else []
         return "\n".join([*lines, *self.errors(trials), ""])
 
     def _state(self, trial: Trial, own: Sequence[str]) -> str:
@@ -234,11 +259,10 @@ class CLIReporter(TuneReporterBase):
             if is_number(value):
                 is_short = key != "time_total_s" and isinstance(value, float) and abs(value) < 1000
                 parts.append(f"{value:.3g} {unit}" if is_short else f"{value:.0f} {unit}")
-        if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
-            own = [self._metric]
+        own = [name for name in names(self._metric) if name not in _DEFAULT_COLUMNS and _has(trial, name)] or own
         parts += [f"{key}={text(lookup(result, key))}" for key in own if _has(trial, key)]
-        if self._metric and (spread := _spread(trial, self._metric)):
-            parts.append(f"seeds {spread}")
+        spreads = [spread for name in names(self._metric) if (spread := _spread(trial, name))]
+        parts += [f"seeds {' and '.join(spreads)}"] if spreads else []
         return ", ".join(parts)
 
 
@@ -289,14 +313,14 @@ class LiveReporter(TuneReporterBase):
                              no_wrap=True, overflow="ellipsis")  # fmt: skip
         for row in rows:
             table.add_row(*(Text(row[index], _COLOURS.get(row[index], "") if index == 1 else "") for index in shown))
-        best = self.best(trials)
+        best = self.best(trials, "Best" if done else "Best so far")
         return Group(
             Text(self._headline(trials, status, done)),
             Text(f"Results in {_home(status['directory'])}", "dim"),
             table,
             *([Text(f"... {left_out} more trials not shown", "dim")] if left_out else []),
             *([Text(f"a wider terminal also shows: {', '.join(lost)}", "dim")] if lost else []),
-            *([Text(f"{'Best' if done else 'Best so far'}: {best}", "bold")] if best else []),
+            *(Text(line, "bold") for line in best[: None if done else 1]),
             *(Text(line, "red") for line in failures),
         )
 
@@ -344,9 +368,8 @@ class JupyterNotebookReporter(TuneReporterBase):
                              for cell, side in zip(row, sides)) + "</tr>"
             for tag, row in [("th", headings), *(("td", row) for row in rows)]
         )  # fmt: skip
-        best = self.best(trials)
         below = [f"... {left_out} more trials not shown"] if left_out else []
-        below += [f"Current best trial: {best}"] if best else []
+        below += self.best(trials)
         return (
             paragraph(self.summary(trials, status)[1:])
             + f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
@@ -374,7 +397,7 @@ class TrialEndLines(Callback):
         print(f"{trial.name}: {trial.status} ({why})" + (f", {listed}" if listed else ""), flush=True)
 
 
-def make_reporter(given, verbose: int | None, metric: str | None, mode: str | None) -> ProgressReporter | None:
+def make_reporter(given, verbose: int | None, metric: Metric | None, mode: Mode | None) -> ProgressReporter | None:
     """The given reporter, or one for notebook, terminal or file; None for verbose=0."""
     if verbose == 0:
         return None

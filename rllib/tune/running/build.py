@@ -13,8 +13,9 @@ from rllib.remote.download import refuse_hub
 from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.url import is_url, place_of
 from rllib.result import check_result_key
+from rllib.runs.entries import settings_by_path
 from rllib.storage.foreign_files import inside
-from rllib.tune.checks import check, check_mode, seconds
+from rllib.tune.checks import check, seconds
 from rllib.tune.experiment.callbacks import Callbacks
 from rllib.tune.experiment.directory import ExperimentDirectory, for_header, open_directory
 from rllib.tune.experiment.journal_values import ValueReader
@@ -22,6 +23,7 @@ from rllib.tune.experiment.loggers import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.experiment.spec import ExperimentSpec, saved_settings
 from rllib.tune.experiment.stoppers import make_stopper
 from rllib.tune.experiment.trial import Trial
+from rllib.tune.objectives import Metric, Mode, checked_objective, is_several
 from rllib.tune.reporting.reporters import TrialEndLines, make_reporter
 from rllib.tune.running.pool import TrialPool
 from rllib.tune.running.resume import take_up
@@ -33,6 +35,7 @@ from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
 from rllib.tune.search.base import announce_search
 from rllib.tune.search.space import evaluated_params, holds_domains, is_grid, options_of
+from rllib.tune.search.wrappers import TRIAL_INDEX
 from rllib.tune.trainables.checkpoint import checkpoint_of, refuse_foreign_pickle
 from rllib.tune.trainables.resolve import Resolved, merged_config, resolve_trainable
 from rllib.tune.trainables.resources import Resources
@@ -42,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 _LIGHT_PRELOAD = ("numpy", "rllib.tune.running.actor", "rllib.tune.trainables.resolve")
+# Settings that wrappers of searchers add to each configuration.
+_ADDED = {"seed", TRIAL_INDEX}
 # Metrics by which trials are compared where none is given: the return of algorithms, and the bare number that a
 # function reports or returns.
 _METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric"
@@ -57,6 +62,8 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     if spec.resources_per_trial is not None:
         resolved = replace(resolved, resources=spec.resources_per_trial)
     check_spec(spec, resolved)
+    metric, mode = checked_objective(spec.metric, spec.mode)
+    spec = replace(spec, metric=metric, mode=mode)
     space = merged_config(resolved, spec.config)
     # Written before searcher and scheduler take over the experiment's metric and space.
     saved = saved_settings(replace(spec, resources_per_trial=resolved.resources))
@@ -102,8 +109,10 @@ def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any,
     return searcher, scheduler, spec
 
 
-def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[str | None, str | None]:
+def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[Metric | None, Mode | None]:
     """(metric, mode) for a scheduler or searcher: its own take precedence over the other's."""
+    if is_several(spec.metric):
+        return spec.metric, spec.mode  # a part that takes one metric keeps its own
     return tuple(
         getattr(given, name) or getattr(part, name, None) or getattr(spec, name) for name in ("metric", "mode")
     )
@@ -111,6 +120,9 @@ def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[s
 
 def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> ExperimentSpec:
     """The spec with the metric and mode of scheduler or searcher, or the default ones."""
+    several = [part for part in parts if is_several(getattr(part, "metric", None)) and part.mode]
+    if several and spec.metric is None:
+        return replace(spec, metric=several[0].metric, mode=several[0].mode)
     metric, mode = (
         next(filter(None, [getattr(spec, name), *(getattr(part, name, None) for part in parts)]), None)
         for name in ("metric", "mode")
@@ -162,7 +174,7 @@ def _refuse_other_seeds(directory: ExperimentDirectory, spec: ExperimentSpec) ->
 
 def _trial_maker(spec: ExperimentSpec, name: str, request: Callable[[dict], Resources], space: dict, path: Path):
     def make(trial_id: str, index: int, config: dict[str, Any]) -> Trial:
-        params = evaluated_params(space, config)
+        params = _chosen(space, config)
         trial = Trial(trial_id, index, name, config, params, path, request(config))
         if spec.trial_name_creator:
             trial.custom_name = str(spec.trial_name_creator(trial))
@@ -172,6 +184,13 @@ def _trial_maker(spec: ExperimentSpec, name: str, request: Callable[[dict], Reso
         return trial
 
     return make
+
+
+def _chosen(space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """{"a/b": value} of what the search has chosen: draws from the space, and settings of a searcher's own space."""
+    fixed = {path for path, _ in settings_by_path(space)} | _ADDED
+    own = {path: value for path, value in settings_by_path(config) if path not in fixed}
+    return {**evaluated_params(space, config), **own}
 
 
 # ---------------------------------------------------------------------- checks
@@ -184,7 +203,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         ValueError, TypeError: with the given value and the rule.
     """
     check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
-    check_mode(spec.mode)
+    checked_objective(spec.metric, spec.mode)
     check("restore", spec.restore, not spec.restore or Path(spec.restore).expanduser().exists(), "a path that exists")
     is_remote = spec.local_dir is not None and is_url(place_of(spec.local_dir))
     check("local_dir", spec.local_dir, not is_remote, "a directory of this machine; storage_path takes URLs")

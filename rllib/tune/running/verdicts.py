@@ -6,6 +6,7 @@ from typing import Any
 from rllib.runs.entries import lookup
 from rllib.tune.checks import number_in
 from rllib.tune.experiment.trial import Trial
+from rllib.tune.objectives import Metric, is_several, names
 from rllib.tune.schedulers.base import FIFOScheduler
 from rllib.tune.states import ERROR
 
@@ -15,18 +16,20 @@ class Verdicts:
 
     Each result is reported once. A trial that was rolled back to its last checkpoint, after a failure or with `resume`,
     repeats results that have been judged: these are not reported again, and the decision about the last one holds.
-    Results without the metric by which trials are compared are not reported either.
+    Results without the metrics by which trials are compared are not reported either.
 
     Args:
         searcher: suggests configurations.
         scheduler: decides which trials continue.
-        metric: by which trials are compared; None: they are not compared.
+        metric: one or several by which trials are compared; None: they are not compared.
         warn_once: (topic, message) -> None, for harmless problems.
     """
 
-    def __init__(self, searcher, scheduler, metric: str | None, warn_once: Callable[[str, str], None]):
+    def __init__(self, searcher, scheduler, metric: Metric | None, warn_once: Callable[[str, str], None]):
         self.searcher, self.scheduler = searcher, scheduler
-        self._metric, self._warn_once = metric, warn_once
+        own = getattr(scheduler, "metric", None)  # beside several metrics of the experiment
+        self._metrics = names(metric) + [each for each in names(own) if is_several(metric) and each not in metric]
+        self._warn_once = warn_once
         self._seen_metric = False
         # Trial id -> (iteration of the last result that was judged, decision); not of trials that have ended well.
         self._verdicts: dict[str, tuple[int, str]] = {}
@@ -85,8 +88,8 @@ class Verdicts:
         Raises:
             NotANumberError: the result is not reported then.
         """
-        if self._metric is not None:
-            number_in(result, self._metric, f"the metric {self._metric!r}")
+        for metric in self._metrics:
+            number_in(result, metric, f"the metric {metric!r}")
 
     def see(self, result: Mapping) -> None:
         """Notes whether a result of the experiment has the metric."""
@@ -117,7 +120,8 @@ class Verdicts:
         if self._seen_metric or not trial.last_result:
             return
         have = ", ".join(sorted(trial.metric_analysis))
-        message = f"the results of {trial} have no metric {self._metric!r}; they have: {have}"
+        missing = [metric for metric in self._metrics if lookup(trial.last_result, metric) is None]
+        message = f"the results of {trial} have no metric {' and '.join(map(repr, missing))}; they have: {have}"
         if getattr(self.scheduler, "needs_metric", False) or getattr(self.searcher, "needs_metric", False):
             raise ValueError(f"{message}. Trials cannot be compared by it")
         self._warn_once("metric", message)
@@ -159,7 +163,7 @@ class Verdicts:
         return {"search_alg": _kind(self.searcher), "scheduler": _kind(self.scheduler)}
 
     def _is_comparable(self, result: Mapping) -> bool:
-        return self._metric is None or lookup(result, self._metric) is not None
+        return all(lookup(result, metric) is not None for metric in self._metrics)
 
 
 def _kind(part) -> str:

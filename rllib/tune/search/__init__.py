@@ -20,6 +20,7 @@ _SEARCHERS = {
     "tpe": partial(OptunaSearch, sampler="tpe"),
     "gp": partial(OptunaSearch, sampler="gp"),
     "bayesopt": partial(OptunaSearch, sampler="gp"),
+    "nsga2": partial(OptunaSearch, sampler="nsga2"),
     "cmaes": partial(OptunaSearch, sampler="cmaes"),
     "qmc": partial(OptunaSearch, sampler="qmc"),
 }
@@ -32,7 +33,7 @@ _INSTEAD = {
             *("HyperOptSearch", "AxSearch", "HEBOSearch", "NevergradSearch", "ZOOptSearch", "SkOptSearch"),
             "DragonflySearch",
         ),
-        "use OptunaSearch, whose sampler may be 'tpe', 'gp', 'cmaes' or 'qmc'",
+        "use OptunaSearch, whose sampler may be 'tpe', 'gp', 'nsga2', 'cmaes' or 'qmc'",
     ),
     **dict.fromkeys(("TuneBOHB", "BlendSearch", "CFO", "SigOptSearch"), "use OptunaSearch with the scheduler 'asha'"),
     **dict.fromkeys(("SearchAlgorithm", "SearchGenerator"), "derive from Searcher"),

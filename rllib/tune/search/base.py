@@ -15,7 +15,8 @@ from rllib.did_you_mean import did_you_mean
 from rllib.result import as_result, stored_names
 from rllib.runs.entries import encode
 from rllib.runs.safe_files import write_whole
-from rllib.tune.checks import check_mode, number_in
+from rllib.tune.checks import number_in
+from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, pairs
 from rllib.tune.search.domains import Domain
 from rllib.tune.search.space import is_grid
 
@@ -24,23 +25,27 @@ class Searcher:
     """Suggests configurations; base of all searchers.
 
     Args:
-        metric: result key or "a/b" path to optimise; None: tune.run's.
-        mode: "max" or "min"; None: tune.run's.
+        metric: result key or "a/b" path to optimise, or a list of them; None: tune.run's.
+        mode: "max" or "min", or a list with one for each metric; None: tune.run's.
 
     Attributes:
         FINISHED: returned by `suggest` when there is nothing left to try.
         needs_metric: whether it learns from results.
+        takes_several: whether it optimises several metrics at once.
         is_exhaustive: whether it decides itself when there are enough trials, and suggests without waiting for results.
     """
 
     FINISHED = "FINISHED"
     needs_metric = True
+    takes_several = False
     is_exhaustive = False
 
-    def __init__(self, metric: str | None = None, mode: str | None = None):
-        self.metric, self.mode = metric, check_mode(mode)
+    def __init__(self, metric: Metric | None = None, mode: Mode | None = None):
+        self.metric, self.mode = checked_objective(metric, mode)
 
-    def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec) -> bool:
+    def set_search_properties(
+        self, metric: Metric | None, mode: Mode | None, config: Mapping[str, Any], **spec
+    ) -> bool:
         """Sets objective and search space; called once, before the first `suggest`.
 
         Args:
@@ -103,7 +108,7 @@ def made_by_name(kind: str, name: str, makers: Mapping[str, Callable], arguments
     return makers[name](**arguments)
 
 
-def announce_search(searcher, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec):
+def announce_search(searcher, metric: Metric | None, mode: Mode | None, config: Mapping[str, Any], **spec):
     """Calls `searcher.set_search_properties`; one written for Ray before 1.11 takes (metric, mode, config) alone.
 
     Returns:
@@ -116,17 +121,29 @@ def announce_search(searcher, metric: str | None, mode: str | None, config: Mapp
     return searcher.set_search_properties(metric, mode, config, **spec)
 
 
-def joined_objective(part, metric: str | None, mode: str | None, needed: bool = True) -> tuple[str | None, str | None]:
+def joined_objective(
+    part, metric: Metric | None, mode: Mode | None, needed: bool = True
+) -> tuple[Metric | None, Mode | None]:
     """(metric, mode) of a searcher or scheduler and of tune.run, one of which may leave them out.
 
+    Where tune.run has several metrics, a part that takes one only has its own, or does without.
+
     Raises:
-        ValueError: if they contradict each other, or are missing though needed.
+        ValueError: if they contradict each other, or are missing though needed; if one is needed and several are given.
     """
     name = type(part).__name__
+    metric, mode = checked_objective(metric, mode)
+    if is_several(metric) and not getattr(part, "takes_several", False):
+        if needed and not part.metric:
+            raise ValueError(
+                f"{name} compares trials by one metric, but tune.run was given metric={metric!r}. Give it one of its "
+                f"own: {name}(metric={metric[0]!r}, mode={mode[0]!r}, ...)."
+            )
+        metric, mode = part.metric, part.mode or dict(pairs(metric, mode)).get(part.metric)
     for key, own, given in (("metric", part.metric, metric), ("mode", part.mode, mode)):
         if own and given and own != given:
             raise ValueError(f"{name} has {key}={own!r}, but tune.run was given {key}={given!r}. Give it once.")
-    metric, mode = part.metric or metric, part.mode or check_mode(mode)
+    metric, mode = part.metric or metric, part.mode or mode
     if needed and not (metric and mode):
         missing = " and ".join(key for key, value in (("metric", metric), ("mode", mode)) if not value)
         raise ValueError(

@@ -1,9 +1,11 @@
 """Searchers that wrap another one: a limit of trials under way, repetitions, and seeds."""
 
+import math
 import statistics
 
 from rllib.tune.checks import check_count
-from rllib.tune.search.base import Searcher, announce_search
+from rllib.tune.objectives import names
+from rllib.tune.search.base import Searcher, announce_search, metric_value
 from rllib.tune.search.space import SearchSpace
 
 TRIAL_INDEX = "__trial_index__"
@@ -20,6 +22,7 @@ class _Wrapper(Searcher):
         super().__init__(searcher.metric, searcher.mode)
         self.searcher = searcher
         self.needs_metric, self.is_exhaustive = searcher.needs_metric, searcher.is_exhaustive
+        self.takes_several = getattr(searcher, "takes_several", False)
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         accepted = announce_search(self.searcher, metric, mode, config, **spec)
@@ -63,8 +66,8 @@ class ConcurrencyLimiter(_Wrapper):
             return
         kept = None
         if result is not None and self.metric is not None:
-            score = self.searcher.score(result)
-            kept = {self.metric: score if score is None or self.mode == "max" else -score}
+            values = {name: metric_value(result, name) for name in names(self.metric)}
+            kept = {name: None if math.isnan(value) else value for name, value in values.items()}
         self._held[trial_id] = (kept, error)
         if len(self._held) == len(self._live):
             for held_id, (held, failed) in self._held.items():

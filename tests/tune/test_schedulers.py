@@ -247,7 +247,7 @@ def test_nested_metrics():
     "make, message",
     [
         (lambda: create_scheduler("ashaa"), "Did you mean asha"),
-        (lambda: create_scheduler("pb2"), "no maintained library"),
+        (lambda: create_scheduler("bohb"), "no maintained library"),
         (lambda: create_scheduler(3), "name or a TrialScheduler"),
         (lambda: create_scheduler("asha").set_search_properties("score", None), "mode is missing"),
         (lambda: create_scheduler("asha").set_search_properties(None, None), "metric and mode is missing"),

@@ -10,7 +10,7 @@ from rllib import A2C, DQN, ES, PPO, PQN, Algorithm, AlgorithmConfig, Policy, re
 from rllib.algorithms.dqn import Rainbow
 from rllib.errors import CheckpointError
 from tests.algorithms.test_recall import Recall
-from tests.envs import MatchObservation
+from tests.envs import MaskedProbe, MatchObservation
 
 
 class Net(nn.Module):
@@ -91,6 +91,34 @@ def test_action_values_need_no_value(algorithm, training):
         assert algo.policy.gives_values
         algo.train()
         assert algo.compute_single_action(np.zeros(1, np.float32)) in (0, 1)
+
+
+class OfMasked(nn.Module):
+    """Reads MaskedProbe, and gives action values alone."""
+
+    def __init__(self, observation_space, action_space, num_outputs):
+        super().__init__()
+        self.layer = nn.Linear(5, num_outputs)
+
+    def forward(self, observation):
+        return self.layer(torch.cat([observation["action_mask"].float(), observation["observations"]], 1))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "training"),
+    [
+        (DQN, {"num_quantiles": 5}),
+        (DQN, {"munchausen_alpha": 0.9, "double_q": False}),
+        (Rainbow, {"noisy": False, "v_min": 0.0, "v_max": 3.0}),
+    ],
+)
+def test_action_values_of_dicts_with_masks(algorithm, training):
+    """An illegal action raises."""
+    start = {"num_steps_sampled_before_learning_starts": 40, "train_batch_size": 32}
+    with config(algorithm, {"custom_model": OfMasked}, MaskedProbe, **start, **training).build() as algo:
+        before = algo.policy.weights.copy()
+        algo.train()
+        assert (algo.policy.weights != before).any()
 
 
 def test_a_memory_of_several_tensors_answers_right():

@@ -427,6 +427,7 @@ class Remembers(Actor):
         (CrossQConfig, {"q_model_config": {"custom_model": Critic}}, "not available here: CrossQ's critics have batch"),
         (CrossQConfig, SIDES["actor"], r"Use \.training\(batch_norm_actor=False\)"),
         (ApexDDPGConfig, SIDES["critics"], "not available here: workers compute the errors"),
+        (SACConfig, {"q_model_config": {"network": "simba"}, **SIDES["actor"]}, "reads what an actor of the"),
         (IQLConfig, SIDES["actor"], "not available here: the actor's deviation is one number"),
         (SACConfig, {"image_shift": 2, **SIDES["actor"]}, "this actor has no convolutions of the library's"),
     ],

@@ -426,6 +426,7 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
     """Statistics of finished episodes; NaN where there is none yet."""
     returns = [episode.episode_return for episode in episodes]
     lengths = [episode.length for episode in episodes]
+    costs = [episode.episode_cost for episode in episodes if episode.episode_cost is not None]
     mean, low, high = _spread(returns)
     len_mean, len_low, len_high = _spread(lengths)
     histograms = _by_name(episode.hist_data for episode in episodes)
@@ -445,15 +446,22 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
             for index, part in enumerate(("mean", "min", "max"))
         },
         **of_agents,
+        **_cost_statistics(costs),
         "hist_stats": {
             **{name: list(chain.from_iterable(parts)) for name, parts in histograms.items()},
             **{f"policy_{policy_id}_reward": values for policy_id, values in of_policies.items() if of_agents},
             "episode_reward": returns,
             "episode_lengths": lengths,
+            **({"episode_cost": costs} if costs else {}),
         },
         "custom_metrics": _custom_metrics(episodes),
         "episode_media": _by_name(episode.media for episode in episodes),
     }
+
+
+def _cost_statistics(costs: list[float]) -> dict[str, float]:
+    """Mean and extremes of the episodes' costs; empty where they have none."""
+    return dict(zip((f"episode_cost_{part}" for part in ("mean", "min", "max")), _spread(costs))) if costs else {}
 
 
 def _agent_statistics(episodes: Iterable[Episode]) -> tuple[dict[str, list[float]], dict[str, dict[str, float]]]:

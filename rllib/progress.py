@@ -21,6 +21,7 @@ _SHOWN = {
     "return": ("episode_reward_mean", 2),
     "lowest": ("episode_reward_min", 2),
     "highest": ("episode_reward_max", 2),
+    "cost": ("episode_cost_mean", 2),
     "length": ("episode_len_mean", 1),
 }
 
@@ -118,7 +119,7 @@ class TerminalProgress(StepsProgress):
             self._task,
             completed=self._steps(),
             rate=number(self._result.get("num_env_steps_sampled_throughput_per_sec"), 0),
-            mean=number(self._result.get("episode_reward_mean")),
+            mean=_outcome(self._result),
         )
 
 
@@ -155,9 +156,15 @@ class NotebookProgress(StepsProgress):
     def _line(self, steps: int) -> str:
         spent = time.monotonic() - self._began
         left = spent * (self._total - steps) / steps if steps else math.nan
-        mean = number(self._result.get("episode_reward_mean"))
+        mean = _outcome(self._result)
         times = elapsed(spent) + (f", {elapsed(left)} left" if left > 0 and not self._end else "")
         return f"{steps:,}/{self._total:,.0f} steps, return {mean}, {times}{self._end}"
+
+
+def _outcome(result: Mapping) -> str:
+    """The mean return of a result, with the mean cost of its episodes where they have one."""
+    mean = number(result.get("episode_reward_mean"))
+    return f"{mean}, cost {number(result['episode_cost_mean'])}" if "episode_cost_mean" in result else mean
 
 
 def result_table(result: Mapping) -> str:

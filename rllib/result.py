@@ -83,7 +83,8 @@ _SAMPLER_RESULTS = (
 RESULT_KEYS = frozenset((
     "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "episode_len_min",
     "episode_len_max", "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics",
-    "episode_media", "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
+    "episode_media", "episode_cost_mean", "episode_cost_min", "episode_cost_max",
+    "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
     "timesteps_total", "timesteps_this_iter", "agent_timesteps_total", "num_steps_trained_this_iter",
     "timesteps_since_restore", "num_env_steps_sampled", "num_env_steps_sampled_this_iter",
     "num_env_steps_sampled_throughput_per_sec", "num_env_steps_trained", "num_env_steps_trained_this_iter",

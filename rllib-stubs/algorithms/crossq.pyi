@@ -13,7 +13,7 @@ class CrossQConfig(SACConfig):
     targets_are_least: ClassVar[bool]
     without_atoms: ClassVar[str]
     without_residual: ClassVar[str]
-    not_custom: ClassVar[dict]
+    takes_no_limit: ClassVar[str]
     default_exploration: ClassVar[dict]
     batch_norm_actor: bool
     batch_norm_momentum: float
@@ -32,8 +32,10 @@ class CrossQConfig(SACConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=3, param_resets: Sequence[int]=..., initial_alpha: float=1.0,
-        alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
+        n_critics: int | None=None, policy_delay: int=3, param_resets: Sequence[int]=..., cost_limit: float |
+        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
+        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
+        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
         target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
         scale_rewards: bool=False, batch_norm_actor: bool=True, batch_norm_momentum: float=0.01, batch_norm_eps:
         float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5, clip_actions: bool=False,
@@ -56,8 +58,10 @@ class CrossQConfig(SACConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=3, param_resets: Sequence[int]=..., initial_alpha: float=1.0,
-        alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
+        n_critics: int | None=None, policy_delay: int=3, param_resets: Sequence[int]=..., cost_limit: float |
+        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
+        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
+        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
         target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
         scale_rewards: bool=False, batch_norm_actor: bool=True, batch_norm_momentum: float=0.01, batch_norm_eps:
         float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5, rl_module_spec: Any=...,

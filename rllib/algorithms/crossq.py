@@ -46,6 +46,7 @@ class CrossQConfig(SACConfig):
         "q_model_config": "CrossQ's critics have batch renormalisation in each of their layers instead of target "
         "copies. Use SAC, or leave it out."
     }
+    takes_no_limit: ClassVar[str] = "CrossQ has no target copies, of which that of the cost critic would be one"
     default_exploration: ClassVar[dict] = {"type": "StochasticSampling", "random_timesteps": 100}
 
     @section

@@ -11,8 +11,9 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 from typing import Annotated, Any, ClassVar, Self
 
 from rllib.algorithms.base.exploration_config import OF_NOVELTY
-from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
-from rllib.algorithms.families.on_policy import ActorCriticConfig, AdaptiveKL
+from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCritic, ConstrainedActorCriticConfig
+from rllib.algorithms.families.intrinsic import with_advantages
+from rllib.algorithms.families.on_policy import AdaptiveKL
 from rllib.config.config_object import relation
 from rllib.config.sections import FollowsKL, above, at_least, section
 from rllib.evaluation.postprocess.advantages import RecomputedAdvantages
@@ -24,7 +25,7 @@ from rllib.schedules import Schedule
 _MODEL = {"vf_share_layers": False}
 
 
-class PPOConfig(ActorCriticConfig):
+class PPOConfig(ConstrainedActorCriticConfig):
     """Settings of PPO; the defaults are RLlib's, except those in departures.py."""
 
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
@@ -70,6 +71,22 @@ class PPOConfig(ActorCriticConfig):
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
     ) -> Self: ...
 
+    @relation("lr", "cost_limit")
+    def _check_rate_with_costs(self):
+        if self.cost_limit is not None and self.adaptive_rate is not None:
+            return (
+                f"cost_limit={self.cost_limit:g} trains a critic of costs at the same learning rate, but lr={self.lr!r} "
+                "follows the policy's KL. Use .training(lr=3e-4), or a schedule."
+            )
+
+    @relation("recompute_advantages", "cost_limit")
+    def _check_costs_recomputed(self):
+        if self.recompute_advantages and self.cost_limit is not None:
+            return (
+                f"recompute_advantages=True recomputes advantages of rewards alone, but cost_limit={self.cost_limit:g} "
+                "has those of costs. Use .training(recompute_advantages=False)."
+            )
+
     @relation("recompute_advantages", "use_critic")
     def _check_recomputing(self):
         if self.recompute_advantages and not self.use_critic:
@@ -96,7 +113,7 @@ class PPOConfig(ActorCriticConfig):
         return None if name == "lr" and self.adaptive_rate is not None else super().get_schedule(name)
 
 
-class PPO(IntrinsicallyRewarded):
+class PPO(ConstrainedActorCritic):
     """Proximal policy optimisation."""
 
     config_class = PPOConfig
@@ -134,8 +151,10 @@ class PPO(IntrinsicallyRewarded):
     def training_step(self) -> dict[str, dict[str, float]]:
         stats, scheduled = {}, ("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
         settings = {policy_id: self.scheduled(*scheduled, policy_id=policy_id) for policy_id in self.policies}
-        for policy_id, batch in self.train_batches().items():
-            config = self.config_of(policy_id)
+        batches = self.train_batches()
+        constraint = self.adapt_multiplier()
+        for policy_id, batch in batches.items():
+            config, kl = self.config_of(policy_id), self._kl.settings(policy_id)
             intrinsic = self._add_intrinsic_rewards(policy_id, batch)
             steps, recomputed = self._with_advantages(policy_id, batch)
             adaptive = self._rates.get(policy_id)
@@ -147,15 +166,21 @@ class PPO(IntrinsicallyRewarded):
                 num_epochs=config.num_sgd_iter,
                 minibatch_size=config.sgd_minibatch_size,
                 shuffle=config.shuffle_sequences,
-                standardize_advantages=config.standardize_advantages == "minibatch",
                 refresh=recomputed,
-                **settings[policy_id],
-                **self._kl.settings(policy_id),
+                lr=settings[policy_id].pop("lr"),
+                stop_above=kl.pop("stop_above"),
+                **self.of_policy(
+                    {
+                        "standardize_advantages": config.standardize_advantages == "minibatch",
+                        **settings[policy_id],
+                        **kl,
+                    }
+                ),
             )
             self._kl.adapt(policy_id, update["kl"], self.timesteps)
             if adaptive is not None:
                 self._rates[policy_id] = adaptive.at(update["cur_lr"])
-            stats[policy_id] = update | intrinsic
+            stats[policy_id] = update | intrinsic | constraint
         return stats
 
     def _with_advantages(self, policy_id: str, batch: SampleBatch) -> tuple[SampleBatch, RecomputedAdvantages | None]:
@@ -163,16 +188,18 @@ class PPO(IntrinsicallyRewarded):
         config = self.config_of(policy_id)
         standardize = config.standardize_advantages in (True, "batch")
         if not config.recompute_advantages:
-            return with_advantages(batch, standardize), None
+            multiplier = None if self.multiplier is None else self.multiplier.value
+            return with_advantages(batch, standardize, multiplier), None
         lambda_ = config.lambda_ if config.use_gae else 1.0
         recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, standardize)
         return recomputed.steps, recomputed
 
     def algorithm_state(self) -> dict[str, Any]:
         rates = {policy_id: rate.initial for policy_id, rate in self._rates.items()}
-        return {"kl_coeff": self._kl.coefficients, "lr": rates}
+        return {**super().algorithm_state(), "kl_coeff": self._kl.coefficients, "lr": rates}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        super().set_algorithm_state(state)
         self._kl.coefficients.update(state["kl_coeff"])
         for policy_id, lr in state.get("lr", {}).items():  # absent from earlier checkpoints
             if policy_id in self._rates:

@@ -22,6 +22,9 @@ setting of the same. The actor maximises the mean of all quantiles. Actions are 
 the number and the size of SAC's, as in Stable-Baselines3 and in later releases of RLlib. The paper has five with three
 layers of 512: `n_critics=5, q_model_config={"fcnet_hiddens": [512, 512, 512]}`.
 
+With `cost_limit` it is SAC-Lagrangian: a further critic learns the value of costs, of which the actor's loss has the
+multiple that keeps an episode's cost at the limit (families/constrained.py, losses/lagrangian/sac.py).
+
 Losses are in losses/sac.py and losses/sac_variants/tqc.py, replay and updates in families/off_policy_actor_critic.py.
 """
 
@@ -35,11 +38,19 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.algorithms.base.from_checkpoint import file_of
-from rllib.algorithms.families.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
+from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, ConstrainedConfig
+from rllib.algorithms.families.off_policy_actor_critic import (
+    CRITICS,
+    OffPolicyActorCritic,
+    OffPolicyActorCriticConfig,
+)
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, section
 from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
+from rllib.evaluation.postprocess.transitions import CostsOfSteps
+from rllib.evaluation.settings import Postprocess
 from rllib.learners.updates.optimizers import OptimizerSettings
+from rllib.losses.lagrangian.sac import cost_critic_loss, priced_actor_loss
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import (
     ACTOR_LOSS,
@@ -56,7 +67,7 @@ from rllib.losses.sac_variants.categorical import Bins
 from rllib.models.distributions.squashed import BoundedSquashedGaussian
 from rllib.models.modules import FullyConnected, ResidualNetworks
 from rllib.models.policy_spec import PolicySpec
-from rllib.sample_batch import DEFAULT_POLICY, REWARDS, SampleBatch
+from rllib.sample_batch import COST_DISCOUNTS, DEFAULT_POLICY, REWARDS, Column, SampleBatch
 
 if TYPE_CHECKING:
     from rllib.models.user.own_critics import OwnCritics
@@ -68,7 +79,7 @@ DISCRETE_SHARE = 0.5
 SDE_MEAN_LIMIT = 2.0
 
 
-class SACConfig(OffPolicyActorCriticConfig):
+class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
     """Settings of SAC; the defaults are RLlib's, except those in departures.py."""
 
     # Whether its targets are the least of the critics' values, all or some of them.
@@ -152,6 +163,28 @@ class SACConfig(OffPolicyActorCriticConfig):
             )
         return None
 
+    @relation("cost_limit", "num_atoms", "model", "q_model_config")
+    def _check_costs_of_critics(self):
+        settings = self.network_settings("q_model_config")
+        given = {name: settings[name] for name in ("network", "custom_model") if settings.get(name) is not None}
+        given |= {"num_atoms": self.num_atoms} if self.num_atoms > 1 else {}
+        if self.cost_limit is None or not given:
+            return None
+        what = ", ".join(f"{name}={value!r:.80}" for name, value in given.items())
+        return (
+            f"cost_limit={self.cost_limit:g} is for critics of fully connected layers that give expected returns, not "
+            f"for {what}. Leave one of them out."
+        )
+
+    @relation("cost_limit", "replay_buffer_config")
+    def _check_costs_in_hindsight(self):
+        if self.cost_limit is not None and self.needs_goals:
+            return (
+                f"cost_limit={self.cost_limit:g} needs the cost of every row, but hindsight's rows have goals that "
+                "were not pursued, and the environment is not asked what they would cost. Use "
+                ".training(replay_buffer_config={'type': 'ReplayBuffer'})."
+            )
+
 
 class Temperature:
     """Alpha, the price of a nat of entropy in the unit of rewards (arXiv:1812.05905, equation 18).
@@ -196,7 +229,7 @@ class Temperature:
             array[...] = state[name]
 
 
-class SAC(OffPolicyActorCritic):
+class SAC(Constrained, OffPolicyActorCritic):
     """Soft actor-critic.
 
     Attributes:
@@ -277,10 +310,56 @@ class SAC(OffPolicyActorCritic):
         return DISCRETE_CRITIC_LOSS
 
     def actor_loss(self, policy_id: str) -> LossOverModules:
+        if self.has_cost_critic(policy_id):
+            return priced_actor_loss(COST_CRITIC, self.is_discrete(policy_id))
         if self.is_discrete(policy_id):
             return DISCRETE_ACTOR_LOSS
         bins = self.config_of(policy_id).bins
         return ACTOR_LOSS if bins is None else categorical.actor_loss(bins)
+
+    # ------------------------------------------------------------------ costs
+
+    def has_cost_critic(self, policy_id: str) -> bool:
+        """Whether costs have a limit, and so a critic."""
+        return self.config_of(policy_id).cost_limit is not None
+
+    def losses(self, policy_id: str) -> dict[str, LossOverModules]:
+        losses = super().losses(policy_id)
+        if not self.has_cost_critic(policy_id):
+            return losses
+        column = self.config_of(policy_id).episode_cost_column
+        return {COST_CRITIC: cost_critic_loss(column, COST_CRITIC, self.is_discrete(policy_id)), **losses}
+
+    def judges(self, policy_id: str) -> dict[str, FullyConnected]:
+        judges = super().judges(policy_id)
+        if not self.has_cost_critic(policy_id):
+            return judges
+        critics = judges[CRITICS]
+        return {**judges, COST_CRITIC: dataclasses.replace(critics, copies=None, shares_torso=False)}
+
+    def copied(self, policy_id: str) -> tuple[str, ...]:
+        return (*super().copied(policy_id), *((COST_CRITIC,) if self.has_cost_critic(policy_id) else ()))
+
+    def make_postprocess(self, policy_id: str) -> Postprocess:
+        rows, config = super().make_postprocess(policy_id), self.config_of(policy_id)
+        if not self.has_cost_critic(policy_id):
+            return rows
+        return dataclasses.replace(rows, costs=CostsOfSteps(config.episode_cost_column, config.get_cost_gamma()))
+
+    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
+        columns = super().replay_columns(policy_id)
+        if not self.has_cost_critic(policy_id):
+            return columns
+        return (*columns, Column(self.config_of(policy_id).episode_cost_column), Column(COST_DISCOUNTS))
+
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        if self.multiplier is None:
+            return super().training_step()
+        acts_by_policy, stats = self.learning_has_started(), super().training_step()
+        constraint = self.adapt_multiplier(moves=acts_by_policy)
+        return {policy_id: {**each, **constraint} for policy_id, each in stats.items()}
+
+    # ------------------------------------------------------------------ training
 
     def add_noise(self, batch: SampleBatch, rows: int, policy_id: str) -> None:
         if not self.is_discrete(policy_id):
@@ -293,7 +372,9 @@ class SAC(OffPolicyActorCritic):
     def critic_settings(self, policy_id: str) -> dict[str, Any]:
         return {"alpha": self.temperatures[policy_id].alpha}
 
-    actor_settings = critic_settings
+    def actor_settings(self, policy_id: str) -> dict[str, Any]:
+        priced = {} if self.multiplier is None else {"multiplier": self.multiplier.value}
+        return {**self.critic_settings(policy_id), **priced}
 
     def learning_rates(self, policy_id: str = DEFAULT_POLICY) -> dict[str, float]:
         rates = self.scheduled("lr", "alpha_lr", policy_id=policy_id)
@@ -329,6 +410,7 @@ class TQCConfig(SACConfig):
 
     targets_are_least: ClassVar[bool] = False
     without_atoms: ClassVar[str] = "TQC's critics give quantiles, n_quantiles"
+    takes_no_limit: ClassVar[str] = "TQC's actor is led by quantiles of rewards alone"
 
     @section
     def training(

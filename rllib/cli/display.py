@@ -181,8 +181,11 @@ class PanelDisplay(QuietDisplay):
         mean, length = number(result.get("episode_reward_mean")), number(result.get("episode_len_mean"))
         rate = number(result.get("num_env_steps_sampled_throughput_per_sec"), 0)
         steps, iteration = number(result.get("timesteps_total"), 0), number(result.get("training_iteration", 0), 0)
-        digits = max(_NUMBER_WIDTH, len(mean), len(length), len(steps))
+        cost = number(result.get("episode_cost_mean"))
+        digits = max(_NUMBER_WIDTH, len(mean), len(length), len(steps), len(cost))
         yield from self._return_rows(mean.rjust(digits), width)
+        if "episode_cost_mean" in result:
+            yield "cost", cost.rjust(digits)
         yield "length", length.rjust(digits)
         pace = f"{rate} /s in iteration {iteration}"
         fits = digits + 2 + len(pace) <= width
@@ -361,13 +364,14 @@ def shown_logs(display: QuietDisplay, verbose: bool, quiet: bool = False) -> Ite
 def line_of(result: Mapping) -> str:
     """One result as a line of fixed columns."""
     external = result.get("external")
+    cost = f"  cost {number(result['episode_cost_mean'], 2):>9}" if "episode_cost_mean" in result else ""
     clients = f"  clients {external['clients']:>4}  lost {external['episodes_lost']:>4}" if external else ""
     return (
         f"iter {result['training_iteration']:>5}  {elapsed(result['time_total_s']):>7}"
         f"  {number(result.get('timesteps_total'), 0):>11} steps"
         f"  {number(result.get('num_env_steps_sampled_throughput_per_sec'), 0):>8} /s"
         f"  return {number(result.get('episode_reward_mean'), 2):>9}"
-        f"  length {number(result.get('episode_len_mean')):>7}{clients}"
+        f"  length {number(result.get('episode_len_mean')):>7}{cost}{clients}"
     )
 
 

@@ -15,6 +15,8 @@ class Episode:
     callbacks have put into the running episode (evaluation/episode_hooks.py); custom_metrics has a game's lives, too:
     life_reward and life_len.
 
+    episode_cost is its undiscounted cost, where the environment gives costs (cost_column), else None.
+
     Where several agents act, episode_return is the sum over them, and agent_returns and agent_lengths have the return
     and the number of steps of each (agent id, policy id). Both are empty where there is one agent.
 
@@ -30,6 +32,7 @@ class Episode:
     agent_returns: dict[tuple[str, str], float] = field(default_factory=dict)
     agent_lengths: dict[tuple[str, str], int] = field(default_factory=dict)
     logged: list = field(default_factory=list)
+    episode_cost: float | None = None
 
 
 class EpisodeTracker:
@@ -41,6 +44,7 @@ class EpisodeTracker:
     def __init__(self, num_envs: int):
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
+        self._costs = np.zeros(num_envs, np.float64)
         self._finished: list[Episode] = []
         # (return, length) of each running game when it lost a life.
         self._lives: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
@@ -52,6 +56,7 @@ class EpisodeTracker:
         valid: np.ndarray | None = None,
         void: Sequence[tuple[int, int]] = (),
         lives_lost: Sequence[tuple[int, int]] = (),
+        costs: np.ndarray | None = None,
     ) -> None:
         """Counts T steps of every environment.
 
@@ -61,11 +66,12 @@ class EpisodeTracker:
             valid: [T, N] bool, False in rows that were no steps (`EnvironmentStream.reset_rows`), or None.
             void: (t, i) where environment i failed in step t: its episode is not counted.
             lives_lost: (t, i) where a life ends, and the game continues.
+            costs: [T, N]; 0 where not valid. None: there are none.
 
         Raises:
             ValueError: if a shape is not [T, N].
         """
-        shapes = {np.shape(column) for column in (rewards, ended, valid) if column is not None}
+        shapes = {np.shape(column) for column in (rewards, ended, valid, costs) if column is not None}
         if len(shapes) != 1 or rewards.ndim != 2 or rewards.shape[1] != len(self._returns):
             raise ValueError(f"columns of shape [T, {len(self._returns)}] are needed, but got {sorted(shapes)}")
         starts = np.zeros(len(self._returns), np.int64)  # first row of the running episode
@@ -76,17 +82,22 @@ class EpisodeTracker:
             rows = slice(starts[index], t + 1)
             self._returns[index] += rewards[rows, index].sum(dtype=np.float64)
             self._lengths[index] += t + 1 - starts[index] if valid is None else valid[rows, index].sum()
+            if costs is not None:
+                self._costs[index] += costs[rows, index].sum(dtype=np.float64)
             starts[index] = t + 1
             if is_whole:
                 so_far = float(self._returns[index]), int(self._lengths[index])
                 self._lives[index].append(so_far)
                 if (t, index) in lives_lost:
                     continue
-                self._finished.append(Episode(*so_far, index, _of_lives(self._lives[index])))
+                cost = None if costs is None else float(self._costs[index])
+                self._finished.append(Episode(*so_far, index, _of_lives(self._lives[index]), episode_cost=cost))
             self._forget(index)
         running = np.arange(len(rewards))[:, None] >= starts
         self._returns += (rewards * running).sum(axis=0, dtype=np.float64)
         self._lengths += (running if valid is None else running & valid).sum(axis=0)
+        if costs is not None:
+            self._costs += (costs * running).sum(axis=0, dtype=np.float64)
 
     def pop_finished(self) -> list[Episode]:
         """The episodes that have ended since the last call, in the order of their ends."""
@@ -105,6 +116,7 @@ class EpisodeTracker:
 
     def _forget(self, index: int) -> None:
         self._returns[index], self._lengths[index], self._lives[index] = 0.0, 0, []
+        self._costs[index] = 0.0
 
 
 def _of_lives(totals: list[tuple[float, int]]) -> dict[str, list[float]]:

@@ -11,6 +11,7 @@ import numpy as np
 from rllib.env.checkup.driver import SpaceCheck
 from rllib.env.episodes import Episode
 from rllib.env.spaces.actions import action_mapper
+from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import EpisodeHooks
@@ -154,6 +155,7 @@ class EvaluationWorker(Worker):
         buffers = stream.new_buffers()
         observations, rewards = buffers.observations, buffers.rewards
         returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
+        costs = None if settings.cost_column is None else np.zeros(num_envs)
         mapping = settings.normalize_actions, settings.clip_actions
         to_env = action_mapper(stream.action_space, policy.distribution, *mapping).to_env
         state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
@@ -171,22 +173,32 @@ class EvaluationWorker(Worker):
             actions = policy.choose(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
             ended = stream.step(to_env(actions), buffers)
             returns += rewards
+            if costs is not None:
+                costs += self._costs_of(buffers)
             lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
             resets_next[:] = False
             if stream.has_gaps:
                 resets_next[[i for i, _ in ended]] = True
             for i in (i for i, _ in ended if i not in stream.lives_lost):
                 if budget.playing[i]:
-                    finished.append(Episode(float(returns[i]), int(lengths[i]), i))
+                    cost = None if costs is None else float(costs[i])
+                    finished.append(Episode(float(returns[i]), int(lengths[i]), i, episode_cost=cost))
                     budget.spend(i, int(lengths[i]))
                 returns[i], lengths[i] = 0.0, 0
             for i in stream.replaced:
                 returns[i], lengths[i] = 0.0, 0
+            if costs is not None:
+                costs[lengths == 0] = 0
             if state is not None:
                 state[[i for i, _ in ended]] = 0
                 if stream.reset_rows is not None:
                     state[stream.reset_rows] = 0
         return finished
+
+    def _costs_of(self, buffers: StepBuffers) -> np.ndarray:
+        """The costs [N] of a step, 0 in rows that are none."""
+        costs, reset_rows = buffers.infos[self.settings.cost_column], self.stream.reset_rows
+        return costs if reset_rows is None else np.where(reset_rows, 0, costs)
 
     def _check_masks(self, observations: np.ndarray, acted_upon: np.ndarray, steps: int) -> None:
         """Raises an error where an observation that is acted upon has no legal action."""

@@ -356,13 +356,27 @@ class RolloutWorker(Worker):
     def _finish(self, fragment: Fragment) -> None:
         """Counts the episodes, and computes for the whole fragment at once."""
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
-        self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures, fragment.lives_lost)
+        self.episodes.add_fragment(
+            fragment[sb.REWARDS],
+            ended,
+            fragment.valid,
+            fragment.failures,
+            fragment.lives_lost,
+            self._costs_of(fragment),
+        )
         if self.recorder is not None:
             self.recorder.note(fragment)
         self.lane.finish(fragment)
         if self.recorder is not None:
             self.recorder.write(fragment)
         self._hooks.postprocess(fragment, [column.name for column in self.policy_settings.postprocess.columns])
+
+    def _costs_of(self, fragment: Fragment) -> np.ndarray | None:
+        """The costs [T, N] of a fragment, 0 in rows that are no steps; None where the environment gives none."""
+        if self.settings.cost_column is None:
+            return None
+        costs = fragment[self.settings.cost_column]
+        return costs if fragment.valid is None else np.where(fragment.valid, costs, 0)
 
     def finish_recording(self) -> None:
         """Writes the recorded steps that wait, and closes their files."""

@@ -87,6 +87,7 @@ class EnvironmentSettings:
         check_env: steps are checked against the spaces while they are still cheap to check.
         replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         info_columns: keys of the environments' info dicts that batches have as columns.
+        cost_column: the info column that episodes sum up as their cost; None: they have none.
         agents: policies of the agents, where environments have several; None: there is one agent.
         is_external: whether the environment drives its own loop (env/external/).
     """
@@ -100,6 +101,7 @@ class EnvironmentSettings:
     check_env: bool = True
     replace_failed_envs: bool = False
     info_columns: tuple[Column, ...] = ()
+    cost_column: str | None = None
     agents: "AgentSettings | None" = None
     is_external: bool = False
 

@@ -20,8 +20,8 @@ def gae(rewards, values, next_values, terminated, truncated, gamma, lambda_):
             that follows the reset.
         terminated: [T, B] bool; nothing is bootstrapped past these.
         truncated: [T, B] bool; their value is bootstrapped, but the sum ends there.
-        gamma: discount per step, 0 ... 1.
-        lambda_: 0 gives the TD error, 1 the discounted return minus the value.
+        gamma: discount per step, 0 ... 1; a number, or [B].
+        lambda_: 0 gives the TD error, 1 the discounted return minus the value; a number, or [B].
 
     Returns:
         advantages, value_targets: [T, B] float32 each; a target is the advantage plus the value.

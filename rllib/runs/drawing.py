@@ -26,6 +26,7 @@ _TITLES = {
     "training_iteration": "iterations",
     "time_total_s": "seconds of training",
     "episode_len_mean": "episode length",
+    "episode_cost_mean": "episode cost",
     "evaluation/episode_reward_mean": "episode return in evaluation",
     "vf_explained_var": "explained variance of the value",
     "vf_loss": "value loss",

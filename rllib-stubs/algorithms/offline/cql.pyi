@@ -15,6 +15,7 @@ class CQLConfig(SACConfig):
     needs_data: ClassVar[bool]
     targets_are_least: ClassVar[bool]
     without_atoms: ClassVar[str]
+    takes_no_limit: ClassVar[str]
     bc_iters: int
     temperature: float
     num_actions: int
@@ -34,8 +35,10 @@ class CQLConfig(SACConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., initial_alpha: float=1.0,
-        alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
+        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., cost_limit: float |
+        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
+        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
+        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
         target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
         scale_rewards: bool=False, bc_iters: int=20000, temperature: float=1.0, num_actions: int=10, min_q_weight:
         float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0, deterministic_backup: bool=True,
@@ -57,8 +60,10 @@ class CQLConfig(SACConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., initial_alpha: float=1.0,
-        alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
+        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., cost_limit: float |
+        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
+        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
+        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
         target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
         scale_rewards: bool=False, bc_iters: int=20000, temperature: float=1.0, num_actions: int=10, min_q_weight:
         float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0, deterministic_backup: bool=True,

@@ -58,7 +58,7 @@ from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
-from rllib.learners.updates.objective import Objective
+from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.torch_options import TorchOptions
 from rllib.losses.loss import Loss, LossOverModules
@@ -608,10 +608,12 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
         gradient_steps = int(stats.pop("num_minibatches", 1))
         self.metrics.add_update(policy_id, env_steps, gradient_steps, agent_steps=batch.agent_steps())
+        # With several objectives, those of the policy's.
+        given = {**settings, **settings.get(POLICY, {})}
         used = {
-            name: settings[setting]
+            name: given[setting]
             for setting, name in _REPORTED_SETTINGS.items()
-            if setting in settings and not isinstance(settings[setting], Mapping)
+            if setting in given and not isinstance(given[setting], Mapping)
         }
         if "lr" in stats:  # it has followed the KL
             used["cur_lr"] = stats.pop("lr")

@@ -911,6 +911,11 @@ class AlgorithmConfig(OfflineDataConfig):
         return math.ceil(self.train_batch_size / per_round) * per_round
 
     @property
+    def episode_cost_column(self) -> str | None:
+        """Name of the info column that results sum up as the cost of an episode; None: there is none."""
+        return None
+
+    @property
     def needs_goals(self) -> bool:
         """Whether the environments have to be ones with goals (env/spaces/goals.py)."""
         return False

@@ -90,8 +90,8 @@ def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
         yield "normalize_returns=True is for arrays. Let the environment scale its rewards."
     if config.time_limit_ends_episode:
         yield "time_limit_ends_episode=True is for arrays. Let the environment terminate its episodes at the limit."
-    if config.info_columns:
-        yield f"info_columns={list(config.info_columns)} are for arrays. Put the values into a Dict observation."
+    if names := [column.name for column in config.get_info_columns()]:
+        yield f"info_columns={names} are for arrays. Put the values into a Dict observation."
     if config.restart_failed_sub_environments:
         yield "restart_failed_sub_environments=True: the environments are one object. Leave it out."
     if config.action_mask_from != "observation":

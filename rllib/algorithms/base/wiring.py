@@ -275,6 +275,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         seeds_driver=config.seed is not None,
         replace_failed_envs=config.restart_failed_sub_environments,
         info_columns=config.get_info_columns(),
+        cost_column=config.episode_cost_column,
         acting_device="cuda" if config.num_gpus_per_worker else None,
         **more,
     )

@@ -8,6 +8,7 @@ from rllib.algorithms.base.exploration_config import OF_NOVELTY, exploration_set
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS
+from rllib.losses.lagrangian.actor_critic import priced_advantages
 from rllib.losses.returns import standardized
 from rllib.models.catalog.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
@@ -80,16 +81,19 @@ def _file(policy_id: str) -> str:
     return f"policies/{policy_id}/intrinsic.safetensors"
 
 
-def with_advantages(batch: SampleBatch, standardize: bool) -> SampleBatch:
+def with_advantages(batch: SampleBatch, standardize: bool, multiplier: float | None = None) -> SampleBatch:
     """The steps of a train batch, with their advantages as the loss reads them.
 
     Args:
         batch: with the workers' advantages, and with intrinsic ones where there are some.
         standardize: give the sums mean 0 and standard deviation 1.
+        multiplier: Lagrange multiplier of costs, whose advantages the batch has, too; None: costs do not count.
     """
     if sb.INTRINSIC_ADVANTAGES in batch:
         batch = batch.rows(batch[sb.LOSS_MASK])
         batch[sb.ADVANTAGES] = batch[sb.ADVANTAGES] + batch[sb.INTRINSIC_ADVANTAGES]
+    if multiplier is not None:
+        batch[sb.ADVANTAGES] = priced_advantages(batch[sb.ADVANTAGES], batch[sb.COST_ADVANTAGES], multiplier)
     if standardize:
         batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
     return batch

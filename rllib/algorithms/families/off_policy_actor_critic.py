@@ -452,6 +452,10 @@ class OffPolicyActorCritic(OffPolicy):
         """The modules beside the actor (models/modules.py)."""
         return {CRITICS: self.critic_module(policy_id)}
 
+    def copied(self, policy_id: str) -> tuple[str, ...]:
+        """The modules of a policy that have target copies."""
+        return self.copied_modules
+
     def make_learner(self, policy_id: str) -> Learner:
         config = self.config_of(policy_id)
         optimizer = self._optimizer_settings(config)
@@ -467,7 +471,8 @@ class OffPolicyActorCritic(OffPolicy):
             ],
             modules={name: self._encoded_first(each, policy_id) for name, each in self.judges(policy_id).items()},
             targets=[
-                TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
+                TargetCopy(name, config.tau, max(config.target_network_update_freq, 1))
+                for name in self.copied(policy_id)
             ],
             rng=self.weights_of_modules(policy_id),
         )
@@ -512,7 +517,8 @@ class OffPolicyActorCritic(OffPolicy):
         actor_settings = self.actor_settings(policy_id) if self.moves_actor(policy_id) else None
         settings = {CRITICS: self.critic_settings(policy_id), "actor": actor_settings}
         lr = {name.removesuffix("_lr"): rate for name, rate in rates.items()}
-        lr[CRITICS] = lr.pop("critic")
+        # Critics of all kinds have one learning rate.
+        lr = dict.fromkeys(self.learners[policy_id].vector.modules, lr.pop("critic")) | lr
         stats = self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False, **settings)
         if self.moves_targets(policy_id):
             every_update = not self.config_of(policy_id).target_network_update_freq

@@ -35,6 +35,7 @@ class CQLConfig(SACConfig):
     needs_data: ClassVar[bool] = True
     targets_are_least: ClassVar[bool] = False
     without_atoms: ClassVar[str] = "CQL's penalty is of expected returns"
+    takes_no_limit: ClassVar[str] = "CQL learns from recorded steps, so no episode of its policy has a cost"
 
     @section
     def training(

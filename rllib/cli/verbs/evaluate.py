@@ -123,6 +123,9 @@ def command(
     spread = f"{error:.2f} (mean ± standard error of {counted(count, 'episode')})"
     click.echo(f"return  {statistics.fmean(returns):.2f} ± {spread}")
     click.echo(f"        {min(returns):g} to {max(returns):g}, median {statistics.median(returns):g}")
+    if "episode_cost_mean" in result:
+        low, high = (result[f"episode_cost_{part}"] for part in ("min", "max"))
+        click.echo(f"cost    {result['episode_cost_mean']:.2f} ({low:g} to {high:g})")
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
     for line in table:
         click.echo(line)

@@ -153,7 +153,7 @@ function grouped(series) {
   return groups;
 }
 
-const FIRST = ["episode_reward_mean", "episode_len_mean"];
+const FIRST = ["episode_reward_mean", "episode_cost_mean", "episode_len_mean"];
 const LEARNER = ["total_loss", "policy_loss", "vf_loss", "qf_loss", "critic_loss", "actor_loss", "loss", "kl", "entropy", "mean_q"];
 const SPEED = "num_env_steps_sampled_throughput_per_sec";
 const BOOKKEEPING = /^(time|timestamp|timesteps|iterations|episodes|training_iteration|num_|pid|done|perf|timers|counters|info\/num|config)/;

@@ -20,7 +20,7 @@ from rllib.env.checkup.subject import SEED, Subject, close
 from rllib.env.factories.registry import EnvContext
 from rllib.env.multi_agent.adapt import as_multi_agent
 from rllib.env.spaces.supported import check_spaces, mismatch
-from rllib.env.streams.first_results import env_name
+from rllib.env.streams.first_results import COST_IN_INFO, env_name
 from rllib.env.streams.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed
 
 _NEW_API = (
@@ -28,6 +28,10 @@ _NEW_API = (
     "terminated, truncated, info).",
     "Change it; the old gym API is adapted, but a done of a time limit counts as an end unless the info has "
     '"TimeLimit.truncated".',
+)
+_COST_IN_INFO = (
+    "step(self, action) -> (observation, reward, terminated, truncated, info), with the cost as info[\"cost\"].",
+    COST_IN_INFO,
 )
 # Warnings of gymnasium's checker that are no fault of the environment, or that a check of ours reports.
 _NOT_OURS = (
@@ -128,7 +132,7 @@ def form_check(subject: Subject) -> Iterator[Found]:
         yield "warning", "step() returns 4 values", *_NEW_API
     elif not isinstance(step, tuple) or len(step) != 5:
         given = f"{len(step)} values" if isinstance(step, tuple) else repr(step)[:60]
-        yield "error", f"step() returned {given}", *_NEW_API
+        yield "error", f"step() returned {given}", *(_COST_IN_INFO if given == "6 values" else _NEW_API)
         return
     subject.env = subject.adapted(env)
 

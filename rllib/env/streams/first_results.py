@@ -11,6 +11,11 @@ WITHOUT_THIS_CHECK = ".environment(disable_env_checking=True) trains without thi
 
 RESET_RULE = "reset() must return (observation, info)"
 STEP_RULE = "step() must return (observation, reward, terminated, truncated, info)"
+# Advice where there are six values, as of Safety-Gymnasium's environments.
+COST_IN_INFO = (
+    "Safety-Gymnasium's environments return the cost as the third of six values: "
+    "safety_gymnasium.wrappers.SafetyGymnasium2Gymnasium(env) puts it into the info."
+)
 
 
 class Examiner:
@@ -67,6 +72,7 @@ class Examiner:
             given = f"{len(result)} values" if isinstance(result, tuple) else f"{result!r} ({type(result).__name__})"
             raise TypeError(
                 f"{STEP_RULE}, but {env_name(self.env)} returned {given}"
+                + (f". {COST_IN_INFO}" if given == "6 values" else "")
             )
         if self._checks:
             self._check_step(result)

@@ -150,7 +150,7 @@ class QLambda:
 
 
 def bootstrap_values(
-    fragment: Fragment, values_of: Callable[[np.ndarray], np.ndarray]
+    fragment: Fragment, values_of: Callable[[np.ndarray], np.ndarray], from_acting: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation.
 
@@ -162,10 +162,11 @@ def bootstrap_values(
             that no transition needs.
         values_of: values [B] of observations [B, *shape] as stored, and of states [B, size] where there is a memory;
             acting has then given the others.
+        from_acting: whether acting may have given these values; False: they are not the policy's.
     """
     observations, states = fragment.observations, fragment.columns.get(sb.STATE_IN)
     values = np.zeros(observations.shape[:2], np.float32)
-    known = fragment.num_steps if fragment.has_values else 0
+    known = fragment.num_steps if fragment.has_values and from_acting else 0
     if known:
         values[:known] = fragment[sb.VF_PREDS]
     if fragment.by_environment:

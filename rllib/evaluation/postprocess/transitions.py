@@ -17,6 +17,19 @@ OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
 
 
 @dataclass(frozen=True)
+class CostsOfSteps:
+    """Costs that rows of n steps sum up beside the rewards.
+
+    Args:
+        column: the info column of costs.
+        gamma: discount of costs per step.
+    """
+
+    column: str
+    gamma: float
+
+
+@dataclass(frozen=True)
 class Transitions:
     """A postprocess that adds the next observations and discounts, and makes rows of n steps (see NStepRows).
 
@@ -26,6 +39,7 @@ class Transitions:
         n_step: rewards that a row sums up, at most.
         td_errors: computes the column td_errors, so that new rows have a priority before any learner has seen them.
             None: without.
+        costs: costs, whose discounts are the column cost_discounts; None: without.
     """
 
     shape: tuple[int, ...]
@@ -33,6 +47,7 @@ class Transitions:
     gamma: float
     n_step: int = 1
     td_errors: TDErrors | None = None
+    costs: CostsOfSteps | None = None
     every_final_observation = True
     without_memory = (
         "a replay keeps single rows, without the states that they were acted upon in (R2D2's has sequences)"
@@ -40,8 +55,9 @@ class Transitions:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns new_obs and discounts of one step."""
-        return Column(sb.NEXT_OBS, self.shape, self.dtype), Column(sb.DISCOUNTS, (), "float32")
+        """The columns new_obs and discounts of one step, with costs cost_discounts as well."""
+        own = Column(sb.NEXT_OBS, self.shape, self.dtype), Column(sb.DISCOUNTS)
+        return own if self.costs is None else (*own, Column(sb.COST_DISCOUNTS))
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills them; new_obs is the true final observation at an episode's end."""
@@ -49,7 +65,14 @@ class Transitions:
         np.copyto(following, fragment.observations[1:])
         for t, i, final in fragment.final_observations:
             following[t, i] = final
-        np.multiply(~fragment[sb.TERMINATEDS], self.gamma, out=fragment[sb.DISCOUNTS], casting="unsafe")
+        for _, discounts, gamma in self.sums:
+            np.multiply(~fragment[sb.TERMINATEDS], gamma, out=fragment[discounts], casting="unsafe")
+
+    @property
+    def sums(self) -> tuple[tuple[str, str, float], ...]:
+        """Columns that a row sums up, each with the column of its discounts, and its discount per step."""
+        own = ((sb.REWARDS, sb.DISCOUNTS, self.gamma),)
+        return own if self.costs is None else (*own, (self.costs.column, sb.COST_DISCOUNTS, self.costs.gamma))
 
     def make_rows(self, stream: EnvironmentStream, rngs: Sequence[np.random.Generator]) -> "NStepRows":
         """Makes rows from the fragments of one worker.
@@ -105,7 +128,9 @@ class NStepRows:
             if fragment.starts is not None:
                 steps = _moved_up(steps, len(self._kept["waits"]), fragment.starts)
         n_step, waits, ends = self._settings.n_step, steps["waits"], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
-        rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, self._settings.gamma, n_step, waits)
+        summed = {}
+        for name, discounts, gamma in self._settings.sums:
+            summed[name], summed[discounts], last = n_step_returns(steps[name], *ends, gamma, n_step, waits)
         # Of the last n - 1 steps, the windows that end with the fragment and not with an episode.
         is_open = waits[1 - n_step :] & (last[1 - n_step :] == len(last) - 1) & ~(ends[0] | ends[1])[-1]
         is_complete = waits.copy()
@@ -115,8 +140,7 @@ class NStepRows:
         env, t = np.nonzero(is_complete.T)
         ends_at = last[t, env]
         rows = {name: steps[name][ends_at if name in OF_THE_END else t, env] for name in fragment.columns}
-        rows[sb.REWARDS], rows[sb.DISCOUNTS] = (column[t, env].astype(np.float32) for column in (rewards, discounts))
-        return rows
+        return rows | {name: column[t, env].astype(np.float32) for name, column in summed.items()}
 
 
 def _moved_up(steps: dict[str, np.ndarray], num_kept: int, starts: np.ndarray) -> dict[str, np.ndarray]:

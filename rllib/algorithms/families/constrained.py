@@ -1,0 +1,206 @@
+"""Algorithms that keep the cost of an episode below a limit, by a Lagrange multiplier (constrained MDPs).
+
+    max J_r(pi)  subject to  J_c(pi) <= d      becomes      min over lambda >= 0, max over pi:  J_r - lambda (J_c - d)
+
+as PPO-Lagrangian and SAC-Lagrangian do (Ray, Achiam and Amodei 2019, Benchmarking Safe Exploration in Deep
+Reinforcement Learning, section 5). J_c is the mean undiscounted cost of the episodes that have ended since the last
+step of the multiplier; what the policy can do about it is estimated with the discount `cost_gamma`.
+
+The multiplier is that of a PID controller (Stooke, Achiam and Abbeel, arXiv:2007.03964, algorithm 2), whose integral
+part alone, the default, is gradient ascent projected onto lambda >= 0. Departures from Ray et al.: they take the
+softplus of a parameter that Adam moves, which is never zero, so that costs count even below the limit; and they
+standardise the advantages of rewards before costs are subtracted. Here it is done afterwards, so the multiplier is a
+price in the units of the task: rewards for a unit of cost.
+"""
+
+from typing import Annotated, Any, ClassVar, Self
+
+from rllib.algorithms.base.algorithm import Algorithm
+from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import at_least, between, section
+from rllib.evaluation.rollout_worker import SampleReport
+from rllib.sample_batch import Column
+
+# Key of the environments' infos in Safety-Gymnasium.
+COST = "cost"
+COST_CRITIC = "cost_critic"
+
+
+class ConstrainedConfig(AlgorithmConfig):
+    """Settings of a limit on the cost of an episode."""
+
+    # Why the algorithm takes no limit; empty: it does.
+    takes_no_limit: ClassVar[str] = ""
+
+    @section
+    def training(
+        self,
+        *,
+        cost_limit: Annotated[
+            float | None, "most that an episode may cost, mean over episodes; None: costs do not count", at_least(0)
+        ] = None,
+        cost_column: Annotated[
+            str | None,
+            "key of the environment's info with the cost of a step, which results then report by episode; None: "
+            '"cost" with a cost_limit, otherwise no costs',
+        ] = None,
+        cost_gamma: Annotated[float | None, "discount of costs per step; None: gamma", between(0, 1)] = None,
+        lagrangian_multiplier_init: Annotated[
+            float, "the Lagrange multiplier at the beginning: rewards for a unit of cost", at_least(0)
+        ] = 0.0,
+        lagrangian_lr: Annotated[
+            float,
+            "by which it grows with each unit of cost above the limit, in each iteration with episodes",
+            at_least(0),
+        ] = 0.01,
+        lagrangian_kp: Annotated[
+            float, "added to it for each unit of cost that is above the limit now", at_least(0)
+        ] = 0.0,
+        lagrangian_kd: Annotated[
+            float, "added to it for each unit by which the cost has just risen", at_least(0)
+        ] = 0.0,
+    ) -> Self: ...
+
+    @property
+    def episode_cost_column(self) -> str | None:
+        return COST if self.cost_column is None and self.cost_limit is not None else self.cost_column
+
+    def get_cost_gamma(self) -> float:
+        """Discount of costs per step."""
+        return self.gamma if self.cost_gamma is None else self.cost_gamma
+
+    def get_info_columns(self) -> tuple[Column, ...]:
+        columns, own = super().get_info_columns(), self.episode_cost_column
+        return columns if own is None or own in self.info_columns else (*columns, Column(own))
+
+    @relation("cost_column", "cost_limit", "info_columns")
+    def _check_cost_column(self):
+        name = self.episode_cost_column
+        given = self.info_columns.get(name)
+        if given and (list(given.get("shape", [])) or given.get("before_action")):
+            return (
+                f"info_columns={{{name!r}: {given}}} must be a single number of the step, since it is the cost_column. "
+                f"Use .environment(info_columns={{{name!r}: {{}}}}), or leave it out."
+            )
+        return None
+
+    @relation("cost_limit", "policies")
+    def _check_one_agent(self):
+        if self.episode_cost_column is not None and self.is_multi_agent:
+            return (
+                "cost_limit and cost_column are for environments with one agent: there are no costs by policy. Leave "
+                "them out, or subtract the costs from each agent's reward in the environment."
+            )
+
+    @relation("cost_limit")
+    def _check_takes_limit(self):
+        if self.cost_limit is not None and self.takes_no_limit:
+            return f"cost_limit={self.cost_limit:g}: {self.takes_no_limit}. Use SAC or PPO, or leave it out."
+
+    @relation("cost_limit", "input_")
+    def _check_sampled(self):
+        if self.cost_limit is not None and self.has_data:
+            return (
+                f"cost_limit={self.cost_limit:g} is compared with episodes of the policy, but input_ has recorded "
+                'steps. Use .offline_data(input_="sampler").'
+            )
+
+
+class Multiplier:
+    """Lagrange multiplier of a limit on costs, moved by a PID controller (arXiv:2007.03964, algorithm 2).
+
+        delta = J_c - d,   I <- max(0, I + lr delta),   lambda = max(0, I + kp delta + kd max(0, J_c - previous J_c))
+
+    Args:
+        limit: d, in units of cost.
+        initial: lambda at the beginning, which the integral starts from.
+        lr, kp, kd: of the integral, of the excess itself, and of its rise; rewards for a unit of cost, squared.
+
+    Attributes:
+        value: lambda.
+    """
+
+    def __init__(self, limit: float, initial: float, lr: float, kp: float = 0.0, kd: float = 0.0):
+        self.limit, self.value = limit, initial
+        self._lr, self._kp, self._kd = lr, kp, kd
+        self._integral, self._previous = initial, None
+
+    def update(self, cost: float) -> None:
+        """Takes a step after episodes of this mean cost."""
+        excess = cost - self.limit
+        rise = 0.0 if self._previous is None else max(0.0, cost - self._previous)
+        self._integral = max(0.0, self._integral + self._lr * excess)
+        self.value = max(0.0, self._integral + self._kp * excess + self._kd * rise)
+        self._previous = cost
+
+    def get_state(self) -> dict[str, float | None]:
+        """The state, JSON-able."""
+        return {"value": self.value, "integral": self._integral, "previous": self._previous}
+
+    def set_state(self, state: dict[str, float | None]) -> None:
+        """Restores a state of `get_state`."""
+        self.value, self._integral, self._previous = state["value"], state["integral"], state["previous"]
+
+
+class Constrained(Algorithm):
+    """Base of algorithms that take a limit on the cost of an episode.
+
+    Attributes:
+        multiplier: of the limit; None without one.
+    """
+
+    multiplier: Multiplier | None = None
+
+    def setup(self) -> None:
+        config = self.config
+        # Of the episodes that have ended since the multiplier's last step.
+        self._episode_costs: list[float] = []
+        if config.episode_cost_column is not None and self.agents is not None:
+            raise ValueError(
+                "cost_limit and cost_column are for environments with one agent, but "
+                f"{self.agents.environment.name} has several. Leave them out, or subtract the costs from each agent's "
+                "reward in the environment."
+            )
+        if config.cost_limit is not None:
+            self.multiplier = Multiplier(
+                config.cost_limit,
+                config.lagrangian_multiplier_init,
+                config.lagrangian_lr,
+                config.lagrangian_kp,
+                config.lagrangian_kd,
+            )
+        super().setup()
+
+    def _take_in(self, report: SampleReport) -> None:
+        super()._take_in(report)
+        if self.multiplier is not None:
+            self._episode_costs += [episode.episode_cost for episode in report.episodes]
+
+    def adapt_multiplier(self, moves: bool = True) -> dict[str, float]:
+        """Moves the multiplier by the episodes that have ended since the last time, if there are any.
+
+        Args:
+            moves: False leaves it where it is: these episodes are not the policy's, but random ones.
+
+        Returns:
+            statistics of an update that is made with it; none without a limit.
+        """
+        if self.multiplier is None:
+            return {}
+        costs, self._episode_costs = self._episode_costs, []
+        if costs and moves:
+            self.multiplier.update(sum(costs) / len(costs))
+        return {"lagrangian_multiplier": self.multiplier.value, "cost_limit": self.multiplier.limit}
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def algorithm_state(self) -> dict[str, Any]:
+        own = {} if self.multiplier is None else {"multiplier": self.multiplier.get_state()}
+        return {**super().algorithm_state(), **own}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        super().set_algorithm_state(state)
+        # A run may begin from the weights of one that had no limit.
+        if self.multiplier is not None and "multiplier" in state:
+            self.multiplier.set_state(state["multiplier"])

@@ -1,0 +1,1 @@
+"""Environments whose steps have costs beside rewards."""

@@ -13,6 +13,7 @@ class CrossQConfig(SACConfig):
     targets_are_least: ClassVar[bool]
     without_atoms: ClassVar[str]
     without_residual: ClassVar[str]
+    not_custom: ClassVar[dict]
     takes_no_limit: ClassVar[str]
     default_exploration: ClassVar[dict]
     batch_norm_actor: bool

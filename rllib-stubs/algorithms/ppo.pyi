@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCritic, ConstrainedActorCriticConfig
-from rllib.schedules import OverTime
+from rllib.learners.updates.adaptive_rate import AdaptiveRate
+from rllib.schedules import OverTime, Schedule
 from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class PPOConfig(ConstrainedActorCriticConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
+    @property
+    def adaptive_rate(self) -> AdaptiveRate | None: ...
+    def get_schedule(self, name: str) -> Schedule | None: ...
     sgd_minibatch_size: int
     num_sgd_iter: int
     clip_param: float | OverTime

@@ -8,6 +8,7 @@ from rllib.evaluation.settings import Postprocess
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac_variants.categorical import Bins
+from rllib.models.modules import FullyConnected
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import Column, SampleBatch
 from rllib.schedules import OverTime

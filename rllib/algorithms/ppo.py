@@ -75,7 +75,7 @@ class PPOConfig(ConstrainedActorCriticConfig):
     def _check_rate_with_costs(self):
         if self.cost_limit is not None and self.adaptive_rate is not None:
             return (
-                f"cost_limit={self.cost_limit:g} trains a critic of costs at the same learning rate, but lr={self.lr!r} "
+                f"cost_limit={self.cost_limit:g} trains a critic of costs at the same rate, but lr={self.lr!r} "
                 "follows the policy's KL. Use .training(lr=3e-4), or a schedule."
             )
 

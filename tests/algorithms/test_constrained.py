@@ -348,6 +348,7 @@ class Six(Choice):
         (ppo(Six, cost_limit=1.0), "SafetyGymnasium2Gymnasium"),
         (sac(GoalOnALine, cost_limit=1.0, replay_buffer_config={"type": "HindsightReplayBuffer"}), "hindsight"),
         (sac(Speed, cost_limit=1.0, num_atoms=11), "num_atoms=11"),
+        (ppo(Choice, cost_limit=1.0, lr={"type": "kl_adaptive"}), "lr="),
         (sac(Speed, cost_limit=1.0, model={"network": "simba"}), "network='simba'"),
         (TQCConfig().environment(BoundedAction).training(cost_limit=1.0), "quantiles"),
         (CrossQConfig().environment(BoundedAction).training(cost_limit=1.0), "target copies"),

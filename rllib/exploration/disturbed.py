@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib.exploration.explorers import Exploration, Explorer, Greedy, WorkerSlot
+from rllib.exploration.explorers import Exploration, Explorer, Greedy, WorkerSlot, random_choices
 from rllib.policy import Policy
 
 
@@ -65,11 +65,7 @@ class DisturbedExplorer(Explorer):
     def _random(self, observation: np.ndarray, rng: np.random.Generator, squashed: bool) -> np.ndarray:
         """A uniformly random action, as a row of numbers."""
         if choices := self.policy.distribution.choices:
-            scores = rng.random(choices[-1][1])
-            if self.policy.is_masked:
-                mask = self.policy.spec.encoder.mask(observation)[0]
-                scores = np.where(mask.reshape(-1).astype(bool), scores, -1.0)
-            return np.array([scores[start:stop].argmax() for start, stop in choices])
+            return random_choices(self.policy, observation, rng.random((1, choices[-1][1])))[0]
         size = math.prod(self.policy.action_shape)
         low, high = (-np.ones(size), np.ones(size)) if self.slot.low is None else (self.slot.low, self.slot.high)
         drawn = rng.uniform(np.maximum(low.reshape(-1), -1), np.minimum(high.reshape(-1), 1))

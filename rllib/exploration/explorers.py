@@ -169,9 +169,9 @@ class RandomStartExplorer(Explorer):
     """
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
-        """[T, N, noise + size]: noise for the policy, then random actions, or NaN where it acts."""
+        """[T, N, noise + numbers]: noise for the policy, then what random actions are made of, or NaN where it acts."""
         noise = super().begin(num_steps, timesteps, active)
-        drawn = np.full((num_steps, len(self.rngs), self._size), np.nan, np.float32)
+        drawn = np.full((num_steps, len(self.rngs), self._num_drawn), np.nan, np.float32)
         steps = timesteps + self.slot.stride * np.arange(num_steps)
         for i in self._drawing(active):
             # Always drawn: the random streams then do not depend on random_timesteps.
@@ -180,23 +180,42 @@ class RandomStartExplorer(Explorer):
         return np.concatenate([noise, drawn], axis=2)
 
     @property
-    def _size(self) -> int:
-        return math.prod(self.policy.action_shape)
+    def _num_drawn(self) -> int:
+        """Numbers that an action is made of: a score of each choice, or the continuous action itself."""
+        choices = self.policy.distribution.choices
+        return choices[-1][1] if choices else math.prod(self.policy.action_shape)
 
     def _uniform(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        choices = self.policy.distribution.choices
-        if choices:
-            return np.stack([rng.integers(stop - start, size=count) for start, stop in choices], axis=1)
+        if self.policy.distribution.choices:
+            return rng.random((count, self._num_drawn))
         limit = 1 - np.finfo(np.float32).eps
-        return np.arctanh(rng.uniform(-limit, limit, (count, self._size)))
+        return np.arctanh(rng.uniform(-limit, limit, (count, self._num_drawn)))
 
     def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
-        size = self._size
-        own = np.ascontiguousarray(noise[:, :-size])
-        super().act(observations, own, dist_inputs, actions, values, state, next_state)
-        drawn = noise[:, -size:]
+        own, drawn = np.split(noise, [-self._num_drawn], axis=1)
+        super().act(observations, np.ascontiguousarray(own), dist_inputs, actions, values, state, next_state)
         at_random = ~np.isnan(drawn[:, 0])
-        actions.reshape(len(actions), size)[at_random] = drawn[at_random]
+        if at_random.any():
+            chosen = drawn[at_random]
+            if self.policy.distribution.choices:
+                chosen = random_choices(self.policy, observations[at_random], chosen)
+            actions.reshape(len(actions), -1)[at_random] = chosen
+
+
+def random_choices(policy: Policy, observations: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The legal choices with the highest scores: uniformly random ones if the scores are.
+
+    Args:
+        policy: of discrete actions.
+        observations: stored observations [B, *shape].
+        scores: [B, choices of all parts of an action], at least 0.
+
+    Returns:
+        [B, parts of an action] int64.
+    """
+    if policy.is_masked:
+        scores = np.where(policy.spec.encoder.mask(observations) != 0, scores, -1)
+    return np.stack([scores[:, start:stop].argmax(axis=1) for start, stop in policy.distribution.choices], axis=1)
 
 
 class StochasticSampling(Exploration):

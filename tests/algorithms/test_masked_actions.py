@@ -20,6 +20,7 @@ from rllib import (
     PGConfig,
     PPOConfig,
     PQNConfig,
+    SACConfig,
 )
 from tests.envs import MaskedProbe, in_vector
 
@@ -50,6 +51,10 @@ def algorithms() -> dict:
 
 
 def build(config, env=MaskedProbe, env_config=None, workers=0, **environment):
+    return config_of(config, env, env_config, workers, **environment).build()
+
+
+def config_of(config, env=MaskedProbe, env_config=None, workers=0, **environment):
     if "EpsilonGreedy" in config.exploration_kinds and not config.get("noisy"):
         config.exploration(exploration_config=EPSILON)
     return (
@@ -58,7 +63,6 @@ def build(config, env=MaskedProbe, env_config=None, workers=0, **environment):
         .training(gamma=0.5, model=MODEL)
         .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=500)
         .debugging(seed=1)
-        .build()
     )
 
 
@@ -154,6 +158,14 @@ def test_parameter_noise_takes_legal_actions():
     config = DQNConfig().environment(MaskedProbe).training(**REPLAY, model=MODEL)
     with config.exploration(exploration_config={"type": "ParameterNoise", "random_timesteps": 100}).build() as algo:
         algo.train()
+
+
+def test_the_first_random_actions_of_sac_are_legal():
+    config = config_of(SACConfig().training(train_batch_size=32, num_steps_sampled_before_learning_starts=500))
+    config.exploration(exploration_config={"type": "StochasticSampling", "random_timesteps": 400})
+    with config.build() as algo:
+        algo.train()  # the environment refuses illegal actions
+        assert algo.timesteps >= 400
 
 
 @pytest.mark.parametrize("kind", ["int8", "float"])

@@ -152,7 +152,7 @@ class PPO(ConstrainedActorCritic):
         stats, scheduled = {}, ("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
         settings = {policy_id: self.scheduled(*scheduled, policy_id=policy_id) for policy_id in self.policies}
         batches = self.train_batches()
-        constraint = self.adapt_multiplier()
+        constraint = self._adapt_multiplier()
         for policy_id, batch in batches.items():
             config, kl = self.config_of(policy_id), self._kl.settings(policy_id)
             intrinsic = self._add_intrinsic_rewards(policy_id, batch)
@@ -169,7 +169,7 @@ class PPO(ConstrainedActorCritic):
                 refresh=recomputed,
                 lr=settings[policy_id].pop("lr"),
                 stop_above=kl.pop("stop_above"),
-                **self.of_policy(
+                **self._of_policy(
                     {
                         "standardize_advantages": config.standardize_advantages == "minibatch",
                         **settings[policy_id],
@@ -188,7 +188,7 @@ class PPO(ConstrainedActorCritic):
         config = self.config_of(policy_id)
         standardize = config.standardize_advantages in (True, "batch")
         if not config.recompute_advantages:
-            multiplier = None if self.multiplier is None else self.multiplier.value
+            multiplier = None if self._lagrangian is None else self._lagrangian.value
             return with_advantages(batch, standardize, multiplier), None
         lambda_ = config.lambda_ if config.use_gae else 1.0
         recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, standardize)

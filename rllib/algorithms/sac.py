@@ -353,10 +353,10 @@ class SAC(Constrained, OffPolicyActorCritic):
         return (*columns, Column(self.config_of(policy_id).episode_cost_column), Column(COST_DISCOUNTS))
 
     def training_step(self) -> dict[str, dict[str, Any]]:
-        if self.multiplier is None:
+        if self._lagrangian is None:
             return super().training_step()
         acts_by_policy, stats = self.learning_has_started(), super().training_step()
-        constraint = self.adapt_multiplier(moves=acts_by_policy)
+        constraint = self._adapt_multiplier(moves=acts_by_policy)
         return {policy_id: {**each, **constraint} for policy_id, each in stats.items()}
 
     # ------------------------------------------------------------------ training
@@ -373,7 +373,7 @@ class SAC(Constrained, OffPolicyActorCritic):
         return {"alpha": self.temperatures[policy_id].alpha}
 
     def actor_settings(self, policy_id: str) -> dict[str, Any]:
-        priced = {} if self.multiplier is None else {"multiplier": self.multiplier.value}
+        priced = {} if self._lagrangian is None else {"multiplier": self._lagrangian.value}
         return {**self.critic_settings(policy_id), **priced}
 
     def learning_rates(self, policy_id: str = DEFAULT_POLICY) -> dict[str, float]:

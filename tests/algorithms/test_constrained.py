@@ -270,7 +270,7 @@ def test_a_restored_run_is_the_run_that_went_on(make, tmp_path):
     with config.build() as algo:
         algo.train()
         with config.algo_class.from_checkpoint(algo.save(tmp_path / "saved")) as other:
-            assert other.multiplier.get_state() == algo.multiplier.get_state()
+            assert other._lagrangian.get_state() == algo._lagrangian.get_state()
             results = [each.train() for _ in range(2) for each in (algo, other)]
             states = algo.get_state(), other.get_state()
     for name in ("lagrangian_multiplier", "total_loss" if make is ppo else "actor_loss"):

@@ -130,7 +130,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     # Whether a network for images alone goes without the model's fcnet_hiddens, as in RLlib.
     images_skip_layers: ClassVar[bool] = True
     # Whether the policy's network has a value.
-    has_value: ClassVar[bool] = True
+    _has_value: ClassVar[bool] = True
     # Whether rows with actions that the policy has not chosen (ExternalEnv.log_action) cannot be learned from.
     learns_from_own_actions: ClassVar[bool] = False
     # Whether it trains the policies of environments with several agents.
@@ -467,7 +467,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             action_mask_key=config.action_mask_key,
             critic_keys=config.keys_of_value,
             images_skip_layers=self.images_skip_layers,
-            has_value=self.has_value,
+            has_value=self._has_value,
         )
 
     def snapshots(self) -> dict[str, Snapshot]:

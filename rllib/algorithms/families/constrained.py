@@ -144,13 +144,10 @@ class Multiplier:
 
 
 class Constrained(Algorithm):
-    """Base of algorithms that take a limit on the cost of an episode.
+    """Base of algorithms that take a limit on the cost of an episode."""
 
-    Attributes:
-        multiplier: of the limit; None without one.
-    """
-
-    multiplier: Multiplier | None = None
+    # The limit's multiplier; None without a limit.
+    _lagrangian: Multiplier | None = None
 
     def setup(self) -> None:
         config = self.config
@@ -163,7 +160,7 @@ class Constrained(Algorithm):
                 "reward in the environment."
             )
         if config.cost_limit is not None:
-            self.multiplier = Multiplier(
+            self._lagrangian = Multiplier(
                 config.cost_limit,
                 config.lagrangian_multiplier_init,
                 config.lagrangian_lr,
@@ -174,10 +171,10 @@ class Constrained(Algorithm):
 
     def _take_in(self, report: SampleReport) -> None:
         super()._take_in(report)
-        if self.multiplier is not None:
+        if self._lagrangian is not None:
             self._episode_costs += [episode.episode_cost for episode in report.episodes]
 
-    def adapt_multiplier(self, moves: bool = True) -> dict[str, float]:
+    def _adapt_multiplier(self, moves: bool = True) -> dict[str, float]:
         """Moves the multiplier by the episodes that have ended since the last time, if there are any.
 
         Args:
@@ -186,21 +183,21 @@ class Constrained(Algorithm):
         Returns:
             statistics of an update that is made with it; none without a limit.
         """
-        if self.multiplier is None:
+        if self._lagrangian is None:
             return {}
         costs, self._episode_costs = self._episode_costs, []
         if costs and moves:
-            self.multiplier.update(sum(costs) / len(costs))
-        return {"lagrangian_multiplier": self.multiplier.value, "cost_limit": self.multiplier.limit}
+            self._lagrangian.update(sum(costs) / len(costs))
+        return {"lagrangian_multiplier": self._lagrangian.value, "cost_limit": self._lagrangian.limit}
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        own = {} if self.multiplier is None else {"multiplier": self.multiplier.get_state()}
+        own = {} if self._lagrangian is None else {"multiplier": self._lagrangian.get_state()}
         return {**super().algorithm_state(), **own}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         super().set_algorithm_state(state)
         # A run may begin from the weights of one that had no limit.
-        if self.multiplier is not None and "multiplier" in state:
-            self.multiplier.set_state(state["multiplier"])
+        if self._lagrangian is not None and "multiplier" in state:
+            self._lagrangian.set_state(state["multiplier"])

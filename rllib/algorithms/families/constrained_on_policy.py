@@ -134,6 +134,6 @@ class ConstrainedActorCritic(Constrained, IntrinsicallyRewarded):
             return snapshot
         return dataclasses.replace(snapshot, modules={COST_CRITIC: self.learners[policy_id].vector[COST_CRITIC]})
 
-    def of_policy(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def _of_policy(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Settings of the policy's loss as `Learner.update` takes them: by objective where there is a cost critic."""
-        return settings if self.multiplier is None else {POLICY: settings}
+        return settings if self._lagrangian is None else {POLICY: settings}

@@ -257,7 +257,7 @@ class OffPolicyActorCritic(OffPolicy):
 
     initializer = "uniform"
     images_skip_layers = False
-    has_value = False
+    _has_value = False
     # Whether actor and critics read images.
     reads_images: ClassVar[bool] = False
     reported_stats: ClassVar[tuple[str, ...]] = (

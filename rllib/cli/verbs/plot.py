@@ -47,5 +47,5 @@ def command(directories, out, metric, mode, x, kinds) -> None:
 
 
 def _one_or_list(given: tuple[str, ...]):
-    """What an option that may repeat was given: None, one value, or a list."""
+    """The values of an option that may repeat: None, one value, or a list."""
     return list(given) if len(given) > 1 else given[0] if given else None

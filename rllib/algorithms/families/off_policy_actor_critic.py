@@ -141,7 +141,12 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             int, "environment steps between moves of the target copies; 0: they move with every update", at_least(0)
         ] = 0,
         num_steps_sampled_before_learning_starts=1500,
-        replay_buffer_config=REPLAY_OF_A_MILLION,
+        replay_buffer_config: Annotated[
+            dict,
+            "type, capacity (in steps), prioritized_replay_alpha, _beta, _eps, frame_stack_axis, storage, "
+            "n_sampled_goal, goal_selection_strategy; with a memory replay_burn_in (steps)",
+            Merged,
+        ] = REPLAY_OF_A_MILLION,
     ) -> Self: ...
 
     @section

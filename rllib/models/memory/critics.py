@@ -12,7 +12,6 @@ import numpy as np
 
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.memory.spec import Memory, MemoryLayout
-from rllib.models.modules import input_widths
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class MemoryCritics:
 
     def layout(self, widths: Mapping[str, int]) -> MemoryLayout:
         """Layout of the parameters; `widths` maps each possible input to its length."""
-        observation, *actions = input_widths(self.reads, widths)
+        observation, *actions = (widths[name] for name in self.reads)
         heads = {str(index): self.num_outputs or 1 for index in range(self.copies)}
         return MemoryLayout(observation, self.hiddens, heads, shared=None, memory=self.memory, joined=sum(actions))
 

@@ -84,9 +84,11 @@ class ApexDQN(DistributedReplay, QLearning):
 
 class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
     not_custom: ClassVar[dict]
+    without_memory: ClassVar[str]
     default_exploration: ClassVar[dict]
     without_residual: ClassVar[str]
     without_resets: ClassVar[str]
+    zero_init_states: bool
     actor_lr: float | OverTime | None
     critic_lr: float | OverTime | None
     policy_model_config: Mapping[str, Any]
@@ -112,22 +114,22 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000, tau: float=0.002,
         num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., smooth_target_policy:
-        bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
-        float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
-        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
-        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., max_sample_requests_in_flight_per_worker: int=..., train_batch_size_per_learner: int=...,
-        model_config: Any=..., model_config_dict: Any=..., max_requests_in_flight_per_env_runner: int=...,
-        pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=...,
-        exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
-        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
-        Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5,
+        use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
+        max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
+        max_requests_in_flight_per_replay_worker: int=2, clip_actions: bool=False, rl_module_spec: Any=...,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker:
+        int=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        max_requests_in_flight_per_env_runner: int=..., pure_exploration_steps: Any=..., exploration_final_scale:
+        Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
+        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
+        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
+        Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -140,20 +142,20 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         Any]=..., custom_loss: Any=None, learner_class: Any=None, learner_config_dict: Mapping[str, Any]=...,
         learner: Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000,
         tau: float=0.002, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., smooth_target_policy:
-        bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
-        float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4, max_weight_sync_delay: int=400,
-        max_requests_in_flight_per_sampler_worker: int=2, max_requests_in_flight_per_replay_worker: int=2,
-        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps: Any=..., exploration_final_scale:
-        Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
-        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
-        Any=..., critic_hidden_activation: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5,
+        use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
+        max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
+        max_requests_in_flight_per_replay_worker: int=2, rl_module_spec: Any=..., actor_learning_rate: float |
+        OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=..., max_sample_requests_in_flight_per_worker: int=..., pure_exploration_steps:
+        Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta:
+        Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
+        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> ApexDDPG: ...
     build_algo = build

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class CrossQConfig(SACConfig):
+    without_memory: ClassVar[str]
     targets_are_least: ClassVar[bool]
     without_atoms: ClassVar[str]
     without_residual: ClassVar[str]
@@ -30,20 +31,20 @@ class CrossQConfig(SACConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=100, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=3, param_resets: Sequence[int]=..., cost_limit: float |
-        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
-        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
-        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
-        target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
-        scale_rewards: bool=False, batch_norm_actor: bool=True, batch_norm_momentum: float=0.01, batch_norm_eps:
-        float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5, clip_actions: bool=False,
-        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=...,
-        model_config_dict: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=3, param_resets:
+        Sequence[int]=..., cost_limit: float | None=None, cost_column: str | None=None, cost_gamma: float |
+        None=None, lagrangian_multiplier_init: float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0,
+        lagrangian_kd: float=0.0, initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy:
+        float | Literal["auto"]="auto", target_critics_sampled: int | None=None, num_atoms: int=1, v_min:
+        float=-5.0, v_max: float=5.0, scale_rewards: bool=False, batch_norm_actor: bool=True, batch_norm_momentum:
+        float=0.01, batch_norm_eps: float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5,
+        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -56,19 +57,19 @@ class CrossQConfig(SACConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=100, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=3, param_resets: Sequence[int]=..., cost_limit: float |
-        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
-        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
-        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
-        target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
-        scale_rewards: bool=False, batch_norm_actor: bool=True, batch_norm_momentum: float=0.01, batch_norm_eps:
-        float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5, rl_module_spec: Any=...,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=3, param_resets:
+        Sequence[int]=..., cost_limit: float | None=None, cost_column: str | None=None, cost_gamma: float |
+        None=None, lagrangian_multiplier_init: float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0,
+        lagrangian_kd: float=0.0, initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy:
+        float | Literal["auto"]="auto", target_critics_sampled: int | None=None, num_atoms: int=1, v_min:
+        float=-5.0, v_max: float=5.0, scale_rewards: bool=False, batch_norm_actor: bool=True, batch_norm_momentum:
+        float=0.01, batch_norm_eps: float=0.001, renorm_warmup_steps: int=100000, adam_beta1: float=0.5,
+        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
+        OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
+        float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> CrossQ: ...
     build_algo = build

@@ -2,25 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from rllib.algorithms.dqn import DQN, DQNConfig
+from rllib.algorithms.families.sequence_replay import SequenceReplay, SequenceReplayConfig
 from rllib.evaluation.postprocess.sequences import SequenceTransitions
-from rllib.sample_batch import Column, SampleBatch
+from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
-import numpy as np
 C = TypeVar("C")
-LARGEST_SHARE: float
 
-class R2D2Config(DQNConfig):
+class R2D2Config(SequenceReplayConfig, DQNConfig):
     learns_from_data: ClassVar[bool]
     without_data: ClassVar[str]
     replay_defaults: ClassVar[dict]
     not_on_gpu: ClassVar[str]
     own_aliases: ClassVar[dict]
-    @property
-    def steps_per_row(self) -> int: ...
     def get_rollout_fragment_length(self, worker_index: int=0) -> int: ...
-    def replay_settings(self) -> dict[str, Any]: ...
-    zero_init_states: bool
+    double_q: bool
+    dueling: bool
+    hiddens: Sequence[int]
+    num_atoms: int
+    v_min: float
+    v_max: float
+    num_quantiles: int
+    implicit_quantiles: bool
+    num_cosines: int
+    noisy: bool
+    sigma0: float
+    munchausen_alpha: float
+    munchausen_temperature: float
+    munchausen_clip: float
+    td_error_loss_fn: Literal["huber", "mse"]
+    conservative_weight: float
+    margin_weight: float
+    margin: float
     use_h_function: bool
     h_function_epsilon: float
     def rollouts(
@@ -102,10 +115,8 @@ class R2D2Config(DQNConfig):
     def build(self, env: Any=None) -> R2D2: ...
     build_algo = build
 
-class R2D2(DQN):
+class R2D2(SequenceReplay, DQN):
     config: R2D2Config
     def make_postprocess(self, policy_id: str) -> SequenceTransitions: ...
-    def replay_columns(self, policy_id: str) -> tuple[Column, ...]: ...
     def learn_from(self, batch: SampleBatch, policy_id: str=..., *, lr: float) -> dict[str, Any]: ...
     def learned_steps(self, batch: SampleBatch, policy_id: str=...) -> SampleBatch: ...
-def sequence_errors(errors: np.ndarray, seq_lens: np.ndarray) -> np.ndarray: ...

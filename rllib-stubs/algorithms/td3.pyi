@@ -28,19 +28,20 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=1, target_network_update_freq: int=0, tau: float=0.002,
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., smooth_target_policy:
-        bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
-        float=1.0, l2_reg: float=1e-06, clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate:
-        float | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=...,
-        optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=...,
-        model_config_dict: Any=..., pure_exploration_steps: Any=..., exploration_final_scale: Any=...,
-        exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
-        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
-        Any=..., critic_hidden_activation: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5,
+        use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, clip_actions: bool=False,
+        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
+        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=...,
+        exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
+        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
+        Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(
@@ -61,18 +62,18 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         n_step: int=1, target_network_update_freq: int=0, tau: float=0.002,
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=False,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., smooth_target_policy:
-        bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
-        float=1.0, l2_reg: float=1e-06, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale:
-        Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
-        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
-        Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5,
+        use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, rl_module_spec: Any=...,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., pure_exploration_steps: Any=...,
+        exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=...,
+        exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
+        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> DDPG: ...
     build_algo = build
@@ -88,19 +89,20 @@ class TD3Config(DDPGConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=10000, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=2, param_resets: Sequence[int]=..., smooth_target_policy:
-        bool=True, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
-        float=1.0, l2_reg: float=0.0, clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float
-        | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=...,
-        model_config_dict: Any=..., pure_exploration_steps: Any=..., exploration_final_scale: Any=...,
-        exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=...,
-        exploration_gaussian_sigma: Any=..., exploration_fraction: Any=..., schedule_max_timesteps: Any=...,
-        per_worker_exploration: Any=..., actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens:
-        Any=..., critic_hidden_activation: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=2, param_resets:
+        Sequence[int]=..., smooth_target_policy: bool=True, target_noise: float=0.2, target_noise_clip: float=0.5,
+        use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=0.0, clip_actions: bool=False,
+        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
+        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...,
+        pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=...,
+        exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
+        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
+        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
+        Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def rl_module(
@@ -113,18 +115,18 @@ class TD3Config(DDPGConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=10000, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=2, param_resets: Sequence[int]=..., smooth_target_policy:
-        bool=True, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber: bool=False, huber_threshold:
-        float=1.0, l2_reg: float=0.0, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., pure_exploration_steps: Any=..., exploration_final_scale: Any=..., exploration_ou_noise_scale:
-        Any=..., exploration_ou_theta: Any=..., exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=...,
-        exploration_fraction: Any=..., schedule_max_timesteps: Any=..., per_worker_exploration: Any=...,
-        actor_hiddens: Any=..., actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation:
-        Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=2, param_resets:
+        Sequence[int]=..., smooth_target_policy: bool=True, target_noise: float=0.2, target_noise_clip: float=0.5,
+        use_huber: bool=False, huber_threshold: float=1.0, l2_reg: float=0.0, rl_module_spec: Any=...,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., pure_exploration_steps: Any=...,
+        exploration_final_scale: Any=..., exploration_ou_noise_scale: Any=..., exploration_ou_theta: Any=...,
+        exploration_ou_sigma: Any=..., exploration_gaussian_sigma: Any=..., exploration_fraction: Any=...,
+        schedule_max_timesteps: Any=..., per_worker_exploration: Any=..., actor_hiddens: Any=...,
+        actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def build(self, env: Any=None) -> TD3: ...
     build_algo = build

@@ -61,6 +61,7 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         ("policy_model_config", "q_model_config"),
         "workers compute the errors of their rows by the library's own layers, in numpy. Use TD3 or DDPG.",
     )
+    without_memory: ClassVar[str] = "its shards keep single rows, with priorities that workers compute"
     default_exploration: ClassVar[dict] = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
     without_residual: ClassVar[str] = "workers of Ape-X DDPG compute by critics in numpy"
     without_resets: ClassVar[str] = "priorities of rows in Ape-X DDPG come from workers with older networks"

@@ -39,6 +39,8 @@ _WITHOUT_EFFECT = ("tau", "target_network_update_freq")
 class CrossQConfig(SACConfig):
     """Settings of CrossQ; the defaults are sb3-contrib's."""
 
+    without_memory: ClassVar[str] = "batch renormalisation is of single rows, not of the steps of sequences"
+
     targets_are_least: ClassVar[bool] = False
     without_atoms: ClassVar[str] = "CrossQ's critics give expected returns"
     without_residual: ClassVar[str] = "CrossQ normalises its layers by batches"

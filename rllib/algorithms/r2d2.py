@@ -24,12 +24,17 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.exploration_config import EPSILON_ALIASES
 from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
+from rllib.algorithms.families.sequence_replay import (
+    SequenceReplay,
+    SequenceReplayConfig,
+    sequence_errors,
+    stored_states,
+)
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, above, section
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
 from rllib.losses.td import q_targets
-from rllib.models.model_settings import MODEL_DEFAULTS
-from rllib.sample_batch import DEFAULT_POLICY, Column, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 _R2D2_REPLAY = {
     **REPLAY_DEFAULTS,
@@ -39,11 +44,9 @@ _R2D2_REPLAY = {
     "replay_sequence_length": -1,
     "replay_burn_in": 0,
 }
-# Share of the largest TD error in a sequence's priority; the rest is the mean's (eta in the paper).
-LARGEST_SHARE = 0.9
 
 
-class R2D2Config(DQNConfig):
+class R2D2Config(SequenceReplayConfig, DQNConfig):
     """Settings of R2D2; the defaults are RLlib's. The model needs a memory: model={"use_lstm": True}.
 
     train_batch_size counts steps: an update draws as many sequences as have that number, if all are max_seq_len long.
@@ -77,55 +80,15 @@ class R2D2Config(DQNConfig):
             "type, capacity (in sequences), replay_burn_in (steps), prioritized_replay_alpha, _beta, _eps, storage",
             Merged,
         ] = _R2D2_REPLAY,
-        zero_init_states: Annotated[
-            bool, "sequences begin with a memory of zeros; False: with the state that acted there"
-        ] = True,
         use_h_function: Annotated[bool, "learn the values of rescaled returns"] = True,
         h_function_epsilon: Annotated[
             float, "the linear part of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x", above(0, finite=True)
         ] = 1e-3,
     ) -> Self: ...
 
-    @property
-    def steps_per_row(self) -> int:
-        given = self.model.get("max_seq_len")
-        return given if type(given) is int and given > 0 else MODEL_DEFAULTS["max_seq_len"]
-
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         """Steps per fragment in each of a worker's environments; "auto" is the length of a sequence."""
         return self.steps_per_row if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
-
-    def replay_settings(self) -> dict[str, Any]:
-        settings = super().replay_settings()
-        # RLlib's files say it there as well; where the two differ, the check refuses it.
-        for name in ("zero_init_states", "replay_zero_init_states"):
-            if settings.get(name) is self.zero_init_states:
-                del settings[name]
-        return settings
-
-    @relation("replay_buffer_config", "zero_init_states")
-    def _check_rows(self):
-        settings = self.replay_settings()
-        burn_in = settings["replay_burn_in"]
-        if type(burn_in) is not int or burn_in < 0:
-            return f"replay_buffer_config: replay_burn_in={burn_in!r} must be an integer >= 0 (steps). Use 0 for none."
-        if settings["replay_sequence_length"] != -1:
-            return (
-                "replay_buffer_config: replay_sequence_length must be -1: sequences have replay_burn_in + "
-                "model['max_seq_len'] steps. Leave it out, and set these."
-            )
-        if settings["storage_unit"] != "sequences":
-            return f"replay_buffer_config: storage_unit={settings['storage_unit']!r} must be 'sequences'. Leave it out."
-        if self.needs_goals:
-            return (
-                f"replay_buffer_config: type={settings['type']!r} is for single rows, not for sequences. Use DQN, or "
-                "another type."
-            )
-        if settings["frame_stack_axis"] is not None:
-            return (
-                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} is for single rows. "
-                "Leave it out: with a memory, observations need no stacks of frames."
-            )
 
     @relation("use_h_function", "num_atoms")
     def _check_rescaling(self):
@@ -152,31 +115,19 @@ class R2D2Config(DQNConfig):
             )
 
 
-class R2D2(DQN):
+class R2D2(SequenceReplay, DQN):
     """Recurrent replay distributed DQN."""
 
     config_class = R2D2Config
 
     def make_postprocess(self, policy_id: str) -> SequenceTransitions:
-        config, policy = self.config_of(policy_id), self.policies[policy_id]
-        if not policy.state_size:
+        if not self.policies[policy_id].state_size:
             raise ValueError(
                 f"{type(self).__name__} learns from sequences, so its policy needs a memory. Use "
                 ".training(model={'use_lstm': True}), 'use_gru', 'use_attention', or a custom model with a memory; or "
                 "DQN."
             )
-        return SequenceTransitions(
-            self.stored_observation(policy_id),
-            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
-            config.gamma,
-            config.n_step,
-            policy.spec.max_seq_len,
-            config.replay_settings()["replay_burn_in"],
-            0 if config.zero_init_states else policy.state_size,
-        )
-
-    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
-        return self._rollout_settings.policies[policy_id].postprocess.row_columns
+        return super().make_postprocess(policy_id)
 
     def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, lr: float) -> dict[str, Any]:
         """Makes one update on sampled sequences. Returns its statistics, with a td_error for each sequence."""
@@ -193,7 +144,7 @@ class R2D2(DQN):
         """
         config, learned = self.config_of(policy_id), self.policies[policy_id]
         observations, burn_in, seq_lens = batch[sb.OBS], batch[BURN_IN], batch[sb.SEQ_LENS]
-        stored = batch.get(sb.STATE_IN, np.zeros((len(seq_lens), learned.state_size), np.float32))
+        stored = stored_states(batch, learned.state_size)
         place, ends = np.arange(observations.shape[1]), (burn_in + seq_lens)[:, None]
         # Behind the learned steps, the observation that followed the last.
         is_seen = (place >= burn_in[:, None]) & (place <= ends)
@@ -226,10 +177,3 @@ class R2D2(DQN):
             sb.STATE_IN: states[0],
         }
         return SampleBatch(columns, policy_version=batch.policy_version)
-
-
-def sequence_errors(errors: np.ndarray, seq_lens: np.ndarray) -> np.ndarray:
-    """Numbers [S] that the priorities of sequences are made of, from the absolute TD errors [B] of their steps."""
-    starts = np.cumsum(seq_lens) - seq_lens
-    means = np.add.reduceat(errors, starts) / seq_lens
-    return LARGEST_SHARE * np.maximum.reduceat(errors, starts) + (1 - LARGEST_SHARE) * means

@@ -124,6 +124,12 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
         """Bins of the critics' distributions; None: critics give expected returns."""
         return Bins(self.num_atoms, self.v_min, self.v_max) if self.num_atoms > 1 else None
 
+    @relation("cost_limit", "num_atoms", "model")
+    def _check_values_with_memory(self):
+        given = "" if self.cost_limit is None else f"cost_limit={self.cost_limit:g}: a critic of costs has"
+        given = f"num_atoms={self.num_atoms}: distributions of returns have" if self.num_atoms > 1 else given
+        return given and self.replays_sequences and f"{given} no memory. Leave it out, or use networks without one."
+
     @relation("num_atoms", "v_min", "v_max")
     def _check_atoms(self):
         if self.num_atoms > 1 and self.without_atoms:

@@ -441,10 +441,11 @@ def make_learner(
     unknown = named - vector.slices.keys()
     if unknown:
         raise ValueError(f"there are no modules {sorted(unknown)}; there are {', '.join(vector.slices)}")
-    if policy.state_size and any(each.is_over_modules for each in objectives):
+    over_steps = [each for each in objectives if each.is_over_modules and SEQ_LENS not in each.loss.columns]
+    if policy.state_size and over_steps:
         raise ValueError(
             "a LossOverModules calls the policy with observations alone, so it cannot train a policy with a memory. "
-            "Use a Loss, which gets the outputs of whole sequences."
+            "Use a Loss, which gets the outputs of whole sequences, or over_sequences(loss)."
         )
     for target in targets:
         on = cores if isinstance(cores, int) else 1

@@ -63,7 +63,7 @@ def small_settings(config) -> dict:
     settings = {name: value for name, value in SMALL.items() if name in config.settings}
     if "rollouts_used" in settings:
         del settings["train_batch_size"]  # ARS counts pairs of episodes alone
-    if "zero_init_states" in config.settings:
+    if "use_h_function" in config.settings:
         settings["training_intensity"] = 8  # R2D2's is 150
     return settings
 

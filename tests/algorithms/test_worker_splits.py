@@ -73,6 +73,16 @@ def algorithms() -> dict:
         .environment(GoalOnALine)
         .rollouts(rollout_fragment_length=3)
         .training(**critics | {"replay_buffer_config": {"type": "HindsightReplayBuffer", "capacity": 1000}}),
+        "sac with stored states and burn-in": SACConfig()
+        .environment("Pendulum-v1")
+        .training(
+            **critics
+            | {
+                "model": {"use_gru": True, "lstm_cell_size": 8, "fcnet_hiddens": [], "max_seq_len": 5},
+                "replay_buffer_config": {"replay_burn_in": 3, "capacity": 1000},
+                "zero_init_states": False,
+            }
+        ),
         "tqc": TQCConfig().environment("Pendulum-v1").training(**critics),
         "tqc with state-dependent noise": TQCConfig()
         .environment("Pendulum-v1")

@@ -78,8 +78,14 @@ CASES = {
     "lstm": lambda: ppo(use_lstm=True, lstm_cell_size=8, vf_share_layers=False).environment("CartPole-v1"),
     "gru": lambda: ppo(use_gru=True, lstm_cell_size=8).environment("Pendulum-v1"),
     "attention": lambda: ppo(
-        use_attention=True, attention_num_transformer_units=2, attention_dim=8, attention_num_heads=2,
-        attention_head_dim=4, attention_memory_inference=6, attention_memory_training=6, vf_share_layers=False
+        use_attention=True,
+        attention_num_transformer_units=2,
+        attention_dim=8,
+        attention_num_heads=2,
+        attention_head_dim=4,
+        attention_memory_inference=6,
+        attention_memory_training=6,
+        vf_share_layers=False,
     ).environment("CartPole-v1"),
     "the step before": lambda: ppo(
         use_lstm=True, lstm_cell_size=8, lstm_use_prev_action=True, lstm_use_prev_reward=True
@@ -93,9 +99,9 @@ CASES = {
         "info", ppo(use_lstm=True, lstm_cell_size=8, lstm_use_prev_action=True, lstm_use_prev_reward=True)
     ),
     "filter and parts": lambda: ppo().rollouts(observation_filter="MeanStdFilter").environment(MatchParts),
-    "filter and lstm": lambda: ppo(use_lstm=True, lstm_cell_size=8)
-    .rollouts(observation_filter="MeanStdFilter")
-    .environment("CartPole-v1"),
+    "filter and lstm": lambda: (
+        ppo(use_lstm=True, lstm_cell_size=8).rollouts(observation_filter="MeanStdFilter").environment("CartPole-v1")
+    ),
     "ignored keys": lambda: ppo().environment(MatchParts, ignore_observation_keys=["goal"]),
     "keys of the value": lambda: ppo(vf_share_layers=False).environment(MatchParts, critic_observation_keys=["goal"]),
     "choices that begin at 3": lambda: sampled(gymnasium.spaces.Discrete(4, start=3), gymnasium.spaces.Discrete(2, 5)),
@@ -105,6 +111,11 @@ CASES = {
     "squashed": lambda: SACConfig().environment("Pendulum-v1"),
     "residual blocks": lambda: residual("simba"),
     "residual blocks on the sphere, filter": lambda: residual("simbav2"),
+    "squashed, gru and the action before": lambda: (
+        SACConfig()
+        .training(model={"use_gru": True, "lstm_cell_size": 8, "lstm_use_prev_action": True, "fcnet_hiddens": []})
+        .environment("Pendulum-v1")
+    ),
     "deterministic": lambda: TD3Config().environment("Pendulum-v1"),
     "quantiles": lambda: DQNConfig().training(num_quantiles=3).environment("CartPole-v1"),
     "atoms and noise": lambda: DQNConfig().training(num_atoms=3, noisy=True).environment("CartPole-v1"),

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.sequence_replay import SequenceReplay, SequenceReplayConfig
 from rllib.learners.learner import Learner
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.modules import FullyConnected, ResidualNetworks
@@ -17,12 +17,19 @@ CRITICS: str
 OBSERVED_FILE: str
 REPLAY_OF_A_MILLION: dict
 
-class OffPolicyActorCriticConfig(OffPolicyConfig):
+class OffPolicyActorCriticConfig(SequenceReplayConfig):
     without_residual: ClassVar[str]
     without_resets: ClassVar[str]
     not_custom: ClassVar[Mapping[str, str]]
+    replay_defaults: ClassVar[dict]
+    storage_unit: ClassVar[str]
+    without_memory: ClassVar[str]
     @property
     def num_critics(self) -> int: ...
+    @property
+    def replays_sequences(self) -> bool: ...
+    @property
+    def steps_per_unit(self) -> int: ...
     @property
     def acting_model(self) -> Mapping[str, Any]: ...
     def network_settings(self, own: str) -> dict[str, Any]: ...
@@ -48,13 +55,13 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., clip_actions: bool=False,
-        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
-        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime
+        | None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=1, min_sample_timesteps_per_iteration: int | None=100,
@@ -74,15 +81,16 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=1500, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., rl_module_spec: Any=...,
-        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
+        float=...
     ) -> C: ...
 
-class OffPolicyActorCritic(OffPolicy):
+class OffPolicyActorCritic(SequenceReplay):
     reads_images: ClassVar[bool]
     reported_stats: ClassVar[tuple[str, ...]]
     copied_modules: ClassVar[tuple[str, ...]]
@@ -107,10 +115,12 @@ class OffPolicyActorCritic(OffPolicy):
         self, observation_space, action_space, config: OffPolicyActorCriticConfig, **model
     ) -> PolicySpec: ...
     def check_bounded(self, action_space) -> None: ...
-    def critic_module(self, policy_id: str) -> 'FullyConnected | ResidualNetworks | OwnCritics': ...
+    def critic_module(
+        self, policy_id: str
+    ) -> 'FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics': ...
     def critics_of(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None=None
-    ) -> 'FullyConnected | ResidualNetworks | OwnCritics': ...
+    ) -> 'FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics': ...
     def judging_module(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int | None
     ) -> FullyConnected | ResidualNetworks: ...

@@ -19,13 +19,14 @@ class AWACConfig(WeightedCloningConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=0, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., temperature: float=1.0,
-        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., temperature: float=1.0, clip_actions: bool=False, rl_module_spec: Any=...,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -37,12 +38,13 @@ class AWACConfig(WeightedCloningConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=0, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., temperature: float=1.0,
-        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., temperature: float=1.0, rl_module_spec: Any=..., actor_learning_rate: float | OverTime |
+        None=..., critic_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps: float=...,
+        epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> AWAC: ...
     build_algo = build

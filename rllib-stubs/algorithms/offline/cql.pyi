@@ -32,20 +32,20 @@ class CQLConfig(SACConfig):
         learner_class: Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy",
         "torch"]="auto", n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=0, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., cost_limit: float |
-        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
-        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
-        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
-        target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
-        scale_rewards: bool=False, bc_iters: int=20000, temperature: float=1.0, num_actions: int=10, min_q_weight:
-        float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0, deterministic_backup: bool=True,
-        clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
-        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
-        optim_alpha: float=..., optim_eps: float=..., epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Any=..., model_config_dict: Any=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., cost_limit: float | None=None, cost_column: str | None=None, cost_gamma: float |
+        None=None, lagrangian_multiplier_init: float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0,
+        lagrangian_kd: float=0.0, initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy:
+        float | Literal["auto"]="auto", target_critics_sampled: int | None=None, num_atoms: int=1, v_min:
+        float=-5.0, v_max: float=5.0, scale_rewards: bool=False, bc_iters: int=20000, temperature: float=1.0,
+        num_actions: int=10, min_q_weight: float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0,
+        deterministic_backup: bool=True, clip_actions: bool=False, rl_module_spec: Any=..., actor_learning_rate:
+        float | OverTime | None=..., critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float
+        | OverTime | None=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
     ) -> C: ...
     def rl_module(
         self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
@@ -57,19 +57,19 @@ class CQLConfig(SACConfig):
         Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
         n_step: int=1, target_network_update_freq: int=0, tau: float=0.005,
         num_steps_sampled_before_learning_starts: int=0, training_intensity: float | None=None,
-        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
-        OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
-        q_model_config: Mapping[str, Any]=..., share_encoder: bool=True, image_shift: int=0, twin_q: bool=True,
-        n_critics: int | None=None, policy_delay: int=1, param_resets: Sequence[int]=..., cost_limit: float |
-        None=None, cost_column: str | None=None, cost_gamma: float | None=None, lagrangian_multiplier_init:
-        float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0, lagrangian_kd: float=0.0, initial_alpha:
-        float=1.0, alpha_lr: float | OverTime | None=None, target_entropy: float | Literal["auto"]="auto",
-        target_critics_sampled: int | None=None, num_atoms: int=1, v_min: float=-5.0, v_max: float=5.0,
-        scale_rewards: bool=False, bc_iters: int=20000, temperature: float=1.0, num_actions: int=10, min_q_weight:
-        float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0, deterministic_backup: bool=True,
-        rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float |
-        OverTime | None=..., entropy_learning_rate: float | OverTime | None=..., optim_alpha: float=..., optim_eps:
-        float=..., epsilon: float=...
+        replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, zero_init_states:
+        bool=True, actor_lr: float | OverTime | None=None, critic_lr: float | OverTime | None=None,
+        policy_model_config: Mapping[str, Any]=..., q_model_config: Mapping[str, Any]=..., share_encoder: bool=True,
+        image_shift: int=0, twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1, param_resets:
+        Sequence[int]=..., cost_limit: float | None=None, cost_column: str | None=None, cost_gamma: float |
+        None=None, lagrangian_multiplier_init: float=0.0, lagrangian_lr: float=0.01, lagrangian_kp: float=0.0,
+        lagrangian_kd: float=0.0, initial_alpha: float=1.0, alpha_lr: float | OverTime | None=None, target_entropy:
+        float | Literal["auto"]="auto", target_critics_sampled: int | None=None, num_atoms: int=1, v_min:
+        float=-5.0, v_max: float=5.0, scale_rewards: bool=False, bc_iters: int=20000, temperature: float=1.0,
+        num_actions: int=10, min_q_weight: float=5.0, lagrangian: bool=False, lagrangian_thresh: float=5.0,
+        deterministic_backup: bool=True, rl_module_spec: Any=..., actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., entropy_learning_rate: float | OverTime | None=...,
+        optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> CQL: ...
     build_algo = build

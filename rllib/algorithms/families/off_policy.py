@@ -105,6 +105,16 @@ class OffPolicyConfig(SamplingAheadConfig):
         return 1
 
     @property
+    def steps_per_unit(self) -> int:
+        """Steps that replay_buffer_config's capacity counts as one: those of a row."""
+        return self.steps_per_row
+
+    @property
+    def rows_of_capacity(self) -> int:
+        """Rows that replay_buffer_config's capacity has room for."""
+        return max(self.replay_settings()["capacity"] * self.steps_per_unit // self.steps_per_row, 1)
+
+    @property
     def needs_goals(self) -> bool:
         """Whether rows are relabelled with goals that episodes achieved."""
         return self.replay_settings()["type"] in HINDSIGHT_TYPES
@@ -172,11 +182,11 @@ class OffPolicyConfig(SamplingAheadConfig):
     def lost_before_learning(self) -> str | None:
         """Message about rows that the replay drops before learning starts; None if it has room for them."""
         capacity, start = self.replay_settings()["capacity"], self.num_steps_sampled_before_learning_starts
-        if capacity * self.steps_per_row >= start * self.rows_per_step:
+        if capacity * self.steps_per_unit >= start * self.rows_per_step:
             return None
         rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
-        most = capacity * self.steps_per_row // self.rows_per_step
-        enough = math.ceil(start * self.rows_per_step / self.steps_per_row)
+        most = capacity * self.steps_per_unit // self.rows_per_step
+        enough = math.ceil(start * self.rows_per_step / self.steps_per_unit)
         return (
             f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
             f"{rows}: what is sampled first is lost. Use {{'capacity': {enough}}} or more, or "
@@ -375,16 +385,16 @@ class OffPolicy(SamplingAhead):
 
     def make_replay(self, policy_id: str):
         """Makes the replay of a policy."""
-        settings = self.config_of(policy_id).replay_settings()
-        if settings["storage"] == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
+        config = self.config_of(policy_id)
+        if config.replay_settings()["storage"] == GPU and not self.learners[policy_id].objectives[0].is_over_modules:
             raise ValueError(
                 "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but this run "
                 "computes them elsewhere: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
                 ".training(replay_buffer_config={'storage': 'memory'})."
             )
         if self.recorded is None:
-            return self.ring(settings["capacity"], policy_id)()
-        return self._recorded_replay(policy_id, settings["capacity"])
+            return self.ring(config.rows_of_capacity, policy_id)()
+        return self._recorded_replay(policy_id, config.rows_of_capacity)
 
     def _recorded_replay(self, policy_id: str, capacity: int) -> ReplayBuffer | MixedReplay:
         """The replay of a run from recorded data, or from a mixture of it with sampled steps."""
@@ -539,8 +549,7 @@ class OffPolicy(SamplingAhead):
     def _set_rows(self, policy_id: str, replay: ReplayBuffer, rows: dict[str, np.ndarray]) -> None:
         """Gives a policy's replay the rows of a file."""
         config = self.config_of(policy_id)
-        capacity = config.replay_settings()["capacity"]
-        replay.set_state(rows_of_steps(rows, config.gamma, config.n_step, capacity))
+        replay.set_state(rows_of_steps(rows, config.gamma, config.n_step, config.rows_of_capacity))
 
     def save_replay_buffer(self, path: str | os.PathLike) -> Path:
         """Writes the rows of the replay alone, by Stable-Baselines3's name, into a directory. Returns its path.

@@ -13,6 +13,9 @@ Either of actor and critics may be a network of the user's (`custom_model` in `p
 `q_model_config`, docs/networks.md). A custom actor reads observations as they are stored, and built-in critics beside
 it encode them themselves; a custom critic beside a built-in actor gets them decoded (models/user/own_critics.py).
 
+With `use_lstm` or `use_gru` the actor and each critic have a cell of their own, as in Ni et al. (arXiv:2110.05038), and
+the replay holds R2D2's sequences. The losses are those of single steps (learners/updates/sequences.py).
+
 Random numbers that losses need are columns of the batch, drawn here from the run's own generator: a run gives the same
 bits on every device that computes the same, and resumes from a checkpoint exactly.
 """
@@ -26,22 +29,38 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.algorithms.base.from_checkpoint import file_of
-from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
+from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
+from rllib.algorithms.families.sequence_replay import (
+    SequenceReplay,
+    SequenceReplayConfig,
+    sequence_errors,
+    steps_of_sequences,
+)
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section
 from rllib.evaluation import seeding
 from rllib.learners.learner import Learner
 from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.observed import ObservedMoments
+from rllib.learners.updates.sequences import over_sequences
 from rllib.learners.updates.shifts import SHIFTS, with_shifts
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.models.catalog.catalog import own_critics, preprocessing
-from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, residual_blocks
+from rllib.models.memory.critics import MemoryCritics
+from rllib.models.memory.spec import Memory
+from rllib.models.model_settings import (
+    ACTIVATION_NAMES,
+    MEMORIES,
+    MODEL_DEFAULTS,
+    PREVIOUS_STEP,
+    check_model,
+    residual_blocks,
+)
 from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
 from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
-from rllib.sample_batch import DEFAULT_POLICY, OBS, MultiAgentBatch, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, LOSS_MASK, OBS, SEQ_LENS, MultiAgentBatch, SampleBatch
 
 if TYPE_CHECKING:
     from rllib.models.user.own_critics import OwnCritics
@@ -52,16 +71,20 @@ _OBJECTIVES = {POLICY: "actor"}
 # Settings of the actor's network and of the critics'.
 _NETWORKS = ("policy_model_config", "q_model_config")
 _CONVOLUTIONS = ("conv_filters", "conv_activation")
+_CELL = ("lstm_cell_size", "post_lstm_hiddens", "post_lstm_activation")
 _CRITIC_SETTINGS = (
     *("network", "fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm"),
-    *(*_CONVOLUTIONS, "custom_model", "custom_model_config"),
+    *(*_CONVOLUTIONS, *_CELL, "custom_model", "custom_model_config"),
 )
+# Settings of a memory that are the same for actor and critics, so that they are not in the settings of one of them.
+_OF_BOTH = (*MEMORIES, "max_seq_len", *PREVIOUS_STEP)
 # Statistics of the observations that networks normalise by.
 OBSERVED_FILE = "observed.safetensors"
-REPLAY_OF_A_MILLION = {**REPLAY_DEFAULTS, "capacity": 1_000_000}
+_REPLAY_DEFAULTS = {**REPLAY_DEFAULTS, "storage_unit": "timesteps", "replay_burn_in": 0}
+REPLAY_OF_A_MILLION = {**_REPLAY_DEFAULTS, "capacity": 1_000_000}
 
 
-class OffPolicyActorCriticConfig(OffPolicyConfig):
+class OffPolicyActorCriticConfig(SequenceReplayConfig):
     """Settings of actor, critics and their targets."""
 
     # Why there are no residual blocks, or resets of all networks, where there are none.
@@ -69,6 +92,10 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
     without_resets: ClassVar[str] = ""
     # Setting of a network that cannot be the user's -> the reason, and what to do.
     not_custom: ClassVar[Mapping[str, str]] = {}
+    replay_defaults: ClassVar[dict] = _REPLAY_DEFAULTS
+    storage_unit: ClassVar[str] = "timesteps"
+    # Why the networks cannot have a memory, for the message; empty: they can.
+    without_memory: ClassVar[str] = ""
 
     @section
     def training(
@@ -114,7 +141,12 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
             int, "environment steps between moves of the target copies; 0: they move with every update", at_least(0)
         ] = 0,
         num_steps_sampled_before_learning_starts=1500,
-        replay_buffer_config=REPLAY_OF_A_MILLION,
+        replay_buffer_config: Annotated[
+            dict,
+            "type, capacity (in steps), prioritized_replay_alpha, _beta, _eps, frame_stack_axis, storage, "
+            "n_sampled_goal, goal_selection_strategy; with a memory replay_burn_in (steps)",
+            Merged,
+        ] = REPLAY_OF_A_MILLION,
     ) -> Self: ...
 
     @section
@@ -126,12 +158,24 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         return self.n_critics or (2 if self.twin_q else 1)
 
     @property
+    def replays_sequences(self) -> bool:
+        """Whether rows of the replay are sequences: where the networks have a memory."""
+        return any(self.model.get(name) for name in MEMORIES)
+
+    @property
+    def steps_per_unit(self) -> int:
+        return 1
+
+    @property
     def acting_model(self) -> Mapping[str, Any]:
         return self.network_settings("policy_model_config")
 
     def network_settings(self, own: str) -> dict[str, Any]:
         """`model`, changed by this setting; this setting alone where it has a network of the user's."""
-        return dict(self[own]) if self.is_custom(own) else {**self.model, **self[own]}
+        if self.is_custom(own):
+            return dict(self[own])
+        behind_memory = {"post_lstm_hiddens": [256]} if self.replays_sequences else {}
+        return {**behind_memory, **self.model, **self[own]}
 
     def is_custom(self, own: str) -> bool:
         """Whether this setting has a network of the user's."""
@@ -183,6 +227,64 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
                     f"policy_model_config is {actors!r} and of q_model_config {critics!r}. Set it in model, for both, "
                     "or use .training(share_encoder=False)."
                 )
+        return None
+
+    @relation("model", "policy_model_config", "q_model_config", "learner", "replay_buffer_config", "input_")
+    def _check_memory(self):
+        for own in ("policy_model_config", "q_model_config"):
+            if given := [name for name in _OF_BOTH if name in self[own]]:
+                return (
+                    f"{own}={{{given[0]!r}: {self[own][given[0]]!r}}}: actor and critics have a memory together, or "
+                    f"none has. Set it in model; {own} may have {', '.join(_CELL)}."
+                )
+        return self._memory_problem() if self.replays_sequences else self._sequences_without_memory()
+
+    def _sequences_without_memory(self) -> str | None:
+        burn_in = self.replay_settings().get("replay_burn_in", 0)
+        given = f"zero_init_states={self.zero_init_states}" if not self.zero_init_states else ""
+        given = f"replay_buffer_config: replay_burn_in={burn_in!r}" if burn_in else given
+        return given and (
+            f"{given} is for networks with a memory, and these have none. Leave it out, or use "
+            ".training(model={'use_lstm': True})."
+        )
+
+    def _memory_problem(self) -> str | None:
+        """Message about settings that do not go with a memory."""
+        if self.without_memory:
+            return (
+                f"model: {self.algorithm_name} cannot train networks with a memory: {self.without_memory}. Use SAC, "
+                "TQC, TD3 or DDPG, which can, or leave out use_lstm, use_gru and use_attention."
+            )
+        if custom := [own for own in _NETWORKS if self.is_custom(own)]:
+            return (
+                f"{custom[0]}: custom_model={self[custom[0]]['custom_model']!r:.80} has no memory here, but "
+                f"model has {', '.join(name for name in MEMORIES if self.model.get(name))}. Leave one of the two out."
+            )
+        if blocks := [own for own in _NETWORKS if self.network_settings(own).get("network")]:
+            return (
+                f"network={self.network_settings(blocks[0])['network']!r} has residual blocks without a memory. Leave "
+                "it out, or use networks without use_lstm and use_gru."
+            )
+        if self.model.get("use_attention"):
+            return (
+                "model={'use_attention': True} is no memory for an actor with critics: they have a cell. Use "
+                "'use_lstm' or 'use_gru', or R2D2 or PPO, which learn with attention."
+            )
+        if self.learner == "numpy":
+            return (
+                "learner='numpy' has no closed form of critics with a memory, whose gradient by the action goes "
+                "through the layers behind their cells. Use .training(learner='torch'), or 'auto'."
+            )
+        if self.has_data:
+            return (
+                f"model: a memory learns from sequences with its states, which recorded steps lack, but input_="
+                f"{self.input_!r:.80}. Use input_='sampler', or networks without use_lstm and use_gru."
+            )
+        if not self.network_settings("q_model_config").get("post_lstm_hiddens"):
+            return (
+                "post_lstm_hiddens=[] leaves critics no layer that reads the action: it stands behind their cells. "
+                "Use .training(q_model_config={'post_lstm_hiddens': [256]})."
+            )
         return None
 
     @relation("model", "policy_model_config")
@@ -252,7 +354,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         return None
 
 
-class OffPolicyActorCritic(OffPolicy):
+class OffPolicyActorCritic(SequenceReplay):
     """Base of the algorithms with an actor and critics."""
 
     initializer = "uniform"
@@ -302,6 +404,12 @@ class OffPolicyActorCritic(OffPolicy):
 
     def make_policy_spec(self, observation_space, action_space, config: OffPolicyActorCriticConfig) -> PolicySpec:
         spec = self.actor_spec(observation_space, action_space, config)
+        if spec.memory and spec.torso is not None:
+            raise ValueError(
+                f"{type(self).__name__}'s critics have a memory of vectors, but {self.config.env!r} has images as "
+                f"observations: {observation_space}. Use PPO or R2D2, which remember images; leave out 'use_lstm' and "
+                "'use_gru'; or wrap the environment so that it returns vectors."
+            )
         are_built_in = not any(map(config.is_custom, _NETWORKS))
         if are_built_in and (self.critics_torso(observation_space, config, spec) is None) != (spec.torso is None):
             raise ValueError(
@@ -389,19 +497,21 @@ class OffPolicyActorCritic(OffPolicy):
                 f"lambda action: action, Box(-1.0, 1.0, {action_space.shape}))."
             )
 
-    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | OwnCritics":
+    def critic_module(self, policy_id: str) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
         """Describes the networks of a policy's critics, which read an observation and an action."""
         return self.critics_of(policy_id, ("observation", "action"))
 
     def critics_of(
         self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None = None
-    ) -> "FullyConnected | ResidualNetworks | OwnCritics":
+    ) -> "FullyConnected | ResidualNetworks | MemoryCritics | OwnCritics":
         """Describes the networks of a policy's critics with these inputs; num_outputs as for FullyConnected.
 
         Raises:
             ValueError: if critics of the user's break their contract.
         """
         config, policy = self.config_of(policy_id), self.policies[policy_id]
+        if policy.spec.memory:
+            return self._critics_with_memory(policy_id, reads, num_outputs, config.num_critics)
         if not config.is_custom("q_model_config"):
             return self.judging_module(policy_id, reads, num_outputs, config.num_critics)
         return own_critics(
@@ -412,6 +522,22 @@ class OffPolicyActorCritic(OffPolicy):
             reads=reads,
             num_outputs=num_outputs,
             copies=config.num_critics,
+        )
+
+    def _critics_with_memory(
+        self, policy_id: str, reads: tuple[str, ...], num_outputs: int | None, copies: int
+    ) -> MemoryCritics:
+        settings = check_model(self.config_of(policy_id).network_settings("q_model_config"))
+        of_actor = self.policies[policy_id].spec.memory
+        behind = tuple(settings["post_lstm_hiddens"]), ACTIVATION_NAMES[settings["post_lstm_activation"]]
+        return MemoryCritics(
+            reads,
+            tuple(settings["fcnet_hiddens"]),
+            Memory(of_actor.cell, settings["lstm_cell_size"], of_actor.max_seq_len, *behind),
+            num_outputs,
+            copies,
+            ACTIVATION_NAMES[settings["fcnet_activation"]],
+            settings["fcnet_weights_initializer"] or self.initializer,
         )
 
     def judging_module(
@@ -461,6 +587,8 @@ class OffPolicyActorCritic(OffPolicy):
         optimizer = self._optimizer_settings(config)
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
         losses, torso = self.losses(policy_id), self.policies[policy_id].spec.torso
+        if config.replays_sequences:
+            losses = {module: over_sequences(loss, module) for module, loss in losses.items()}
         if config.image_shift:
             losses = {module: with_shifts(loss, torso) for module, loss in losses.items()}
         return super().make_learner(
@@ -512,6 +640,9 @@ class OffPolicyActorCritic(OffPolicy):
         self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *, rates: Mapping[str, float]
     ) -> dict[str, Any]:
         self._critic_updates[policy_id] += 1
+        state_size, sequences = self.policies[policy_id].state_size, batch
+        if state_size:
+            batch = steps_of_sequences(sequences, state_size)
         self.add_noise(batch, len(batch[OBS]), policy_id)
         self._add_shifts(batch, len(batch[OBS]), policy_id)
         actor_settings = self.actor_settings(policy_id) if self.moves_actor(policy_id) else None
@@ -520,6 +651,8 @@ class OffPolicyActorCritic(OffPolicy):
         # Critics of all kinds have one learning rate.
         lr = dict.fromkeys(self.learners[policy_id].vector.modules, lr.pop("critic")) | lr
         stats = self.learn_on_batch(batch, policy_id, lr=lr, shuffle=False, **settings)
+        if state_size:
+            stats["td_error"] = sequence_errors(stats["td_error"][batch[LOSS_MASK]], sequences[SEQ_LENS])
         if self.moves_targets(policy_id):
             every_update = not self.config_of(policy_id).target_network_update_freq
             now = self.metrics.num_updates(policy_id) if every_update else self.timesteps

@@ -20,6 +20,18 @@ class CartPoleNoVel(gymnasium.ObservationWrapper):
         return observation[[0, 2]]
 
 
+class PendulumNoVel(gymnasium.ObservationWrapper):
+    """Pendulum-v1 without the velocity: the observation is the cosine and the sine of the angle, [2] float32."""
+
+    def __init__(self):
+        super().__init__(gymnasium.make("Pendulum-v1"))
+        space = self.env.observation_space
+        self.observation_space = Box(space.low[:2], space.high[:2], dtype=np.float32)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return observation[:2]
+
+
 class RepeatAfterMe(gymnasium.Env):
     """The observation of `repeat_delay` steps ago is the right action: reward 1 for it, else -1.
 

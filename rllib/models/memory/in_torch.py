@@ -44,12 +44,32 @@ class TorchMemoryNetwork(nn.Module):
         """
         lengths = getattr(seq_lens, "on_host", None)  # as learners give them
         order = StepOrder(seq_lens.cpu().numpy() if lengths is None else lengths)
-        rows, back, by_length = (_sent(each, inputs.device) for each in (order.rows, order.back, order.by_length))
+        return self._results(self._outputs(inputs, order, state), _sent(order.back, inputs.device))
+
+    @torch.no_grad()
+    def state_after(self, inputs: Tensor, order: StepOrder, state: Tensor) -> Tensor:
+        """States [S, state_size] after the last rows of sequences, without a graph; arguments as for `_unrolled`."""
+        last = torch.stack([torch.cat(states) for _, *states in self._unrolled(inputs, order, state)])
+        after = torch.empty_like(state)
+        after[_sent(order.by_length, inputs.device)] = last.permute(2, 0, 1, 3).flatten(1)
+        return after
+
+    def _outputs(self, inputs: Tensor, order: StepOrder, state: Tensor) -> Tensor:
+        """Outputs of the cells, [towers, B, size] in the order of steps; arguments as for `_unrolled`."""
+        return torch.stack([outputs for outputs, *_ in self._unrolled(inputs, order, state)])
+
+    def _unrolled(self, inputs: Tensor, order: StepOrder, state: Tensor) -> list[tuple[Tensor, ...]]:
+        """Results of `_cell` for each tower.
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...], sequence after sequence.
+            order: of the rows.
+            state: [S, state_size] before their first rows.
+        """
+        rows, by_length = (_sent(each, inputs.device) for each in (order.rows, order.by_length))
         features, states = self._features(inputs[rows]), self._states(state[by_length])
         counts = torch.from_numpy(order.counts)
-        towers = range(self.layout.num_towers)
-        outputs = torch.stack([self._cell(tower, features[tower], states[tower], counts) for tower in towers])
-        return self._results(outputs, back)
+        return [self._cell(tower, features[tower], states[tower], counts) for tower in range(self.layout.num_towers)]
 
     def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One row of each of B sequences: distribution inputs [B, K], values [B] and the next states [B, state_size].
@@ -81,9 +101,13 @@ class TorchMemoryNetwork(nn.Module):
 
     def _results(self, features: Tensor, order: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Distribution inputs and values from the cells' outputs, [towers, B, size], in another order of rows."""
+        return results_of_heads(self.layout, self._parts, self._behind(features), order)
+
+    def _behind(self, features: Tensor) -> Tensor:
+        """Outputs of the layers behind the cells, [towers, B, width]."""
         for index in range(len(self.layout.memory.post_hiddens)):
             features = self._post(_affine(self._parts, f"post_{index}", features))
-        return results_of_heads(self.layout, self._parts, features, order)
+        return features
 
     def _stepped(self, tower: int, features: Tensor, states: Tensor) -> list[Tensor]:
         """States of a tower after one step, [B, size] each; the first is the cell's output."""
@@ -98,8 +122,11 @@ class TorchMemoryNetwork(nn.Module):
         new = (new + (reset + reset_h).sigmoid() * new_h).tanh()
         return [torch.lerp(new, h, (update + update_h).sigmoid())]
 
-    def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> Tensor:
-        """Outputs [B, size] for features [B, width], both in the order of steps, from states [h and c, S, size]."""
+    def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+        """Outputs [B, size] for features [B, width], both in the order of steps, from states [h and c, S, size].
+
+        The last states follow, [1, S, size] each.
+        """
         weights = [self._parts[f"cell_{tower}.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         if features.is_cuda:
             weights = side_by_side(weights)
@@ -107,12 +134,51 @@ class TorchMemoryNetwork(nn.Module):
         rest = weights, True, 1, 0.0, True, False
         first = states[:, None].contiguous().unbind()  # [layers, S, size] each
         if self.layout.memory.cell == "lstm":
-            return torch.lstm(features, counts, first, *rest)[0]
-        return torch.gru(features, counts, first[0], *rest)[0]
+            return torch.lstm(features, counts, first, *rest)
+        return torch.gru(features, counts, first[0], *rest)
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
         torch._foreach_copy_(self._gradients, gradients)
+
+
+class TorchMemoryCritics(TorchMemoryNetwork):
+    """Networks with a memory of observations that judge actions (memory/critics.py: MemoryCritics).
+
+    Args:
+        layout, activations, flat: as for TorchMemoryNetwork; each head has a tower, and all have equal outputs.
+        single: results, of one output, have no axis of outputs.
+    """
+
+    def __init__(self, layout: MemoryLayout, activations: tuple[str, ...], flat: Tensor, single: bool):
+        super().__init__(layout, activations, flat)
+        self._single = single
+
+    def forward(
+        self, inputs: Tensor, order: StepOrder, state: Tensor, rows: Tensor, *actions: Tensor, is_moved: bool = True
+    ) -> Tensor:
+        """Values [towers, R] of actions in some rows, or [towers, R, outputs].
+
+        Args:
+            inputs: encoded observations [B, ...], sequence after sequence.
+            order: of the rows.
+            state: [S, state_size] before their first rows.
+            rows: int [R], the rows that are judged.
+            actions: [R, ...], if the layers behind the cells read any.
+            is_moved: whether there is a gradient with respect to the parameters; False saves the graph of the cells,
+                and leaves that of the actions.
+        """
+        with torch.set_grad_enabled(torch.is_grad_enabled() and is_moved):
+            outputs = self._outputs(inputs, order, state)[:, _sent(order.back, inputs.device)[rows]]
+        read = [each.flatten(1).expand(len(outputs), -1, -1) for each in actions]
+        features = self._behind(torch.cat([outputs, *read], dim=2))
+        results = torch.stack(
+            [
+                torch.addmm(self._parts[f"{name}_head.bias"], each, self._parts[f"{name}_head.weight"])
+                for name, each in zip(self.layout.heads, features, strict=True)
+            ]
+        )
+        return results[..., 0] if self._single else results
 
 
 def side_by_side(weights: Sequence[Tensor]) -> list[Tensor]:

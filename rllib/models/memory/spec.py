@@ -60,7 +60,8 @@ class MemoryLayout(LayersLayout):
     | hidden_i      | [towers, before + 1, width]           | the layers before the cell                             |
     | cell          | [towers, before + 1 + size + 1, gates * size] | rows for the features, their bias, the output  |
     |               |                                       | of the step before, and its bias                       |
-    | post_i        | [towers, before + 1, width]           | the layers behind the cell                             |
+    | post_i        | [towers, before + 1, width]           | the layers behind the cell; the first reads `joined`   |
+    |               |                                       | numbers besides, behind the cell's output              |
     | heads, log_std | as for LayersLayout                  |                                                        |
 
     If policy and value share a tower, the value's gradient ends at its head, and the policy alone trains the tower:
@@ -68,9 +69,11 @@ class MemoryLayout(LayersLayout):
 
     Attributes:
         memory: the cell, and what follows it.
+        joined: numbers that the first layer behind the cell reads beside its output (critics: the action).
     """
 
     memory: Memory | None = None
+    joined: int = 0
 
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
         before, towers = self.num_inputs, self.num_towers
@@ -79,7 +82,7 @@ class MemoryLayout(LayersLayout):
             shapes[f"hidden_{index}"] = (towers, before + 1, width)
             before = width
         shapes |= self.remembering_shapes(before)
-        before = self.memory.size
+        before = self.memory.size + self.joined
         for index, width in enumerate(self.memory.post_hiddens):
             shapes[f"post_{index}"] = (towers, before + 1, width)
             before = width

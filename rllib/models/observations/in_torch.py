@@ -106,6 +106,10 @@ class MaskedModule(nn.Module):
         dist_inputs, values, following = self.module.step(others, state)
         return self._masked(dist_inputs, mask), values, following
 
+    def state_after(self, inputs: Tensor, order, state: Tensor) -> Tensor:
+        """`state_after` of a module with a memory."""
+        return self.module.state_after(self._split(inputs)[1], order, state)
+
     def _masked(self, dist_inputs: Tensor, mask: Tensor) -> Tensor:
         dist_inputs = dist_inputs.float()  # LOWEST is no bfloat16
         illegal = torch.zeros_like(dist_inputs, dtype=torch.bool)

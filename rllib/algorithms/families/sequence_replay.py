@@ -1,0 +1,156 @@
+"""Replay of sequences, for policies with a memory: R2D2's (Kapturowski et al., ICLR 2019), and that of actor-critics.
+
+A row of the replay is a sequence of an episode's steps (evaluation/postprocess/sequences.py). Its memory begins with
+zeros, or with the state that the worker had there (`zero_init_states=False`), and may be brought up to date by the
+steps before, `replay_burn_in` of them, without a gradient.
+"""
+
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
+from rllib.config.config_object import relation
+from rllib.config.sections import section
+from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
+from rllib.evaluation.settings import Postprocess
+from rllib.learners.updates.sequences import BOOTSTRAP_IN
+from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.sample_batch import Column, SampleBatch
+
+# Share of the largest TD error in a sequence's priority; the rest is the mean's (eta in the paper).
+LARGEST_SHARE = 0.9
+
+
+class SequenceReplayConfig(OffPolicyConfig):
+    """Settings of replayed sequences."""
+
+    # What replay_buffer_config's capacity counts where rows are sequences.
+    storage_unit: ClassVar[str] = "sequences"
+
+    @section
+    def training(
+        self,
+        *,
+        zero_init_states: Annotated[
+            bool, "sequences begin with a memory of zeros; False: with the state that acted there"
+        ] = True,
+    ) -> Self: ...
+
+    @property
+    def replays_sequences(self) -> bool:
+        """Whether rows of the replay are sequences."""
+        return True
+
+    @property
+    def steps_per_row(self) -> int:
+        if not self.replays_sequences:
+            return super().steps_per_row
+        given = self.model.get("max_seq_len")
+        return given if type(given) is int and given > 0 else MODEL_DEFAULTS["max_seq_len"]
+
+    def replay_settings(self) -> dict[str, Any]:
+        settings = super().replay_settings()
+        # RLlib's files say it there as well; where the two differ, the check refuses it.
+        for name in ("zero_init_states", "replay_zero_init_states"):
+            if settings.get(name) is self.zero_init_states:
+                del settings[name]
+        return settings
+
+    @relation("replay_buffer_config", "zero_init_states", "model")
+    def _check_rows(self):
+        return self._sequences_problem() if self.replays_sequences else super()._check_rows()
+
+    def _sequences_problem(self) -> str | None:
+        settings = self.replay_settings()
+        burn_in, unit = settings.get("replay_burn_in", 0), self.storage_unit
+        if type(burn_in) is not int or burn_in < 0:
+            return f"replay_buffer_config: replay_burn_in={burn_in!r} must be an integer >= 0 (steps). Use 0 for none."
+        if settings["replay_sequence_length"] not in (-1, self.replay_defaults["replay_sequence_length"]):
+            return (
+                "replay_buffer_config: replay_sequence_length must be -1: sequences have replay_burn_in + "
+                "model['max_seq_len'] steps. Leave it out, and set these."
+            )
+        if settings.get("storage_unit", unit) != unit:
+            return (
+                f"replay_buffer_config: storage_unit={settings['storage_unit']!r} must be {unit!r}. Leave it out: "
+                f"capacity counts {'steps' if unit == 'timesteps' else unit}."
+            )
+        if self.needs_goals:
+            return (
+                f"replay_buffer_config: type={settings['type']!r} is for single rows, not for sequences. Use another "
+                "type, or an algorithm without a memory: DQN, or SAC without use_lstm and use_gru."
+            )
+        if settings["frame_stack_axis"] is not None:
+            return (
+                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} is for single rows. "
+                "Leave it out: with a memory, observations need no stacks of frames."
+            )
+
+
+class SequenceReplay(OffPolicy):
+    """Base of the algorithms whose replay may hold sequences."""
+
+    def make_postprocess(self, policy_id: str) -> Postprocess:
+        config, policy = self.config_of(policy_id), self.policies[policy_id]
+        if not config.replays_sequences:
+            return super().make_postprocess(policy_id)
+        return SequenceTransitions(
+            self.stored_observation(policy_id),
+            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
+            config.gamma,
+            config.n_step,
+            policy.spec.max_seq_len,
+            config.replay_settings()["replay_burn_in"],
+            0 if config.zero_init_states else policy.state_size,
+        )
+
+    def replay_columns(self, policy_id: str) -> tuple[Column, ...]:
+        if not self.config_of(policy_id).replays_sequences:
+            return super().replay_columns(policy_id)
+        return self._rollout_settings.policies[policy_id].postprocess.row_columns
+
+
+def stored_states(batch: SampleBatch, state_size: int) -> np.ndarray:
+    """States [S, state_size] before sampled sequences: zeros, where the replay keeps none."""
+    return batch.get(sb.STATE_IN, np.zeros((len(batch[sb.SEQ_LENS]), state_size), np.float32))
+
+
+def steps_of_sequences(batch: SampleBatch, state_size: int) -> SampleBatch:
+    """The steps of sampled sequences, one after the other and without padding (learners/updates/sequences.py).
+
+    Args:
+        batch: rows of the replay, with weights.
+        state_size: of the policy.
+    """
+    observations, burn_in, seq_lens = batch[sb.OBS], batch[BURN_IN], batch[sb.SEQ_LENS]
+    place, ends = np.arange(observations.shape[1]), (burn_in + seq_lens)[:, None]
+    # Behind the learned steps, the observation that followed the last.
+    is_seen = place <= ends
+    is_learned = (place >= burn_in[:, None]) & (place < ends)
+    columns = {
+        name: _with_one_more(batch[name])[is_seen] for name in (sb.ACTIONS, sb.REWARDS, sb.DISCOUNTS, BOOTSTRAP_AT)
+    }
+    columns[BOOTSTRAP_IN] = columns.pop(BOOTSTRAP_AT) - np.broadcast_to(place, is_seen.shape)[is_seen]
+    lengths = ends[:, 0] + 1
+    columns |= {
+        sb.OBS: observations[is_seen],
+        sb.LOSS_MASK: is_learned[is_seen],
+        sb.WEIGHTS: np.repeat(batch[sb.WEIGHTS], lengths),
+        sb.SEQ_LENS: lengths,
+        sb.STATE_IN: stored_states(batch, state_size),
+    }
+    return SampleBatch(columns, policy_version=batch.policy_version)
+
+
+def _with_one_more(column: np.ndarray) -> np.ndarray:
+    """A column [S, L, ...] of steps with zeros in one more place, [S, L + 1, ...]."""
+    return np.concatenate([column, np.zeros_like(column[:, :1])], axis=1)
+
+
+def sequence_errors(errors: np.ndarray, seq_lens: np.ndarray) -> np.ndarray:
+    """Numbers [S] that the priorities of sequences are made of, from the absolute TD errors [B] of their steps."""
+    starts = np.cumsum(seq_lens) - seq_lens
+    means = np.add.reduceat(errors, starts) / seq_lens
+    return LARGEST_SHARE * np.maximum.reduceat(errors, starts) + (1 - LARGEST_SHARE) * means

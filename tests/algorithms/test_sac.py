@@ -328,7 +328,8 @@ def test_spaces_that_do_not_fit(kind, env, message):
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"q_model_config": {"use_lstm": True}}, "q_model_config=.* may have fcnet_hiddens"),
+        ({"q_model_config": {"vf_hiddens": [8]}}, "q_model_config=.* may have network, fcnet_hiddens"),
+        ({"q_model_config": {"use_lstm": True}}, "q_model_config=.*together, or none has. Set it in model"),
         ({"policy_model_config": {"free_log_std": True}}, "free_log_std=True is not available"),
         ({"custom_loss": print}, "custom_loss cannot be used here"),
         ({"initial_alpha": 0.0}, "initial_alpha=0.0 must be a number > 0 and finite"),

@@ -208,7 +208,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "q_model_config")
     def _check_critics(self):
-        unknown = [name for name in self.q_model_config if name not in _CRITIC_SETTINGS]
+        unknown = [name for name in self.q_model_config if name not in (*_CRITIC_SETTINGS, *_OF_BOTH)]
         if unknown:
             return (
                 f"q_model_config={self.q_model_config!r} may have {', '.join(_CRITIC_SETTINGS)}, not "

@@ -83,8 +83,7 @@ _SAMPLER_RESULTS = (
 RESULT_KEYS = frozenset((
     "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "episode_len_min",
     "episode_len_max", "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics",
-    "episode_media", "episode_cost_mean", "episode_cost_min", "episode_cost_max",
-    "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
+    "episode_media", "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
     "timesteps_total", "timesteps_this_iter", "agent_timesteps_total", "num_steps_trained_this_iter",
     "timesteps_since_restore", "num_env_steps_sampled", "num_env_steps_sampled_this_iter",
     "num_env_steps_sampled_throughput_per_sec", "num_env_steps_trained", "num_env_steps_trained_this_iter",
@@ -101,12 +100,16 @@ AGENT_RESULT_KEYS = frozenset(_OF_SEVERAL.values()) - RESULT_KEYS
 EXTERNAL = "external"
 # The entry of runs with env_task_fn
 ENV_TASK = "env_task"
+# Entries of runs with a cost_column
+COST_RESULT_KEYS = frozenset(("episode_cost_mean", "episode_cost_min", "episode_cost_max"))
 # The entry with values that hooks have logged in workers, and sections of later versions that show them
 LOGGED, ENV_RUNNERS, LEARNERS = "logged", "env_runners", "learners"
 _SECTIONS = ("env_runners", "sampler_results", "learners")
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset((*_SECTIONS, *_TOP))
-_KNOWN = frozenset((EXTERNAL, ENV_TASK, LOGGED, *RESULT_KEYS, *AGENT_RESULT_KEYS, *LATER_RESULT_KEYS))
+_KNOWN = frozenset((EXTERNAL, ENV_TASK, LOGGED)).union(
+    RESULT_KEYS, COST_RESULT_KEYS, AGENT_RESULT_KEYS, LATER_RESULT_KEYS
+)
 
 
 def stored_names(name: str) -> list[str]:

@@ -196,11 +196,12 @@ class PPO(ConstrainedActorCritic):
 
     def algorithm_state(self) -> dict[str, Any]:
         rates = {policy_id: rate.initial for policy_id, rate in self._rates.items()}
-        return {**super().algorithm_state(), "kl_coeff": self._kl.coefficients, "lr": rates}
+        own = {"kl_coeff": self._kl.coefficients, **({"lr": rates} if rates else {})}
+        return {**super().algorithm_state(), **own}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         super().set_algorithm_state(state)
         self._kl.coefficients.update(state["kl_coeff"])
-        for policy_id, lr in state.get("lr", {}).items():  # absent from earlier checkpoints
+        for policy_id, lr in state.get("lr", {}).items():
             if policy_id in self._rates:
                 self._rates[policy_id] = self._rates[policy_id].at(lr)

@@ -138,7 +138,7 @@ def test_points_with_known_rewards_are_learned_from_and_not_run(searched):
     restored = searched([{"x": 0.25}, {"x": 0.75}], [1.0, 2.0], mode="min", seed=1)
     restored.set_state(search.get_state())
     assert restored.suggest("b") == search.suggest("b")
-    assert [trial.value for trial in restored._study.trials] == [-1.0, -2.0, -3.0, None]
+    assert [trial.value for trial in restored._study.trials] == [1.0, 2.0, 3.0, None]
 
 
 def test_rewards_have_to_belong_to_whole_points(searched):

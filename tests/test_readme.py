@@ -177,7 +177,7 @@ class Begun(BaseException):
 def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
     """Of all commands the options; of train, tune and config also algorithm, settings, file and stop criteria."""
 
-    def begin(*_):
+    def begin(*_, **__):
         raise Begun
 
     verb, *arguments = words
@@ -200,6 +200,7 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "path", [*sys.path])
         monkeypatch.setattr(AlgorithmConfig, "build", begin)
         monkeypatch.setattr("rllib.cli.verbs.tune.prepare", begin)
+        monkeypatch.setattr("rllib.cli.verbs.train._run_seeds", begin)
         memory = fsspec.url_to_fs("memory://nothing")  # packages and networks of other protocols are not here
         monkeypatch.setattr("rllib.remote.filesystem._opened", lambda url: memory)
         try:

@@ -75,8 +75,8 @@ def trained(game: Game, seed: int, steps: int | None = None):
 
 
 def in_league(config, main: str) -> None:
-    """Lets the policy learn against random moves and copies of itself, one for each time that it beats the newest."""
-    league = League(main, opponents=["random"])
+    """Lets the policy learn against itself, random moves, and copies, one for each time that it beats the newest."""
+    league = League(main, opponents=["random"], self_play=0.5)
     config.multi_agent(
         policies={main: None, "random": RandomPolicy}, policy_mapping_fn=league.mapping, policies_to_train=[main]
     ).callbacks(league)

@@ -166,6 +166,13 @@ class TestPairing:
         assert drawn["b"] == 0
         assert drawn["a"] / 4000 == pytest.approx(0.7, abs=0.03)  # four standard errors
 
+    def test_a_share_of_the_episodes_is_played_against_itself(self):
+        pairing = Pairing("main", ("a", "b", "c"), (0.7, 0.0, 0.3), AGENTS, seed=3, self_play=0.5)
+        drawn = Counter(pairing.opponent(env << 32 | number) for number in range(1000) for env in range(4))
+        assert drawn["main"] / 4000 == pytest.approx(0.5, abs=0.032)  # four standard errors
+        assert drawn["b"] == 0
+        assert drawn["a"] / (4000 - drawn["main"]) == pytest.approx(0.7, abs=0.041)
+
     def test_choice_is_a_function_of_the_episode_wherever_it_is_played(self):
         copied = pickle.loads(pickle.dumps(self.pairing))
         assert copied == self.pairing
@@ -289,6 +296,14 @@ class TestLeague:
     def test_too_few_games_are_no_reason(self):
         assert sizes(stub(games=2).run(3)) == [1, 1, 2]  # 4, 8 and 12 of the 10 games
 
+    def test_games_against_itself_say_nothing(self):
+        algo = stub(self_play=0.9, games=200)
+        (first,) = algo.run(1)
+        payoff = algo.callbacks.payoff
+        assert 0 < payoff.record("main", "random").games < 100  # of 400
+        assert payoff.record("main", "main").games == 0
+        assert first["size"] == 2
+
     def test_games_against_all_opponents(self):
         # Against random and a copy of itself main scores .75, and .95 once the copy is a level below.
         algo = stub(snapshot_when=WinRate(0.9, games=30, against="all"), pace=2)
@@ -391,16 +406,17 @@ class TestLeague:
     @pytest.mark.parametrize("matchmaking", ["uniform", "latest", PFSP("hard", p=2), PFSP("variance")])
     def test_a_checkpoint_holds_it_as_data(self, condition, matchmaking, tmp_path):
         league = League(
-            "me", ["a", "b"], snapshot_when=condition, matchmaking=matchmaking, max_size=4, leaving="weakest",
-            agents=["x", 3], policies_to_train=["me", "other"],
+            "me", ["a", "b"], snapshot_when=condition, matchmaking=matchmaking, self_play=0.25, max_size=4,
+            leaving="weakest", agents=["x", 3], policies_to_train=["me", "other"],
         )  # fmt: skip
         write_checkpoint(tmp_path / "c", {"config.json": {"callbacks_class": [league], "mapping": league.mapping}})
         read = read_checkpoint(tmp_path / "c")["config.json"]
         (again,) = read["callbacks_class"]
         assert encode(again) == encode(league)
         assert again.arguments() | {"snapshot_when": 0, "matchmaking": 0} == {
-            "main": "me", "opponents": ("a", "b"), "snapshot_when": 0, "matchmaking": 0, "max_size": 4,
-            "rating": "elo", "leaving": "weakest", "agents": ("x", 3), "policies_to_train": ["me", "other"],
+            "main": "me", "opponents": ("a", "b"), "snapshot_when": 0, "matchmaking": 0, "self_play": 0.25,
+            "max_size": 4, "rating": "elo", "leaving": "weakest",
+            "agents": ("x", 3), "policies_to_train": ["me", "other"],
         }  # fmt: skip
         assert read["mapping"] == again.mapping == league.mapping
 
@@ -433,6 +449,8 @@ class TestRefusals:
             ({"opponents": ["a"], "snapshot_when": 0.9}, "snapshot_when=0.9 must be WinRate"),
             ({"opponents": ["a"], "matchmaking": "best"}, "matchmaking='best' must be"),
             ({"opponents": ["a"], "matchmaking": PFSP}, "must be"),
+            ({"opponents": ["a"], "self_play": 1.0}, "self_play=1.0 must be a share"),
+            ({"opponents": ["a"], "self_play": math.nan}, "self_play=nan must be a share"),
             ({"opponents": ["a"], "max_size": 0}, "max_size=0"),
             ({"opponents": ["a"], "rating": "trueskill"}, "rating='trueskill'"),
             ({"opponents": ["a"], "leaving": "newest"}, "leaving='newest'"),

@@ -45,6 +45,9 @@ class League(DefaultCallbacks, ByArguments):
         opponents: ids of policies that stay opponents for good; may be empty with a condition that needs no games.
         snapshot_when: condition under which a copy is added, by default WinRate(0.9).
         matchmaking: choice of the opponents: "uniform", "latest", a PFSP, or an object of your own.
+        self_play: share of the episodes in which the policy plays against itself, from 0 to below 1. An opponent of
+            equal strength punishes mistakes that older copies let pass, and both seats are learned from. AlphaStar's
+            main agents have 0.35.
         max_size: largest number of copies; then one leaves when another is added.
         rating: "elo", or None for no ratings. A copy begins with the rating of the policy that it is a copy of.
         leaving: the copy that leaves: "oldest", or "weakest", the one with the lowest rating.
@@ -67,6 +70,7 @@ class League(DefaultCallbacks, ByArguments):
         *,
         snapshot_when: SnapshotCondition | None = None,
         matchmaking: str | Matchmaking = "uniform",
+        self_play: float = 0.0,
         max_size: int = 50,
         rating: Literal["elo"] | None = "elo",
         leaving: Literal["oldest", "weakest"] = "oldest",
@@ -76,7 +80,7 @@ class League(DefaultCallbacks, ByArguments):
         self._condition = WinRate() if snapshot_when is None else snapshot_when
         self._matchmaking = make_matchmaking(matchmaking)
         self._main, self._given, self._agents = main, _distinct(main, opponents), tuple(agents)
-        self._max_size, self._leaving = max_size, leaving
+        self._max_size, self._leaving, self._self_play = max_size, leaving, self_play
         self._trained = [main] if policies_to_train is None else list(policies_to_train)
         self._rating = rating
         self._check(rating)
@@ -100,6 +104,11 @@ class League(DefaultCallbacks, ByArguments):
             )
         if self._max_size < 1:
             raise ValueError(f"max_size={self._max_size} must be at least 1")
+        if not 0.0 <= self._self_play < 1.0:
+            raise ValueError(
+                f"self_play={self._self_play!r} must be a share of the episodes from 0 to below 1: the others are "
+                "played against the opponents, whose results say when a copy is added"
+            )
         if rating not in ("elo", None):
             raise ValueError(f'rating={rating!r} must be "elo" or None')
         if self._leaving not in ("oldest", "weakest"):
@@ -118,6 +127,7 @@ class League(DefaultCallbacks, ByArguments):
             "opponents": self._given,
             "snapshot_when": self._condition,
             "matchmaking": self._matchmaking,
+            "self_play": self._self_play,
             "max_size": self._max_size,
             "rating": self._rating,
             "leaving": self._leaving,
@@ -138,7 +148,8 @@ class League(DefaultCallbacks, ByArguments):
     def _pairing(self, opponents: list[str]) -> Pairing:
         probabilities = self._matchmaking.probabilities(opponents, self._win_rate) if opponents else ()
         seed = self._algorithm.seed if self._algorithm else 0
-        return Pairing(self._main, tuple(opponents), tuple(map(float, probabilities)), self._agents, seed)
+        shares = tuple(map(float, probabilities))
+        return Pairing(self._main, tuple(opponents), shares, self._agents, seed, self._self_play)
 
     def _win_rate(self, opponent: str) -> float:
         return self.payoff.win_rate(self._main, opponent)

@@ -17,6 +17,8 @@ _NUMBER_BITS = 32
 class Pairing(ByArguments):
     """A policy mapping by which one policy has one seat of an episode, and an opponent that is drawn has all others.
 
+    In a share of the episodes the opponent is the policy itself.
+
     It is a function of the episode's id alone: the seat changes with each episode of an environment, and the opponent
     is drawn from a random stream of the episode. So it does not matter which worker plays the episode. Without
     opponents the policy plays against itself.
@@ -27,6 +29,7 @@ class Pairing(ByArguments):
         probabilities: of the opponents; they sum to 1.
         agents: in the order of their seats. Empty: not known yet, and all agents of an episode have the same policy.
         seed: of the streams.
+        self_play: probability of the policy itself as the opponent; the others share the rest.
     """
 
     main: str
@@ -34,6 +37,7 @@ class Pairing(ByArguments):
     probabilities: tuple[float, ...] = ()
     agents: tuple[AgentID, ...] = ()
     seed: int = 0
+    self_play: float = 0.0
 
     def __call__(self, agent_id: AgentID, episode, worker=None, **kwargs) -> str:
         """Id of an agent's policy in an episode.
@@ -56,7 +60,10 @@ class Pairing(ByArguments):
     def opponent(self, episode_id: int) -> str:
         """The opponent that is drawn for an episode."""
         stream = np.random.SeedSequence(self.seed, spawn_key=(episode_id,))
-        return self.opponents[bisect_right(self._bounds, np.random.default_rng(stream).random())]
+        drawn = np.random.default_rng(stream).random()
+        if drawn < self.self_play:
+            return self.main
+        return self.opponents[bisect_right(self._bounds, (drawn - self.self_play) / (1.0 - self.self_play))]
 
     @cached_property
     def _bounds(self) -> list[float]:

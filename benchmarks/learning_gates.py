@@ -5,7 +5,7 @@
 
 An example that trains for less than two minutes is run on ten seeds, a longer one on five. Trained for all the steps
 that the example allows, whatever is reached before; minutes are those of training, the median over the seeds, on a
-machine that may do as many runs at once. The rows are those of docs/results.md.
+machine that may do as many runs at once. The rows are those of docs/project/results.md.
 """
 
 import argparse

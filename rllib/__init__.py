@@ -61,15 +61,17 @@ _ELSEWHERE = {
     **dict.fromkeys(("VectorEnv", "BaseEnv"), "environments that are vectors derive from gymnasium.vector.VectorEnv"),
     **dict.fromkeys(
         ("ModelV2", "TFModelV2", "TorchModelV2"),
-        "networks of your own are torch modules, model={'custom_model': Module} (docs/networks.md)",
+        "networks of your own are torch modules, model={'custom_model': Module} (docs/guide/networks.md)",
     ),
     **{
         name: f"use `from rllib.core import {name}`"
         for name in ("RLModule", "TorchRLModule", "RLModuleSpec", "DefaultModelConfig", "ConnectorV2", "MetricsLogger")
     },
     "MultiRLModule": "rllib.core.MultiRLModuleSpec gives each policy its module",
-    **dict.fromkeys(("Learner", "LearnerGroup"), "a loss is changed by rllib.core.TorchLearner (docs/losses.md)"),
-    "RLlibCallback": "callbacks derive from rllib.DefaultCallbacks (docs/callbacks.md)",
+    **dict.fromkeys(
+        ("Learner", "LearnerGroup"), "a loss is changed by rllib.core.TorchLearner (docs/guide/networks.md)"
+    ),
+    "RLlibCallback": "callbacks derive from rllib.DefaultCallbacks (docs/guide/own_code.md)",
     **OF_STABLE_BASELINES,
     "Trainer": "the base of all algorithms is called Algorithm here",
 }

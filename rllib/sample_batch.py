@@ -120,16 +120,16 @@ def table_of(*columns: Column) -> tuple[Column, ...]:
 
 # Columns of RLlib that batches do not have: advice.
 _INSTEAD = {
-    "infos": "name the keys that are needed in .environment(info_columns={...}) (docs/add_column.md)",
+    "infos": "name the keys that are needed in .environment(info_columns={...}) (docs/project/extend.md)",
     "dones": "an episode ends where terminateds or truncateds is True",
     **dict.fromkeys(
         ("prev_actions", "prev_rewards"),
         "they are parts of the observation with model={'lstm_use_prev_action': True} or lstm_use_prev_reward",
     ),
     "t": "rows of an episode are in the order of its steps",
-    "env_id": "eps_id tells episodes apart (docs/custom_loops.md)",
+    "env_id": "eps_id tells episodes apart (docs/guide/own_code.md)",
     "agent_index": "a MultiAgentBatch has rows by policy",
-    "unroll_id": "eps_id tells episodes apart (docs/custom_loops.md)",
+    "unroll_id": "eps_id tells episodes apart (docs/guide/own_code.md)",
     "values_bootstrapped": "value_targets has what values are fitted to",
     "action_dist": "its parameters are in action_dist_inputs",
 }
@@ -141,7 +141,8 @@ _WITHOUT = {
         ("enable_slicing_by_batch_id", "disable_slicing_by_batch_id"), "use split_by_episode(), or slices of rows"
     ),
     **dict.fromkeys(
-        ("zero_pad", "right_zero_pad"), "sequences stand one after the other, with lengths in seq_lens (docs/memory.md)"
+        ("zero_pad", "right_zero_pad"),
+        "sequences stand one after the other, with lengths in seq_lens (docs/guide/networks.md)",
     ),
     **dict.fromkeys(("is_training", "set_training"), "the learner sets the mode of networks"),
     **dict.fromkeys(
@@ -157,7 +158,7 @@ class SampleBatch(dict[str, np.ndarray]):
 
     The names of columns are attributes of the class as well, as RLlib's users write them: SampleBatch.OBS.
 
-    With environments that hand over torch tensors (docs/accelerated_environments.md) the columns are tensors.
+    With environments that hand over torch tensors (docs/scale/learners.md) the columns are tensors.
 
     The rows of policies with a memory are grouped in sequences; such a batch has the columns PER_SEQUENCE as well.
 

@@ -1,4 +1,4 @@
-"""The rules of the house (docs/architecture.md): imports go downwards, nothing heavy is imported before it is used."""
+"""The rules of the house (docs/project/architecture.md): imports go downwards, nothing heavy comes early."""
 
 import ast
 import collections

@@ -29,12 +29,18 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
-SNIPPETS = [
-    pytest.param(snippet, id=f"{page}-{number}")
-    for page in PAGES
-    for number, snippet in enumerate(blocks(page, "python"))
-]
+# A snippet below this line of its page runs with the slow tests.
+SLOW = "<!-- slow -->\n"
+
+
+def snippets(page: str) -> Iterator:
+    found = re.finditer(rf"^({SLOW})?```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    for number, each in enumerate(found):
+        yield pytest.param(each[2], id=f"{page}-{number}", marks=[pytest.mark.slow] if each[1] else [])
+
+
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+SNIPPETS = [snippet for page in PAGES for snippet in snippets(page)]
 OPTIONAL = ("onnxruntime",)  # what a snippet may need that the tests do not bring
 
 
@@ -66,7 +72,7 @@ def test_snippet_runs(snippet, server, tmp_path):
 
 
 def test_the_shell_commands_of_tune(tmp_path):
-    (page,), (file,) = blocks("docs/tune.md", "sh"), blocks("docs/tune.md", "yaml")
+    (page,), (file,) = blocks("docs/guide/tune.md", "sh"), blocks("docs/guide/tune.md", "yaml")
     (tmp_path / "search.yaml").write_text(file)
     for line in page.splitlines():
         found = run([sys.executable, "-m", *shlex.split(line)], tmp_path)
@@ -192,7 +198,7 @@ def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
     options = {option for parameter in found.params for option in parameter.opts}
     assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
     if re.match(r"(train|tune|config) (\w|(-f|--file|--run) \S)", " ".join(words)):
-        for name, text in {**FILES, "search.yaml": blocks("docs/tune.md", "yaml")[0]}.items():
+        for name, text in {**FILES, "search.yaml": blocks("docs/guide/tune.md", "yaml")[0]}.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text)
         monkeypatch.chdir(tmp_path)

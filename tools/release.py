@@ -162,7 +162,7 @@ def sdist_problems(sdist: Path, files: list[str]) -> list[str]:
     """What is wrong with an sdist: from it the wheel is built anew, and the tests run."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    needed = [*files, "pyproject.toml", "README.md", "LICENSE", "tests/conftest.py", "docs/architecture.md"]
+    needed = [*files, "pyproject.toml", "README.md", "LICENSE", "tests/conftest.py", "docs/project/architecture.md"]
     problems = [f"{name} is missing" for name in needed if name not in names]
     foreign = (".venv", "results/", "dist/", "build/", "shared")
     return problems + [f"{name} does not belong there" for name in sorted(names) if name.startswith(foreign)]

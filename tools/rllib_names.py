@@ -1,7 +1,7 @@
-"""Tries every public name of RLlib's, Tune's and Ray's classes on this library's objects, for docs/from_rllib.md.
+"""Tries every public name of RLlib's, Tune's and Ray's classes on this library's objects, for docs/start/from_rllib.md.
 
     python tools/rllib_names.py                      prints the table, and the names without an answer
-    python tools/rllib_names.py --write              writes the table into docs/from_rllib.md
+    python tools/rllib_names.py --write              writes the table into docs/start/from_rllib.md
     python tools/rllib_names.py --read 2.6 DIR       reads names from a directory `ray` into the data file
 
 A name is *there*, or it is *explained*: the AttributeError says what to write. The names are facts about Ray, kept in
@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 NAMES = ROOT / "tests" / "data" / "rllib_names.json"
-PAGE = ROOT / "docs" / "from_rllib.md"
+PAGE = ROOT / "docs" / "start" / "from_rllib.md"
 BEGIN, END = "<!-- names: written by tools/rllib_names.py -->", "<!-- end of names -->"
 
 # Kind of object here -> files and classes of Ray that have its names; the first file that is there counts.

@@ -1,4 +1,4 @@
-"""Share of RL Baselines3 Zoo's published settings that `rllib train -f` takes, as the table of docs/from_sb3.md.
+"""Share of RL Baselines3 Zoo's published settings that `rllib train -f` takes, as the table of docs/start/from_sb3.md.
 
     git clone https://github.com/DLR-RM/rl-baselines3-zoo
     python tools/zoo_share.py rl-baselines3-zoo/hyperparams

@@ -1,4 +1,4 @@
-"""Writes the public names of Stable-Baselines3 into tests/docs/sb3_names.json, which docs/from_sb3.md is made of.
+"""Writes the public names of Stable-Baselines3 into tests/docs/sb3_names.json, which docs/start/from_sb3.md is made of.
 
 It runs in that library's own environment (benchmarks/peers/setup sb3), and imports nothing of this one:
 

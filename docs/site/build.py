@@ -1,7 +1,8 @@
 """Builds the documentation site: `python docs/site/build.py [OUTPUT]`, or `make docs`.
 
-The pages are docs/ as it is, README.md as the first page, and the reference that reference.py makes of the
-code. They are put together in a directory of their own, where names of pages ("memory.md") become links.
+The pages are docs/ as it is, with docs/index.md as the first one and as the table of all, and the reference that
+reference.py makes of the code. They are put together in a directory of their own, where names of pages ("replay.md")
+become links.
 """
 
 import re
@@ -16,44 +17,30 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 import reference  # noqa: E402
 
-# What a reader wants -> pages, where they exist. A page of docs/ that is not named here appears under FURTHER.
-NAVIGATION = {
-    "Use": (
-        *("environments", "check_env", "runs", "dashboard", "evaluation", "checkpoints", "callbacks", "schedules"),
-        *("filters", "exploration", "reproducibility", "tune", "custom_loops"),
-    ),
-    "Several agents": ("multi_agent",),
-    "Worlds outside": ("external", "external_faults"),
-    "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
-    "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "offline", "results"),
-    "Coming from": ("from_rllib", "ray_programs", "from_sb3", "from_cleanrl"),
-    "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "gpu", "scale", "cluster"),
-    "Deploy": ("deployment", "export"),
-    "Understand": ("architecture", "decisions", "runtime", "faults", "security"),
-    "Extend": ("add_algorithm", "add_network", "add_column", "contributing", "releasing"),
+# Pages of the reference and beside docs/, after those of docs/index.md.
+REFERENCE = {
     "Reference": (
         *("reference/settings", "reference/model_settings", "reference/algorithms"),
         *("reference/rllib_names", "reference/commands", "reference/api", "reference/callbacks"),
         *("reference/tune", "reference/runtime"),
-        "changelog",
     ),
+    "Project": ("changelog", "contributing", "security"),
 }
-FURTHER = "Further pages"
 # Pages beside docs/
 BESIDE = {
-    "index": "README.md",
     "changelog": "CHANGELOG.md",
     "contributing": "CONTRIBUTING.md",
     "security": "SECURITY.md",
 }
 
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-_MENTION = re.compile(r"(?<!\]\()(?<![\w/\[`])(`?)(?:docs/)?((?:reference/)?[A-Za-z]\w*)\.md\1(?![\w\]])")
+_MENTION = re.compile(r"(?<!\]\()(?<![\w/\[`])(`?)(?:docs/)?((?:\w+/)*[A-Za-z]\w*)\.md\1(?![\w\]])")
 
 
 def assemble(target: Path) -> None:
     """Writes all pages, with pictures and navigation, into an empty directory."""
-    pages = {path.stem: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).with_suffix("").as_posix(): path.read_text() for path in sorted(docs.rglob("*.md"))}
     pages |= {name: _below_docs((ROOT / file).read_text()) for name, file in BESIDE.items()}
     pages |= reference.pages()
     pages["reference/algorithms"] = _contents_of("reference/algorithms/", pages)
@@ -76,6 +63,7 @@ def _linked(text: str, pages: dict[str, str], name: str) -> str:
     """The text, in which names of other pages are links; code and existing links stay as they are."""
     up = "../" * name.count("/")
     names = {Path(file).stem: page for page, file in BESIDE.items()} | {page: page for page in pages}
+    names |= {page.split("/")[-1]: page for page in pages if not page.startswith("reference/")}
 
     def link(found: re.Match) -> str:
         page = names.get(found[2])
@@ -92,12 +80,14 @@ def _contents_of(directory: str, pages: dict[str, str]) -> str:
 
 
 def _navigation(pages: dict[str, str]) -> Iterator[str]:
-    placed = {page for group in NAVIGATION.values() for page in group}
-    further = [page for page in pages if page not in placed and "/" not in page and page != "index"]
-    for title, group in {**NAVIGATION, FURTHER: further}.items():
-        existing = [page for page in group if page in pages]
-        if existing:
-            yield from _toctree(existing, f":hidden:\n:caption: {title}\n")
+    for title, group in {**navigation(pages["index"]), **REFERENCE}.items():
+        yield from _toctree(group, f":hidden:\n:caption: {title}\n")
+
+
+def navigation(index: str) -> dict[str, list[str]]:
+    """Pages by group, as the tables below the headings of docs/index.md have them."""
+    groups = re.split(r"^## (.*)$", index, flags=re.MULTILINE)[1:]
+    return {title: re.findall(r"\]\(([\w/]+)\.md\)", table) for title, table in zip(groups[::2], groups[1::2])}
 
 
 def _toctree(pages: list[str], options: str = "") -> Iterator[str]:

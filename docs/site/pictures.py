@@ -1,7 +1,8 @@
 """Draws the README's pictures into docs/pictures: `python docs/site/pictures.py` (ten seconds on two cores).
 
 panel.svg is the display of `rllib train -f ppo/cartpole` near its end, curve.svg the returns of that run on five seeds.
-Both can be read on a light and on a dark page. pong.png is by `rllib plot`, of runs of an hour (docs/results.md).
+Both can be read on a light and on a dark page. pong.png is by `rllib plot`, of runs of an hour
+(docs/project/results.md).
 """
 
 import io

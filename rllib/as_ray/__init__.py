@@ -5,7 +5,7 @@
 runs a program whose `import ray` and `from ray.rllib... import ...` give this library's objects. In a program or a
 notebook, `import rllib.as_ray` as the first line does the same. It holds for this process and its workers, and goes
 before a Ray that is installed. A name that is not here raises NotServedError where it is used; `rllib convert` lists
-all of them, and writes our imports instead (docs/from_rllib.md).
+all of them, and writes our imports instead (docs/start/from_rllib.md).
 """
 
 from rllib.from_ray import hook, old_gym

@@ -1,8 +1,8 @@
-"""Callbacks of `learn`, by the names of Stable-Baselines3 (docs/from_sb3.md).
+"""Callbacks of `learn`, by the names of Stable-Baselines3 (docs/start/from_sb3.md).
 
     algo.learn(100_000, callback=[EvalCallback("CartPole-v1", eval_freq=5_000), CheckpointCallback(10_000, "saved")])
 
-Hooks within workers, for single episodes and updates, are those of rllib.DefaultCallbacks (docs/callbacks.md).
+Hooks within workers, for single episodes and updates, are those of rllib.DefaultCallbacks (docs/guide/own_code.md).
 """
 
 import importlib

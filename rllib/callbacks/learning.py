@@ -24,7 +24,7 @@ class _Locals(dict[str, Any]):
         raise KeyError(
             f"there is no {name!r} here: on_step is called after the iteration, without observations and rewards. "
             f"There are {', '.join(self)}. Returns of episodes are result['hist_stats']['episode_reward']; single "
-            "steps are seen by on_episode_step of rllib.DefaultCallbacks (docs/callbacks.md)."
+            "steps are seen by on_episode_step of rllib.DefaultCallbacks (docs/guide/own_code.md)."
         )
 
     def get(self, name, default=None):

@@ -8,7 +8,7 @@ import click
 
 from rllib.cli.failures import Mistake
 
-_CLUSTER = "RUNTIME_ENGINE=ray trains on a Ray cluster (docs/cluster.md)"
+_CLUSTER = "RUNTIME_ENGINE=ray trains on a Ray cluster (docs/scale/runtime.md)"
 # Option that changes nothing -> why.
 _WITHOUT_EFFECT = {
     "--ray-num-cpus": "all cores of this machine are used; num_rollout_workers=4 sets the processes that sample",

@@ -12,9 +12,11 @@ def _rows(advice: str, *names: str) -> dict[str, str]:
 
 
 _FILES = "checkpoints are made of files, not of pickled objects; use save() and Algorithm.from_checkpoint(path)"
-_REPLACED = "workers that have died are replaced automatically (docs/faults.md)"
+_REPLACED = "workers that have died are replaced automatically (docs/project/faults.md)"
 _H5 = "there is no TensorFlow; use set_weights(), or Policy.from_checkpoint(path).get_weights()"
-_CONNECTORS = "connectors are functions of the config, .env_runners(env_to_module_connector=...) (docs/from_rllib.md)"
+_CONNECTORS = (
+    "connectors are functions of the config, .env_runners(env_to_module_connector=...) (docs/start/from_rllib.md)"
+)
 _NO_BUFFER_ON_GPU = "a learner takes whole train batches: use algo.learn_on_batch(batch)"
 _LEARNERS = "use algo.learners, which has a learner for each policy id, or algo.learn_on_batch(batch)"
 
@@ -23,21 +25,23 @@ ALGORITHM: Mapping[str, str] = {
     **_rows(_FILES, "get_checkpointable_components", "get_ctor_args_and_kwargs", "get_metadata", "from_state"),
     **_rows(_REPLACED, "restore_workers", "restore_env_runners", "restore_offline_eval_runners"),
     **_rows(_H5, "import_model", "import_policy_model_from_h5"),
-    **_rows("use config.validate(), which build() calls, and @relation (docs/add_algorithm.md)", "validate_config"),
+    **_rows("use config.validate(), which build() calls, and @relation (docs/project/extend.md)", "validate_config"),
     **_rows("use the command rllib check-env, or rllib.check_env(env)", "validate_env"),
-    **_rows("override training_step (docs/add_algorithm.md)", "execution_plan"),
+    **_rows("override training_step (docs/project/extend.md)", "execution_plan"),
     **_rows("use tune.run(stop=...), or a loop around train()", "should_stop"),
     **_rows("train() fills its result itself", "get_auto_filled_metrics"),
     **_rows('use result["time_total_s"]', "get_time_taken_sec"),
     **_rows("use config.update_from_dict(settings)", "merge_algorithm_configs"),
     **_rows("use default_resource_request(config)", "resource_help", "trial_resources"),
-    **_rows("policies are rllib.Policy; override make_policy_spec (docs/add_network.md)", "get_default_policy_class"),
+    **_rows(
+        "policies are rllib.Policy; override make_policy_spec (docs/project/extend.md)", "get_default_policy_class"
+    ),
     **_rows("use config, or config.to_dict()", "get_config", "raw_user_config"),
     **_rows("build a new algorithm from the other config", "reset", "reset_config"),
     **_rows("call train() in a loop", "train_buffered"),
     **_rows("use the result of train()", "collect_metrics"),
     **_rows(
-        "use evaluation_interval and offline_validation_fraction (docs/offline.md)",
+        "use evaluation_interval and offline_validation_fraction (docs/guide/offline.md)",
         *("evaluate_offline", "offline_eval_runner_group"),
     ),
     **_rows("use algo.replays, which has a replay for each policy id", "local_replay_buffer"),
@@ -54,9 +58,9 @@ POLICY: Mapping[str, str] = {
         *("learn_on_loaded_batch", "load_batch_into_buffer", "learn_on_batch_from_replay_buffer"),
         "get_num_samples_loaded_into_buffer",
     ),
-    **_rows("use algo.learner.compute_gradient(batch, ...) (docs/custom_loops.md)", "compute_gradients"),
-    **_rows("use algo.learner.apply_gradient(gradient, lr=...) (docs/custom_loops.md)", "apply_gradients"),
-    **_rows("override make_loss of the algorithm (docs/losses.md)", "loss"),
+    **_rows("use algo.learner.compute_gradient(batch, ...) (docs/guide/own_code.md)", "compute_gradients"),
+    **_rows("use algo.learner.apply_gradient(gradient, lr=...) (docs/guide/own_code.md)", "apply_gradients"),
+    **_rows("override make_loss of the algorithm (docs/guide/networks.md)", "loss"),
     **_rows(_CONNECTORS, "get_connector_metrics", "reset_connectors", "restore_connectors"),
     **_rows("there is no TensorFlow", "get_session"),
     **_rows(_H5, "import_model_from_h5"),
@@ -69,10 +73,10 @@ POLICY: Mapping[str, str] = {
     **_rows("use platform.node()", "get_host"),
     **_rows("use the attribute columns", "init_view_requirements", "view_requirements"),
     **_rows(
-        "sequences are columns of rows with seq_lens (docs/memory.md)",
+        "sequences are columns of rows with seq_lens (docs/guide/networks.md)",
         *("maybe_add_time_dimension", "maybe_remove_time_dimension"),
     ),
-    **_rows("override make_policy_spec of the algorithm (docs/add_network.md)", "make_rl_module"),
+    **_rows("override make_policy_spec of the algorithm (docs/project/extend.md)", "make_rl_module"),
     **_rows("use the attribute model", "base_model", "q_model", "target_model", "model_gpu_towers"),
     **_rows("networks compute on a CPU; updates on what .resources(num_gpus=1) says", "device", "devices"),
     # Of Stable-Baselines3's policies.
@@ -101,7 +105,7 @@ WORKER: Mapping[str, str] = {
     **_rows("sample() returns a report beside the batch, with the episodes", "get_metrics"),
     **_rows("use sample(), and batch.count", "sample_with_count"),
     **_rows("use policy.filter of each policy", "get_filters", "filters"),
-    **_rows("filters are merged by the driver with every report (docs/filters.md)", "sync_filters"),
+    **_rows("filters are merged by the driver with every report (docs/guide/environments.md)", "sync_filters"),
     **_rows("a snapshot has the number of steps: load_snapshot(snapshot)", "get_global_vars", "set_global_vars"),
     **_rows("a worker is used by one thread at a time", "lock", "unlock"),
     **_rows("use platform.node()", "get_host"),
@@ -140,12 +144,12 @@ CONFIG: Mapping[str, str] = {
     **_rows("use the attribute model, which a spec becomes", "rl_module_spec"),
     **_rows("use get_evaluation_config_object()", "get_evaluation_config"),
     **_rows(
-        "override make_policy_spec of the algorithm (docs/add_network.md)",
+        "override make_policy_spec of the algorithm (docs/project/extend.md)",
         *("get_default_rl_module_spec", "get_rl_module_spec", "get_multi_rl_module_spec", "get_marl_module_spec"),
         "get_multi_agent_module_spec",
     ),
     **_rows(
-        "override make_learner of the algorithm, or give a loss (docs/losses.md)",
+        "override make_learner of the algorithm, or give a loss (docs/guide/networks.md)",
         *("get_default_learner_class", "build_learner", "build_learner_group", "get_learner_group_config"),
     ),
     **_rows(

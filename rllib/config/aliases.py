@@ -427,7 +427,9 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     ),
     **dict.fromkeys(
         ("on_evaluate_offline_start", "on_evaluate_offline_end", "on_offline_eval_runners_recreated"),
-        Unavailable((None,), "use on_train_result, whose result has the losses on held-out data (docs/callbacks.md)"),
+        Unavailable(
+            (None,), "use on_train_result, whose result has the losses on held-out data (docs/guide/own_code.md)"
+        ),
     ),
     **dict.fromkeys(
         ("num_sgd_iter", "sgd_minibatch_size"),
@@ -495,7 +497,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "use_sde_at_warmup": Unavailable((False,), "use exploration_config={'random_timesteps': 0}"),
     "sde_sample_freq": Unavailable((-1,), "use .training(model={'sde_sample_freq': 4})"),
     "rollout_buffer_class": Unavailable(
-        (None,), "a train batch is a SampleBatch; see postprocess in docs/callbacks.md"
+        (None,), "a train batch is a SampleBatch; see postprocess in docs/guide/own_code.md"
     ),
     "rollout_buffer_kwargs": Unavailable((None, {}), "a train batch is a SampleBatch"),
     "optimize_memory_usage": Unavailable(
@@ -659,8 +661,14 @@ def _estimator_today(given):
 
 # torch's modules of these functions, by their names.
 ACTIVATIONS_OF_TORCH = {
-    "Tanh": "tanh", "ReLU": "relu", "SiLU": "swish", "Sigmoid": "sigmoid", "ELU": "elu",
-    "LeakyReLU": "leaky_relu", "GELU": "gelu", "Identity": "linear",
+    "Tanh": "tanh",
+    "ReLU": "relu",
+    "SiLU": "swish",
+    "Sigmoid": "sigmoid",
+    "ELU": "elu",
+    "LeakyReLU": "leaky_relu",
+    "GELU": "gelu",
+    "Identity": "linear",
 }
 
 

@@ -384,7 +384,7 @@ class ConfigObject(Settings):
             places = [f".{self.settings['model'].section}(model={{{aliases.OF_MODEL[name]!r}: ...}})"]
         hint = f" Did you mean {' or '.join(places)}?" if places else ""
         if not places and not type(self).__module__.startswith("rllib."):
-            hint = " A setting of your own is a parameter of a method that @section marks (docs/add_algorithm.md)."
+            hint = " A setting of your own is a parameter of a method that @section marks (docs/project/extend.md)."
         return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
 
     def _place(self, name: str) -> str:

@@ -6,13 +6,13 @@ _CALLBACKS = "use from rllib.callbacks import {}"
 _PROCESSES = "use rllib.make_vec_env(id, n_envs=8) and num_rollout_workers=4, whose processes act as well"
 _PICTURES = "it is not needed: the network finds the channels of pictures by itself"
 _OF_ATARI = "give an Atari game by its id: DeepMind's preprocessing, and stacks of 4 frames, are the default"
-_RESULTS = "results are the dicts of algo.train(), and files in log_dir (docs/runs.md)"
-_REPLAY = "use replay_buffer_config={'type': 'ReplayBuffer', 'capacity': 1_000_000} (docs/replay.md)"
-_TORSO = "use model={'custom_model': Module} (docs/networks.md)"
-_DISTRIBUTIONS = "a distribution of your own is registered with rllib.register_action_dist (docs/networks.md)"
+_RESULTS = "results are the dicts of algo.train(), and files in log_dir (docs/start/runs.md)"
+_REPLAY = "use replay_buffer_config={'type': 'ReplayBuffer', 'capacity': 1_000_000} (docs/guide/replay.md)"
+_TORSO = "use model={'custom_model': Module} (docs/guide/networks.md)"
+_DISTRIBUTIONS = "a distribution of your own is registered with rllib.register_action_dist (docs/guide/networks.md)"
 _FROM_TORCH = "policies are chosen by name, PPO('MlpPolicy', env), and read by algo.get_policy()"
-_PLOTS = "use rllib plot RUN (docs/runs.md)"
-_SCHEDULE = "use a schedule, lr=[[0, 1e-3], [1_000_000, 0]] (docs/schedules.md)"
+_PLOTS = "use rllib plot RUN (docs/start/runs.md)"
+_SCHEDULE = "use a schedule, lr=[[0, 1e-3], [1_000_000, 0]] (docs/guide/exploration.md)"
 _SEEDS = "use seed=... of the algorithm, which seeds all of its processes"
 
 # Modules' names: classes and functions -> what to write.
@@ -32,7 +32,7 @@ OF_STABLE_BASELINES: Mapping[str, str] = {
     "VecEnv": "use DummyVecEnv of rllib.env.vec_env, or gymnasium.vector.VectorEnv for a vector of your own",
     "VecEnvWrapper": "wrap each environment, .environment(env_wrappers=[Wrapper])",
     "VecNormalize": "use .rollouts(observation_filter='MeanStdFilter') and .environment(normalize_returns=True); both "
-    "are saved with the policy (docs/filters.md)",
+    "are saved with the policy (docs/guide/environments.md)",
     "VecFrameStack": "use .environment(env_wrappers=[{'FrameStackObservation': {'stack_size': 4}}])",
     "StackedObservations": "use .environment(env_wrappers=[{'FrameStackObservation': {'stack_size': 4}}])",
     "VecTransposeImage": _PICTURES,
@@ -40,7 +40,7 @@ OF_STABLE_BASELINES: Mapping[str, str] = {
     "VecCheckNan": "it is not needed: what is not finite is an error, and names the environment",
     "VecExtractDictObs": "use .environment(ignore_observation_keys=[...]) with the other keys",
     "VecMonitor": "it is not needed: episodes are counted in any case",
-    "VecVideoRecorder": "use .evaluation(evaluation_videos=1), or rllib record RUN -o agent.mp4 (docs/evaluation.md)",
+    "VecVideoRecorder": "use .evaluation(evaluation_videos=1), or rllib record RUN -o a.mp4 (docs/guide/evaluation.md)",
     "Monitor": "it is not needed: episodes are counted in any case, and their infos kept by info_columns",
     "ResultsWriter": _RESULTS,
     "load_results": _RESULTS,
@@ -52,7 +52,7 @@ OF_STABLE_BASELINES: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("sync_envs_normalization", "unwrap_vec_normalize", "RunningMeanStd"),
-        "filters belong to the policy, and are the same wherever it acts (docs/filters.md)",
+        "filters belong to the policy, and are the same wherever it acts (docs/guide/environments.md)",
     ),
     **dict.fromkeys(
         (
@@ -63,13 +63,14 @@ OF_STABLE_BASELINES: Mapping[str, str] = {
     ),
     # Parts of algorithms.
     "NormalActionNoise": "use exploration_config={'type': 'GaussianNoise', 'stddev': 0.1, 'initial_scale': 1.0, "
-    "'final_scale': 1.0} (docs/exploration.md)",
-    "OrnsteinUhlenbeckActionNoise": "use exploration_config={'type': 'OrnsteinUhlenbeckNoise'} (docs/exploration.md)",
-    **dict.fromkeys(("ActionNoise", "VectorizedActionNoise"), "use exploration_config (docs/exploration.md)"),
-    "HerReplayBuffer": "use replay_buffer_config={'type': 'HerReplayBuffer'} of DQN, SAC, TD3 or DDPG (docs/replay.md)",
+    "'final_scale': 1.0} (docs/guide/exploration.md)",
+    "OrnsteinUhlenbeckActionNoise": "exploration_config={'type': 'OrnsteinUhlenbeckNoise'} (docs/guide/exploration.md)",
+    **dict.fromkeys(("ActionNoise", "VectorizedActionNoise"), "use exploration_config (docs/guide/exploration.md)"),
+    "HerReplayBuffer": "replay_buffer_config={'type': 'HerReplayBuffer'} of DQN, SAC or TD3 (docs/guide/replay.md)",
     **dict.fromkeys(("ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer", "BaseBuffer"), _REPLAY),
     **dict.fromkeys(
-        ("RolloutBuffer", "DictRolloutBuffer"), "a train batch is a SampleBatch; hooks change it (docs/callbacks.md)"
+        ("RolloutBuffer", "DictRolloutBuffer"),
+        "a train batch is a SampleBatch; hooks change it (docs/guide/own_code.md)",
     ),
     **dict.fromkeys(
         ("BaseFeaturesExtractor", "FlattenExtractor", "NatureCNN", "CombinedExtractor", "MlpExtractor", "create_mlp"),
@@ -93,18 +94,18 @@ OF_STABLE_BASELINES: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("BaseAlgorithm", "OnPolicyAlgorithm", "OffPolicyAlgorithm"),
-        "the base of all algorithms is rllib.Algorithm (docs/add_algorithm.md)",
+        "the base of all algorithms is rllib.Algorithm (docs/project/extend.md)",
     ),
     # Results and tools.
     "evaluate_policy": "use from rllib import evaluate_policy",
-    "configure": "use .reporting(log_dir=...), which writes CSV, JSON and TensorBoard's files (docs/runs.md)",
+    "configure": "use .reporting(log_dir=...), which writes CSV, JSON and TensorBoard's files (docs/start/runs.md)",
     **dict.fromkeys(
         (
             *("Logger", "KVWriter", "SeqWriter", "HumanOutputFormat", "JSONOutputFormat", "CSVOutputFormat"),
             *("TensorBoardOutputFormat", "make_output_format", "configure_logger", "read_csv", "read_json"),
             *("filter_excluded_keys", "FormatUnsupportedError", "TextOutputFormat"),
         ),
-        "the files of a run are those of .reporting(log_dir=...) (docs/runs.md)",
+        "the files of a run are those of .reporting(log_dir=...) (docs/start/runs.md)",
     ),
     **dict.fromkeys(
         ("Video", "Figure", "Image", "HParam"),
@@ -157,7 +158,7 @@ OF_ITS_MODELS: Mapping[str, str] = {
     "other.set_parameters(algo.get_parameters())",
     "env": "use algo.get_env()",
     "set_random_seed": _SEEDS,
-    "collect_rollouts": "use algo.sample() in a training_step (docs/add_algorithm.md)",
+    "collect_rollouts": "use algo.sample() in a training_step (docs/project/extend.md)",
     "dump_logs": "results are written after each iteration",
     "replay_buffer": "use algo.replays['default_policy'] of an algorithm with a replay",
     **dict.fromkeys(
@@ -166,7 +167,7 @@ OF_ITS_MODELS: Mapping[str, str] = {
     ),
     "rollout_buffer": "a train batch is the SampleBatch that algo.sample() returns",
     "ep_info_buffer": "results have the episodes' returns in hist_stats",
-    "ep_success_buffer": "use info_columns and custom_metrics (docs/callbacks.md)",
+    "ep_success_buffer": "use info_columns and custom_metrics (docs/guide/own_code.md)",
     "policy_class": "use algo.get_policy()",
     **dict.fromkeys(
         (

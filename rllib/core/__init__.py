@@ -2,7 +2,7 @@
 
     from rllib.core import Columns, ConnectorV2, RLModuleSpec, TorchLearner, TorchRLModule, ValueFunctionAPI
 
-docs/from_rllib.md says what each becomes here, and what is refused.
+docs/start/from_rllib.md says what each becomes here, and what is refused.
 """
 
 import importlib
@@ -50,11 +50,11 @@ _SAME = {
 # Names that are not here -> advice.
 _ELSEWHERE = {
     "MultiRLModule": "policies share no layers; MultiRLModuleSpec(rl_module_specs={...}) gives each policy its module",
-    "SelfSupervisedLossAPI": "a module's further losses are auxiliary_losses (docs/losses.md)",
+    "SelfSupervisedLossAPI": "a module's further losses are auxiliary_losses (docs/guide/networks.md)",
     **dict.fromkeys(
         tuple(f"Default{algorithm}TorchRLModule" for algorithm in ("PPO", "APPO", "IMPALA", "DQN", "SAC", "BC", "CQL")),
         "built-in networks are no classes to derive from: derive from TorchRLModule. Masks of actions are built in "
-        "(docs/masks.md)",
+        "(docs/guide/action_spaces.md)",
     ),
     "Catalog": "build the layers in the setup() of a TorchRLModule",
     "PPOCatalog": "build the layers in the setup() of a TorchRLModule",

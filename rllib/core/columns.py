@@ -4,7 +4,7 @@ from rllib import sample_batch as sb
 
 
 class Columns:
-    """Names of columns. A batch has those that its algorithm computes (docs/add_column.md)."""
+    """Names of columns. A batch has those that its algorithm computes (docs/project/extend.md)."""
 
     OBS = sb.OBS
     INFOS = "infos"

@@ -1,4 +1,4 @@
-"""Hooks for the user's code: a class whose methods are called during a run (docs/callbacks.md).
+"""Hooks for the user's code: a class whose methods are called during a run (docs/guide/own_code.md).
 
     class Print(DefaultCallbacks):
         def on_train_result(self, *, algorithm, result, **kwargs):

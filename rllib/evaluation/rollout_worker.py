@@ -114,7 +114,7 @@ class RolloutWorker(Worker):
             raise TypeError(
                 f"RolloutWorker takes RolloutSettings, not {', '.join(of_rllib) or 'nothing'} as in RLlib. Use "
                 "RolloutWorker.from_config(config, env=env_creator), whose sample() returns a batch and a report "
-                "(docs/custom_loops.md)"
+                "(docs/guide/own_code.md)"
             )
         super().__init__(settings, worker_index)
         first = max(worker_index - 1, 0) * settings.num_envs

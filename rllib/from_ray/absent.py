@@ -38,7 +38,7 @@ class Absent:
 
     def _error(self) -> NotServedError:
         place = place_in_program() or self._imported_at
-        reason = f": {self._reason}." if self._reason else ". docs/from_rllib.md lists what is."
+        reason = f": {self._reason}." if self._reason else ". docs/start/from_rllib.md lists what is."
         return NotServedError(f"{f'{place}: ' if place else ''}{self._path} is not here{reason}", name=self._path)
 
     def _refuse(self, *args, **kwargs):

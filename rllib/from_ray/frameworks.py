@@ -28,7 +28,7 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
         ImportError: with `error`, since there are no networks in TensorFlow here.
     """
     if error:
-        raise ImportError("there are no networks in TensorFlow here; write them in torch (docs/networks.md)")
+        raise ImportError("there are no networks in TensorFlow here; write them in torch (docs/guide/networks.md)")
     return None, None, None
 
 

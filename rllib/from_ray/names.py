@@ -310,23 +310,23 @@ MOVED = {
     "ray.tune.suggest": "ray.tune.search",
 }
 
-_CLUSTERS = "a cluster of machines is Ray's: runtime.init(engine='ray', address=...) (docs/cluster.md)"
+_CLUSTERS = "a cluster of machines is Ray's: runtime.init(engine='ray', address=...) (docs/scale/runtime.md)"
 _DISTRIBUTED_TRAINING = (
     "torch models are not trained over several machines here; a function with tune.with_resources trains one in a trial"
 )
 _SEARCHER = "use tune.search.OptunaSearch, whose samplers are TPE, GP, CMA-ES and QMC"
-_TENSORFLOW = "there are no networks in TensorFlow; write them in torch (docs/networks.md)"
-_UNIFORM_MODEL = "a network of your own is a torch module, model={'custom_model': Module} (docs/networks.md)"
-_CONNECTORS = "observations are changed by env_wrappers and observation_filter (docs/filters.md)"
+_TENSORFLOW = "there are no networks in TensorFlow; write them in torch (docs/guide/networks.md)"
+_UNIFORM_MODEL = "a network of your own is a torch module, model={'custom_model': Module} (docs/guide/networks.md)"
+_CONNECTORS = "observations are changed by env_wrappers and observation_filter (docs/guide/environments.md)"
 _RUNNERS = (
-    "environments of your own kind are MultiAgentEnv, ExternalEnv or gymnasium's VectorEnv (docs/environments.md)"
+    "environments of your own kind are MultiAgentEnv, ExternalEnv or gymnasium's VectorEnv (docs/guide/environments.md)"
 )
 _EXAMPLE_FILES = (
     "it is an example of Ray: copy its file beside the program; rllib.as_ray reads it from an installed Ray, or from "
     "the sources that RLLIB_RAY_SOURCES names"
 )
-_RECORDED = "recorded steps are read by rllib.offline.Dataset (docs/offline.md)"
-_LOSSES = "a loss is changed by custom_loss and auxiliary_losses (docs/losses.md)"
+_RECORDED = "recorded steps are read by rllib.offline.Dataset (docs/guide/offline.md)"
+_LOSSES = "a loss is changed by custom_loss and auxiliary_losses (docs/guide/networks.md)"
 
 # Module or name of Ray -> why it is not here, or what to use instead. A module's reason holds for all below it.
 MISSING: dict[str, str] = {
@@ -337,10 +337,10 @@ MISSING: dict[str, str] = {
     "ray.autoscaler": _CLUSTERS,
     "ray.cluster_utils": _CLUSTERS,
     "ray.dag": "call the tasks one after the other, with references as arguments",
-    "ray.data": "there are no data sets of Ray's; recorded steps are read by rllib.offline (docs/offline.md)",
+    "ray.data": "there are no data sets of Ray's; recorded steps are read by rllib.offline (docs/guide/offline.md)",
     "ray.internal": "it belongs to the inside of Ray",
     "ray.experimental": "it belongs to the inside of Ray",
-    "ray.get_webui_url": "there is no dashboard; the command `runtime` shows a session (docs/runtime.md)",
+    "ray.get_webui_url": "there is no dashboard; the command `runtime` shows a session (docs/scale/runtime.md)",
     "ray.job_submission": "start the program itself; a session belongs to the program that starts it",
     "ray.LoggingConfig": "logging is Python's: logging.getLogger('runtime') and 'rllib'",
     "ray.register_custom_serializer": "use runtime.util.register_serializer",
@@ -348,19 +348,19 @@ MISSING: dict[str, str] = {
     "ray.rllib.core.learner": _LOSSES,
     "ray.rllib.core.models": _UNIFORM_MODEL,
     "ray.rllib.core.rl_module": _UNIFORM_MODEL,
-    "ray.rllib.core.distribution": "a distribution of your own is model={'custom_action_dist': ...} (docs/networks.md)",
+    "ray.rllib.core.distribution": "use model={'custom_action_dist': ...} (docs/guide/networks.md)",
     "ray.rllib.env.base_env": _RUNNERS,
     "ray.rllib.env.env_runner": _RUNNERS,
     "ray.rllib.env.env_runner_group": _RUNNERS,
-    "ray.rllib.env.external.rllink": "clients in other processes speak by rllib.client.PolicyClient (docs/external.md)",
-    "ray.rllib.env.multi_agent_episode": "callbacks get an episode with these values (docs/callbacks.md)",
-    "ray.rllib.env.single_agent_episode": "callbacks get an episode with these values (docs/callbacks.md)",
+    "ray.rllib.env.external.rllink": "clients speak by rllib.client.PolicyClient (docs/guide/external.md)",
+    "ray.rllib.env.multi_agent_episode": "callbacks get an episode with these values (docs/guide/own_code.md)",
+    "ray.rllib.env.single_agent_episode": "callbacks get an episode with these values (docs/guide/own_code.md)",
     "ray.rllib.env.single_agent_env_runner": _RUNNERS,
     "ray.rllib.env.vector_env": _RUNNERS,
     "ray.rllib.env.wrappers.dm_control_wrapper": "give the environment as 'dm_control/cartpole-balance-v0'",
     "ray.rllib.env.wrappers.recsim": "there is no wrapper for RecSim; write a gymnasium.Env around it",
     "ray.rllib.examples": _EXAMPLE_FILES,
-    "ray.rllib.execution": "training_step calls self.sample() and self.learn_from(batch) (docs/add_algorithm.md)",
+    "ray.rllib.execution": "training_step calls self.sample() and self.learn_from(batch) (docs/project/extend.md)",
     "ray.rllib.models.tf": _TENSORFLOW,
     "ray.rllib.models.modelv2": _UNIFORM_MODEL,
     "ray.rllib.models.torch": _UNIFORM_MODEL,
@@ -375,14 +375,14 @@ MISSING: dict[str, str] = {
     "ray.rllib.policy.torch_policy_template": _LOSSES,
     "ray.rllib.policy.torch_policy_v2": _LOSSES,
     "ray.rllib.policy.view_requirement": (
-        "columns of your own are info_columns, and a memory is a module with states (docs/memory.md)"
+        "columns of your own are info_columns, and a memory is a module with states (docs/guide/networks.md)"
     ),
-    "ray.rllib.utils.exploration": "give it by name: exploration_config={'type': ...} (docs/exploration.md)",
-    "ray.rllib.utils.replay_buffers": "give it by name: replay_buffer_config={'type': ...} (docs/replay.md)",
-    "ray.rllib.utils.schedules": "a setting over time is a list: lr=[[0, 1e-3], [100_000, 1e-5]] (docs/schedules.md)",
+    "ray.rllib.utils.exploration": "give it by name: exploration_config={'type': ...} (docs/guide/exploration.md)",
+    "ray.rllib.utils.replay_buffers": "give it by name: replay_buffer_config={'type': ...} (docs/guide/replay.md)",
+    "ray.rllib.utils.schedules": "a schedule is a list: lr=[[0, 1e-3], [100_000, 1e-5]] (docs/guide/exploration.md)",
     "ray.rllib.utils.spaces.repeated": "observations of changing length are not taken: pad them to the longest",
     "ray.rllib.utils.tf_utils": _TENSORFLOW,
-    "ray.serve": "use rllib serve CHECKPOINT, or load_policy in a server of your own (docs/deployment.md)",
+    "ray.serve": "use rllib serve CHECKPOINT, or load_policy in a server of your own (docs/deploy/deployment.md)",
     "ray.train": _DISTRIBUTED_TRAINING,
     "ray.tune.experiment.config_parser": "give the settings to tune.run or tune.Tuner",
     "ray.tune.integration.keras": _TENSORFLOW,
@@ -403,13 +403,13 @@ MISSING: dict[str, str] = {
     "ray.tune.search.zoopt": _SEARCHER,
     "ray.tune.syncer": "there is nothing to synchronise: leave sync_config out",
     "ray.tune.utils": "it belongs to the tests of Ray",
-    "ray.util.collective": "learners sum their gradients by learner_collective (docs/learners.md)",
+    "ray.util.collective": "learners sum their gradients by learner_collective (docs/scale/learners.md)",
     "ray.util.dask": "there is no scheduler for Dask; it has one of its own for processes",
-    "ray.util.iter": "use tasks that yield, whose values come one by one (docs/runtime.md)",
+    "ray.util.iter": "use tasks that yield, whose values come one by one (docs/scale/runtime.md)",
     "ray.util.metrics": "return numbers from tasks; a run's metrics are in its results",
     "ray.util.sgd": _DISTRIBUTED_TRAINING,
     "ray.util.spark": _CLUSTERS,
-    "ray.util.state": "the command `runtime` shows what happens in a session (docs/runtime.md)",
+    "ray.util.state": "the command `runtime` shows what happens in a session (docs/scale/runtime.md)",
     "ray.workflow": "there are no workflows that survive their program",
 }
 

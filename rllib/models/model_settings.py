@@ -62,11 +62,11 @@ MODEL_DEFAULTS = {
     "attention_init_gru_gate_bias": 2.0,  # the greater, the closer a unit begins to the identity
     "attention_use_n_prev_actions": 0,  # 1: observations tell the action before (env/factories/previous_steps.py)
     "attention_use_n_prev_rewards": 0,  # and the last reward
-    # A custom network: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
+    # A custom network: a class, or a name given to register_model (docs/guide/networks.md), and its keyword arguments.
     "custom_model": None,
     "custom_model_config": {},
     "of_policies": {},  # policy id -> settings in which its network differs, where several agents act
-    "custom_action_dist": None,  # a class, or a name given to register_action_dist (docs/networks.md)
+    "custom_action_dist": None,  # a class, or a name given to register_action_dist (docs/guide/networks.md)
 }
 
 # Known settings that this version has no network for, with their neutral values.
@@ -169,7 +169,7 @@ def _initializer_today(given) -> str:
     if name not in INITIALIZERS:
         raise ValueError(
             f"model['fcnet_kernel_initializer']={given!r:.80} is not available; there are {', '.join(INITIALIZERS)}. "
-            "Make others in a network of your own, 'custom_model' (docs/networks.md)."
+            "Make others in a network of your own, 'custom_model' (docs/guide/networks.md)."
         )
     return name
 
@@ -405,7 +405,7 @@ def _check_custom_model(settings: dict) -> None:
         if asked := memories(settings):
             raise ValueError(
                 f"model={{'custom_model': ...}} has its own layers, so {asked[0]!r} puts no memory behind them. "
-                "Give the custom model a memory (docs/networks.md), or leave it out."
+                "Give the custom model a memory (docs/guide/networks.md), or leave it out."
             )
     if settings["custom_action_dist"] is not None:
         resolved("custom_action_dist", settings["custom_action_dist"])

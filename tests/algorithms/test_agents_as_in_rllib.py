@@ -1,4 +1,4 @@
-"""What RLlib's own tests ask of several agents, where no other test here says it (docs/multi_agent.md has the list)."""
+"""What RLlib's own tests ask of several agents, where no other test says it (docs/guide/multi_agent.md)."""
 
 import os
 import signal

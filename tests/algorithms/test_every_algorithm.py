@@ -145,7 +145,7 @@ def test_the_command_trains_it(name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in APEX])
 def test_a_restored_run_goes_on_exactly(name, tmp_path):
-    """Where docs/architecture.md promises it: episodes of one step are all over at the checkpoint."""
+    """Where docs/project/architecture.md promises it: episodes of one step are all over at the checkpoint."""
     one_step = {None: ConstantReward, "Pendulum-v1": BoundedAction}
     config = small(name)
     if name not in RECORDED:

@@ -1,4 +1,4 @@
-"""What the tuned examples reach: the rows of docs/results.md."""
+"""What the tuned examples reach: the rows of docs/project/results.md."""
 
 import learning_gates
 import pytest

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rllib import PPOConfig
 
-PAGE = Path(__file__).parents[2] / "docs/add_algorithm.md"
+PAGE = Path(__file__).parents[2] / "docs/project/extend.md"
 
 FOR_USERS = """
     train learn evaluate stop profile iteration training_iteration timesteps num_updates seed config callbacks metrics
@@ -18,7 +18,7 @@ FOR_USERS = """
     goal recorded agents add_policy remove_policy set_policy_mapping_fn set_policies_to_train
     get_module learner_group
 """
-# docs/add_algorithm.md says what each is for.
+# docs/project/extend.md says what each is for.
 FOR_AUTHORS = """
     config_class setup training_step loss make_loss make_learner make_postprocess make_policy_spec make_exploration
     make_workers recorded_rows extra_results algorithm_state set_algorithm_state train_batches scheduled snapshot

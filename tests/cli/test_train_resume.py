@@ -19,7 +19,7 @@ from rllib.cli.spec import RunSpec
 from rllib.runs.files import ResultFiles
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", "--name", "run")
-# Episodes end with the fragments, as exact continuation asks for (docs/architecture.md).
+# Episodes end with the fragments, as exact continuation asks for (docs/project/architecture.md).
 PPO = ("train", "PPO", "tests.envs:DelayedReward", "num_rollout_workers=2", "train_batch_size=80",
        "sgd_minibatch_size=40", "rollout_fragment_length=40", "model.fcnet_hiddens=[8]", "lr=0.01")  # fmt: skip
 ES = ("train", "ES", "CartPole-v1", "num_rollout_workers=1", "episodes_per_batch=4", "train_batch_size=1",

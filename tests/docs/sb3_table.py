@@ -1,4 +1,4 @@
-"""Writes the table in docs/from_sb3.md that says which of Stable-Baselines3's public names work here.
+"""Writes the table in docs/start/from_sb3.md that says which of Stable-Baselines3's public names work here.
 
     python tests/docs/sb3_table.py
 
@@ -20,7 +20,7 @@ from rllib.callbacks import BaseCallback, ConvertCallback
 from rllib.env.vec_env import DummyVecEnv
 
 NAMES = json.loads(Path(__file__).with_name("sb3_names.json").read_text())
-PAGE = Path(__file__).parents[2] / "docs/from_sb3.md"
+PAGE = Path(__file__).parents[2] / "docs/start/from_sb3.md"
 BEGIN, END = "<!-- table of names: tests/docs/sb3_table.py -->\n", "<!-- end of the table -->\n"
 
 # Outcomes of a name.

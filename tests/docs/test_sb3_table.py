@@ -1,4 +1,4 @@
-"""The table of Stable-Baselines3's names in docs/from_sb3.md is what they do."""
+"""The table of Stable-Baselines3's names in docs/start/from_sb3.md is what they do."""
 
 import pytest
 from sb3_table import ANSWERED, PAGE, UNKNOWN, WORKS, outcomes, table, with_table

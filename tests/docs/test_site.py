@@ -66,16 +66,37 @@ def test_every_command_is_in_the_reference(pages):
 
 
 def test_names_of_pages_are_links(pages):
-    assert "([add network](add_network.md))" in (pages / "networks.md").read_text()
-    assert "](docs/" not in (pages / "index.md").read_text()
-    assert "](../networks.md)" in (pages / "reference" / "model_settings.md").read_text()
+    assert "([extend](../project/extend.md))" in (pages / "guide" / "networks.md").read_text()
+    assert "](docs/" not in (pages / "contributing.md").read_text()
+    assert "](../guide/networks.md)" in (pages / "reference" / "model_settings.md").read_text()
 
 
-def test_every_page_is_in_the_navigation(pages):
-    navigation = (pages / "index.md").read_text().partition("```{toctree}")[2].splitlines()
-    assert "Further pages" not in "".join(navigation), "a page of docs/ has no place in docs/site/build.py: NAVIGATION"
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.stem in navigation
+def test_every_page_is_in_the_table_of_pages():
+    """The site's navigation is made of that table."""
+    docs = ROOT / "docs"
+    there = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"index.md"}
+    listed = re.findall(r"\]\(([\w/]+\.md)\)", (docs / "index.md").read_text())
+    assert sorted(listed) == sorted(there)
+    names = [Path(page).name for page in listed]
+    assert len(set(names)) == len(names), "pages are named without their folder"
+
+
+def test_links_between_pages_lead_somewhere():
+    """As a reader of the repository follows them: the site has a test of its own."""
+    broken = []
+    for page in (*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")):
+        text, name = page.read_text(), page.relative_to(ROOT)
+        linked = re.findall(r"\]\(([^)#:\s]+\.(?:md|svg|png))(?:#[^)]*)?\)", text)
+        broken += [f"{name}: {target}" for target in linked if not (page.parent / target).exists()]
+        mentioned = re.findall(r"(?<![\w/.-])(?:docs/)?((?:\w+/)*\w+\.md)(?![\w(])", text)
+        broken += [f"{name}: {each}" for each in mentioned if not (each.startswith("reference/") or _is_page(each))]
+    assert not broken
+
+
+def _is_page(name: str) -> bool:
+    return any((ROOT / folder / name).exists() for folder in ("", "docs")) or (
+        "/" not in name and any((ROOT / "docs").rglob(name))
+    )
 
 
 class Links(html.parser.HTMLParser):

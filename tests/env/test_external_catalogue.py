@@ -1,11 +1,11 @@
-"""docs/external_faults.md names tests; they are there."""
+"""docs/project/external_faults.md names tests; they are there."""
 
 from pathlib import Path
 
 from tests.catalogue import missing_tests, rows
 
 TESTS = Path(__file__).parents[1]
-CATALOGUE = TESTS.parent / "docs" / "external_faults.md"
+CATALOGUE = TESTS.parent / "docs" / "project" / "external_faults.md"
 
 
 def test_every_test_that_the_catalogue_names_exists():

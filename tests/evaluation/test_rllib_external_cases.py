@@ -1,4 +1,4 @@
-"""Cases of RLlib's tests of external environments that stand nowhere else here (docs/external.md has the table)."""
+"""Cases of RLlib's tests of external environments that stand nowhere else here (docs/guide/external.md)."""
 
 import gymnasium
 import numpy as np

@@ -21,14 +21,14 @@ import runtime
 from runtime.engines.zeromq.session.launch import PREFIX
 
 ENGINES = ["local", "zeromq", pytest.param("ray", marks=needs_ray)]
-# Tests that do not hold on Ray, and why; docs/runtime.md has the same table.
+# Tests that do not hold on Ray, and why; docs/scale/runtime.md has the same table.
 RAY_DIFFERENCES = {
     "test_a_dropped_generator_is_closed": "a generator that nobody reads any more runs to its end",
     "test_init_in_a_thread_that_ends": "a cluster that Ray starts in a thread ends with the thread",
     "test_the_visible_gpus_are_respected": "Ray counts the GPUs that the driver of the machine reports",
     "test_get_if_exists": "a handle with get_if_exists does not keep the actor",
 }
-# (test, version of Ray): the fault of Ray by which a node ends there; docs/runtime.md names it.
+# (test, version of Ray): the fault of Ray by which a node ends there; docs/scale/runtime.md names it.
 RAY_FAULTS = {
     ("test_a_removed_group_ends_what_is_in_it", "2.40.0"): "Ray's issue 51124: the node ends",
 }

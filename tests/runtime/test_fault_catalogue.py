@@ -1,11 +1,11 @@
-"""docs/faults.md names tests; they are there."""
+"""docs/project/faults.md names tests; they are there."""
 
 from pathlib import Path
 
 from tests.catalogue import missing_tests, rows
 
 HERE = Path(__file__).parent
-CATALOGUE = HERE.parents[1] / "docs" / "faults.md"
+CATALOGUE = HERE.parents[1] / "docs" / "project" / "faults.md"
 LOCAL = {*range(1, 53), *range(57, 64)}  # faults that concern one machine
 
 

@@ -1,4 +1,4 @@
-"""docs/deployment.md: its requests are answered as it says. Those to a server that learns: test_learning_server.py."""
+"""docs/deploy/deployment.md: its requests are answered as it says (a server that learns: test_learning_server.py)."""
 
 import json
 import re
@@ -8,7 +8,8 @@ from serving_support import CARTPOLE, ROOT, Server
 
 
 def test_the_requests_are_answered():
-    lines, _ = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "deployment.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "deploy" / "deployment.md").read_text()
+    lines, _ = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     server = Server(CARTPOLE, "--watch")
     try:
         answers = []

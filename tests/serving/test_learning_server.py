@@ -230,7 +230,7 @@ def test_a_setting_that_the_algorithm_does_not_have(checkpoint, tmp_path):
 
 
 def test_the_requests_of_the_page_are_answered(shared_server):
-    page = (ROOT / "docs" / "deployment.md").read_text().partition("## Learning from rewards")[2]
+    page = (ROOT / "docs" / "deploy" / "deployment.md").read_text().partition("## Learning from rewards")[2]
     lines = re.search(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1].splitlines()
     action_id = None
     for line, shown in zip(lines[::2], lines[1::2]):

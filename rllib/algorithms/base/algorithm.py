@@ -96,7 +96,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
     Args:
         config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet. The
             name of a policy, as in PPO("MlpPolicy", env, n_steps=2048): all settings and their defaults are those of
-            Stable-Baselines3 (docs/from_sb3.md).
+            Stable-Baselines3 (docs/start/from_sb3.md).
         env: environment, where the config names none.
         words: settings in Stable-Baselines3's words, with the name of a policy alone.
 
@@ -750,7 +750,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
             callback: a function of (locals, globals) that returns False to end the training, an object derived from
                 rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
-                (docs/from_sb3.md).
+                (docs/start/from_sb3.md).
             log_interval: iterations from one printed table to the next, with `verbose=1` of the constructor.
             tb_log_name: for callbacks alone; the files of the run are in log_dir.
             reset_num_timesteps: let `num_timesteps` begin at 0. The clock of schedules, `timesteps`, goes on anyway.

@@ -162,7 +162,7 @@ class AlgorithmConfig(OfflineDataConfig):
         env_task_fn: Annotated[
             Callable | None,
             "function of (result, environment, EnvContext) that returns the environment's next task, called for each "
-            "environment after every iteration (docs/environments.md)",
+            "environment after every iteration (docs/guide/environments.md)",
         ] = None,
         disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
         render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
@@ -255,7 +255,9 @@ class AlgorithmConfig(OfflineDataConfig):
         train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
         model: Annotated[dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged] = _EMPTY,
         auxiliary_losses: Annotated[
-            dict, "what is added to the loss: name -> {loss: function, weight, columns, stats} (docs/losses.md)", Merged
+            dict,
+            "what is added to the loss: name -> {loss: function, weight, columns, stats} (docs/guide/networks.md)",
+            Merged,
         ] = _EMPTY,
         custom_loss: Annotated[
             Any, "function (loss, minibatch, outputs, model) -> the loss to minimise instead; None: the algorithm's"

@@ -60,9 +60,11 @@ ABSENT = {
     "C51": "use DQN with .training(num_atoms=51, v_min=..., v_max=...)",
     "IQN": "use DQN with .training(num_quantiles=200), which learns quantiles of returns at fixed levels",
     "HER": "it is a replay: .training(replay_buffer_config={'type': 'HerReplayBuffer'}) of DQN, SAC, TD3 or DDPG",
-    **dict.fromkeys(("RecurrentPPO", "ppo_lstm"), "use PPO with .training(model={'use_lstm': True}) (docs/memory.md)"),
-    "RNNSAC": "use R2D2, or PPO with .training(model={'use_lstm': True}) (docs/memory.md)",
-    "MaskablePPO": "use PPO, which reads masks from the observation (docs/masks.md)",
+    **dict.fromkeys(
+        ("RecurrentPPO", "ppo_lstm"), "use PPO with .training(model={'use_lstm': True}) (docs/guide/networks.md)"
+    ),
+    "RNNSAC": "use R2D2, or PPO with .training(model={'use_lstm': True}) (docs/guide/networks.md)",
+    "MaskablePPO": "use PPO, which reads masks from the observation (docs/guide/action_spaces.md)",
     "RandomAgent": "use rllib check-env ENV, or .exploration(exploration_config={'type': 'Random'}) of DQN",
 }
 

@@ -155,7 +155,7 @@ class Saving:
             export_dir: the directory.
             policy_id: of the policy.
             onnx: any number, which is Ray's version of the operators: writes an ONNX graph, model.onnx, into the
-                directory instead (docs/export.md). The version of its operators is in the file.
+                directory instead (docs/deploy/deployment.md). The version of its operators is in the file.
 
         Returns:
             the directory.

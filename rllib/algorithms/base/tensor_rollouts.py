@@ -13,7 +13,7 @@ from rllib.exploration.explorers import Exploration, StochasticSampling
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
-PAGE = "docs/accelerated_environments.md"
+PAGE = "docs/scale/learners.md"
 
 
 def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) -> str | None:

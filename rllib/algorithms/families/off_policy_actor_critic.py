@@ -10,8 +10,9 @@ trains (SAC+AE, arXiv:1910.01741; DrQ, arXiv:2004.13649), or each by convolution
 copies of critics, and of an actor, have copies of the convolutions.
 
 Either of actor and critics may be a network of the user's (`custom_model` in `policy_model_config` and in
-`q_model_config`, docs/networks.md). A custom actor reads observations as they are stored, and built-in critics beside
-it encode them themselves; a custom critic beside a built-in actor gets them decoded (models/user/own_critics.py).
+`q_model_config`, docs/guide/networks.md). A custom actor reads observations as they are stored, and built-in critics
+beside it encode them themselves; a custom critic beside a built-in actor gets them decoded
+(models/user/own_critics.py).
 
 With `use_lstm` or `use_gru` the actor and each critic have a cell of their own, as in Ni et al. (arXiv:2110.05038), and
 the replay holds R2D2's sequences. The losses are those of single steps (learners/updates/sequences.py).
@@ -192,7 +193,7 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
             return (
                 f"model={{'custom_model': {self.model['custom_model']!r:.80}}} would be actor and critics, but critics "
                 "read an action as well. Use .training(policy_model_config={'custom_model': Actor}, "
-                "q_model_config={'custom_model': Critic}), or one of the two (docs/networks.md)."
+                "q_model_config={'custom_model': Critic}), or one of the two (docs/guide/networks.md)."
             )
         blocks = None if self.is_custom("q_model_config") else self.network_settings("q_model_config").get("network")
         if self.is_custom("policy_model_config") and blocks is not None:

@@ -177,7 +177,7 @@ def _environment(section: dict[str, Any]) -> dict[str, Any]:
         if section.get("policy") == "CnnPolicy":
             raise ValueError(
                 f"frame_stack={frames} of pictures is for Atari games only. Stack other pictures by env_wrappers, with "
-                "the frames first (docs/environments.md)."
+                "the frames first (docs/guide/environments.md)."
             )
         translated += [{"FrameStackObservation": {"stack_size": int(frames)}}, "FlattenObservation"]
     settings |= {"env_wrappers": translated} if translated else {}

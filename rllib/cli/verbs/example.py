@@ -10,7 +10,7 @@ from rllib.cli.verbs import train
 
 @click.group("example", short_help="List, show and run the tuned examples.")
 def command() -> None:
-    """Tuned examples: settings for an algorithm and an environment, with the return that they reach (docs/results.md).
+    """Tuned examples: settings for an algorithm and an environment, with the returns reached (docs/project/results.md).
 
     \b
     rllib example list --filter ppo

@@ -18,7 +18,7 @@ _NEUTRAL_IN_NETWORK: Mapping[str, tuple[tuple, str]] = {
     "n_lstm_layers": ((1,), "a memory has one layer"),
     "features_extractor_class": (
         (None, "FlattenExtractor", "CombinedExtractor", "NatureCNN"),
-        "give a torch module as .training(model={'custom_model': Module}) (docs/networks.md)",
+        "give a torch module as .training(model={'custom_model': Module}) (docs/guide/networks.md)",
     ),
 }
 # Class of torch's optimizers -> (opt_type, keyword -> setting).
@@ -131,7 +131,7 @@ def actor_critic(words: Words) -> dict[str, Any]:
     if "features_dim" in (extractor := dict(keywords.get("features_extractor_kwargs") or {})):
         model["post_fcnet_hiddens"] = [extractor.pop("features_dim")]
     if extractor:
-        raise ValueError(f"features_extractor_kwargs={extractor!r} cannot be used; see docs/networks.md.")
+        raise ValueError(f"features_extractor_kwargs={extractor!r} cannot be used; see docs/guide/networks.md.")
     if "activation_fn" in keywords:
         model["fcnet_activation"] = _activation(keywords["activation_fn"])
     if keywords.get("ortho_init") is False:

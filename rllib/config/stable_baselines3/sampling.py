@@ -90,7 +90,7 @@ def replay(words: Words) -> dict[str, Any]:
     if kind not in ("ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer", "HerReplayBuffer"):
         raise ValueError(
             f"replay_buffer_class={kind!r} is not available: give ReplayBuffer or HerReplayBuffer, or see "
-            "docs/replay.md for what else a replay can be."
+            "docs/guide/replay.md for what else a replay can be."
         )
     settings: dict[str, Any] = {}
     config = {"type": "HerReplayBuffer" if kind == "HerReplayBuffer" else "ReplayBuffer"}
@@ -102,7 +102,7 @@ def replay(words: Words) -> dict[str, Any]:
         elif key == "n_sampled_goal":
             config[key] = int(value)
         elif key not in ("copy_info_dict", "optimize_memory_usage", "online_sampling", "max_episode_length"):
-            raise ValueError(f"replay_buffer_kwargs has no {key!r} here. See docs/replay.md.")
+            raise ValueError(f"replay_buffer_kwargs has no {key!r} here. See docs/guide/replay.md.")
     rows_per_step = 1 + config.get("n_sampled_goal", 4) if kind == "HerReplayBuffer" else 1
     if words.ask("buffer_size"):
         config["capacity"] = int(words["buffer_size"]) * rows_per_step

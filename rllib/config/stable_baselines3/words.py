@@ -65,7 +65,7 @@ class Words:
             raise ValueError(
                 f"policy={name!r} is none of {', '.join(dict.fromkeys(_POLICIES.values()))}. An environment is given "
                 f"by its name, PPO(env={name!r}), and a network of your own as "
-                ".training(model={'custom_model': Module}) (docs/networks.md)."
+                ".training(model={'custom_model': Module}) (docs/guide/networks.md)."
             )
         return _POLICIES[name]
 
@@ -117,7 +117,7 @@ def _length(word: str, words: Words) -> dict[str, int]:
     if timesteps is None:
         raise ValueError(
             f"{word} changes with the share of the run that remains, but the length of the run is not known. Give "
-            f"n_timesteps, or a schedule over environment steps (docs/schedules.md)."
+            f"n_timesteps, or a schedule over environment steps (docs/guide/exploration.md)."
         )
     return {"timesteps": int(timesteps)}
 

@@ -71,7 +71,7 @@ class ConnectedFactory(WrappingFactory):
                 raise ValueError(
                     f"the connector {type(piece).__name__} is for environments with one agent, but {self.name} has "
                     "several. Derive it from MultiAgentObservationPreprocessor, which gets the observations of all "
-                    "agents, or change them in the environment (docs/multi_agent.md)."
+                    "agents, or change them in the environment (docs/guide/multi_agent.md)."
                 )
         kinds = [isinstance(piece, MultiAgentObservationPreprocessor) for piece in pieces[0]]
         if kinds != sorted(kinds, reverse=True):

@@ -118,7 +118,7 @@ class ConnectorEpisode:
         """Raises a NotImplementedError with the way here."""
         raise NotImplementedError(
             "a connector cannot change rewards. Wrap the environment: .environment(env_wrappers=[{'TransformReward': "
-            "{'func': function}}]), or use an exploration with intrinsic rewards (docs/exploration.md)."
+            "{'func': function}}]), or use an exploration with intrinsic rewards (docs/guide/exploration.md)."
         )
 
     def _of(self, kept: list, indices: Any, fill: Any) -> Any:

@@ -15,7 +15,7 @@ class LearnerGroupNames:
 
     _ELSEWHERE: Mapping[str, str] = {
         "foreach_learner": "the learners of this process are algo.learners, {policy id: Learner}",
-        "update": "use algo.train(), or write a training_step (docs/add_algorithm.md): self.learn_on_batch(batch)",
+        "update": "use algo.train(), or write a training_step (docs/project/extend.md): self.learn_on_batch(batch)",
         "save_to_path": "use algo.save_to_path(path)",
         "restore_from_path": "use algo.restore_from_path(path)",
     }

@@ -9,8 +9,8 @@
 
     config.training(learner_class=Regularized, learner_config_dict={"coefficient": 1e-3})
 
-The loss is minimised in the place of the algorithm's (docs/losses.md: custom_loss). An object of the class lives in
-each process that learns.
+The loss is minimised in the place of the algorithm's (docs/guide/networks.md: custom_loss). An object of the class
+lives in each process that learns.
 """
 
 import inspect
@@ -75,10 +75,10 @@ _LEARNING_RATE = (
     "lr=[[0, 1e-3], [100_000, 1e-4]]"
 )
 _GRADIENTS = "use .training(grad_clip=..., grad_clip_by=...), and add to the loss in compute_loss_for_module"
-_ALGORITHM = "derive an algorithm and write its training_step and loss (docs/add_algorithm.md)"
+_ALGORITHM = "derive an algorithm and write its training_step and loss (docs/project/extend.md)"
 _UPDATES = (
     "use on_train_result or on_learn_on_batch of your callbacks; coefficients that change over time are weights of "
-    "auxiliary_losses (docs/losses.md)"
+    "auxiliary_losses (docs/guide/networks.md)"
 )
 # Methods of RLlib's Learner that nothing here calls, and what stands for each.
 REFUSED: Mapping[str, str] = {

@@ -130,7 +130,7 @@ class CalledModule(CalledByRows):
         if Columns.ACTION_DIST_INPUTS not in found:
             advice = (
                 " Actions are drawn here from the distribution of the action space, or from that of model="
-                "{'custom_action_dist': ...} (docs/networks.md)."
+                "{'custom_action_dist': ...} (docs/guide/networks.md)."
                 if Columns.ACTIONS in found
                 else ""
             )
@@ -150,7 +150,7 @@ class ModuleBatch(dict):
     def __missing__(self, column: str):
         raise KeyError(
             f"the batch of a forward pass has {', '.join(self)}, but no {column!r}. What a loss reads of a train batch "
-            "is in the `batch` of compute_loss_for_module (docs/from_rllib.md); the previous action comes by the "
+            "is in the `batch` of compute_loss_for_module (docs/start/from_rllib.md); the previous action comes by the "
             "connector PrevActionsPrevRewards."
         )
 
@@ -212,7 +212,7 @@ def _check_distribution(spec: ModulePolicySpec) -> None:
     if own:
         raise probe.problem(
             f"its {own[0]} names an action distribution of its own. Use model={{'custom_action_dist': MyDistribution}}"
-            ", a class as docs/networks.md describes it, beside the rl_module_spec."
+            ", a class as docs/guide/networks.md describes it, beside the rl_module_spec."
         )
 
 

@@ -61,7 +61,7 @@ def episodes_check(subject: Subject) -> Iterator[Found]:
             "note",
             f"all rewards of {walk.count} random steps were 0",
             "A reward that random actions never find cannot be learned from without help.",
-            "Reward progress as well, or use exploration_config (docs/exploration.md).",
+            "Reward progress as well, or use exploration_config (docs/guide/exploration.md).",
         )
     if problem := walk.rounding.problem():
         what, _, advice = problem.partition(". ")

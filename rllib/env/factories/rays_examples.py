@@ -32,8 +32,8 @@ _INSTEAD = {
     **dict.fromkeys(("HalfCheetahWrapper", "HalfCheetahRandDirecEnv"), f"{_MODEL} HalfCheetah-v5"),
     "HopperWrapper": f"{_MODEL} Hopper-v5",
     "TransformedActionPendulum": "use Pendulum-v1: policies act in [-1, 1], whatever the bounds of actions are",
-    "SimpleCorridor": "write it as a class of your own (docs/environments.md, or docs/from_rllib.md, where it stands)",
-    "ParametricActionsCartPole": "use rllib.env.tasks.masked:MaskedCartPole; networks read masks here (docs/masks.md)",
+    "SimpleCorridor": "write it as a class of your own (docs/start/from_rllib.md has it)",
+    "ParametricActionsCartPole": "use rllib.env.tasks.masked:MaskedCartPole (docs/guide/action_spaces.md)",
 }
 
 

@@ -127,7 +127,7 @@ def refuse_agents(env) -> None:
         raise TypeError(
             f"{type(env).__name__} is an environment of several agents, and here one with one agent is needed. A "
             "wrapper can let a policy act for one agent, or for all of them in a Dict or Tuple of their actions "
-            "(docs/action_spaces.md)."
+            "(docs/guide/action_spaces.md)."
         )
 
 

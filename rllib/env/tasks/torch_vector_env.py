@@ -11,7 +11,7 @@
             states = states + (2 * actions[:, None] - 1)
             return states, states[:, 0], states[:, 0].abs() >= 9
 
-PPO and A2C keep their rollouts on the device of such an environment (docs/accelerated_environments.md).
+PPO and A2C keep their rollouts on the device of such an environment (docs/scale/learners.md).
 """
 
 from abc import abstractmethod

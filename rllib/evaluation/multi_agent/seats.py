@@ -1,8 +1,8 @@
 """The agents of one environment, each in a slot of its policy, and the steps of the environment as rows of its agents.
 
-Rules of a row (Ray's, docs/multi_agent.md): it opens when its agent acts, and closes with the first later step in which
-the agent has an observation or ends, or the episode ends. Its reward is the sum of all rewards given to the agent from
-the step of its action on. Rewards outside of any row count in the agent's return.
+Rules of a row (Ray's, docs/guide/multi_agent.md): it opens when its agent acts, and closes with the first later step
+in which the agent has an observation or ends, or the episode ends. Its reward is the sum of all rewards given to the
+agent from the step of its action on. Rewards outside of any row count in the agent's return.
 """
 
 from collections import Counter

@@ -39,8 +39,8 @@ from rllib.models.model_settings import ACTIVATION_NAMES
 
 _HINT = (
     "It was trained with a network of your own, or with convolutions, a memory or noisy layers, which are not taken. "
-    "Write the network as a torch module, model={'custom_model': Module} (docs/networks.md), and load the parameters "
-    "there."
+    "Write the network as a torch module, model={'custom_model': Module} (docs/guide/networks.md), and load the "
+    "parameters there."
 )
 # Classes of networks of the new API stack that are taken: those of Ray itself.
 _OWN = "ray.rllib."

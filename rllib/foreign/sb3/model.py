@@ -112,7 +112,7 @@ def _compare_spaces(algorithm: Algorithm, saved: SavedModel) -> None:
             raise ValueError(
                 f"the {name} of {algorithm.config.env!r} {difference}. Name the environment that the model was trained "
                 "in, with its wrappers: env_wrappers=['FrameStackObservation'] for VecFrameStack, say "
-                "(docs/environments.md)."
+                "(docs/guide/environments.md)."
             )
 
 

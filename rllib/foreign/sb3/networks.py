@@ -33,7 +33,7 @@ _EXTRACTORS = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
 _KERNELS = {0: (32, 8), 2: (64, 4), 4: (64, 3)}
 _OWN_NETWORK = (
     "It was trained with a network of your own: write it as a torch module, model={'custom_model': Module} "
-    "(docs/networks.md), and load the parameters there."
+    "(docs/guide/networks.md), and load the parameters there."
 )
 # Copies of one extractor, as the policy holds them by several names.
 _SHARED, _OF_POLICY, _OF_VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"

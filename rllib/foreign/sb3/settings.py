@@ -47,7 +47,7 @@ def algorithm_of(saved: SavedModel) -> str:
         raise ValueError(
             f"{saved.path}: the model's policy is a class of {module or 'an unknown module'}, and models of PPO, A2C, "
             "DQN, SAC, TQC, TD3 and DDPG with their own policies are taken. Write the network as a torch module, "
-            "model={'custom_model': Module} (docs/networks.md), and load its parameters there."
+            "model={'custom_model': Module} (docs/guide/networks.md), and load its parameters there."
         )
     first, *others = _POLICIES[module]
     for word, name in _OTHERS.items():

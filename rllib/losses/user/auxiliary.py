@@ -194,7 +194,7 @@ def _auxiliary_loss(name: str, given) -> AuxiliaryLoss:
         raise ValueError(
             f"{where} must be a function (minibatch, outputs, model) -> scalar tensor, or a dict of it, "
             f"{{'loss': function, 'weight': 1.0, 'columns': [], 'stats': []}} ('mirror' in place of 'loss': "
-            f"docs/losses.md), but got {given!r:.200}"
+            f"docs/guide/networks.md), but got {given!r:.200}"
         )
     weight = given.get("weight", 1.0)
     if problem := schedule_problem(weight):

@@ -327,7 +327,7 @@ def own_critics(
     if hasattr(own, "value_function") or hasattr(own, "policy_description"):
         raise ValueError(
             f"the custom critic {own!r:.80} is a network of RLlib's (TorchModelV2, TorchRLModule), which reads no "
-            "action here. Derive it from torch.nn.Module, with forward(observation, action) (docs/networks.md)."
+            "action here. Derive it from torch.nn.Module, with forward(observation, action) (docs/guide/networks.md)."
         )
     _refuse_filtered_choices(observation_space, filtered)
     _tell_unread(settings, own)

@@ -16,7 +16,7 @@ from rllib.models.observations.flat_spaces import flat_leaves, parts
 from rllib.models.observations.masks import has_key, masked_columns
 from rllib.models.policy_spec import PolicySpec
 
-_GROUP_THEM = "Group agents that act together, env.with_agent_groups({'team': [...]}) (docs/multi_agent.md)"
+_GROUP_THEM = "Group agents that act together, env.with_agent_groups({'team': [...]}) (docs/guide/multi_agent.md)"
 
 
 class MemberSpaces(NamedTuple):
@@ -48,7 +48,7 @@ def member_spaces(observation_space: spaces.Space, action_space: spaces.Space) -
         raise ValueError(
             f"the members of a group share one network, so they need equal numbers of actions, but {action_space} has "
             f"{', '.join(map(str, sizes))}. Give all members {max(sizes)} actions, and mask those that some do not "
-            "have: a part 'action_mask' in their observations (docs/masks.md)."
+            "have: a part 'action_mask' in their observations (docs/guide/action_spaces.md)."
         )
     found = parts(observation_space)
     if found is None or len(found) != len(sizes):

@@ -16,7 +16,7 @@ def register_model(name: str, model: Callable) -> None:
 
     Args:
         name: any string.
-        model: class of a torch.nn.Module, as docs/networks.md describes it.
+        model: class of a torch.nn.Module, as docs/guide/networks.md describes it.
 
     Raises:
         TypeError: if name is no string, or the model cannot be called.

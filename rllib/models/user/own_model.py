@@ -130,7 +130,7 @@ def made(construct: Callable[[], nn.Module], name: str, num_outputs: int, config
         module = construct()
     except Exception as error:
         error.add_note(
-            f"raised by the constructor of the custom {name} (docs/networks.md describes the call), with "
+            f"raised by the constructor of the custom {name} (docs/guide/networks.md describes the call), with "
             f"num_outputs={num_outputs} and custom_model_config={dict(config)}"
         )
         raise

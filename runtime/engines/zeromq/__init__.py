@@ -1,4 +1,4 @@
-"""The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
+"""The engine of one machine: processes that talk over ZeroMQ and share memory (docs/project/architecture.md).
 
 | folder     | content                                                                                             |
 |------------|-----------------------------------------------------------------------------------------------------|

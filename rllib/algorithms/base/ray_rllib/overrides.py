@@ -18,7 +18,7 @@ def refuse_methods_of_rllib(cls: type) -> None:
     """Raises a TypeError where a class of algorithms defines what would be silently ignored."""
     for name, instead in _NEVER_CALLED.items():
         if name in vars(cls):
-            raise TypeError(f"{cls.__name__}.{name} would never be called: {instead} (docs/add_algorithm.md)")
+            raise TypeError(f"{cls.__name__}.{name} would never be called: {instead} (docs/project/extend.md)")
 
 
 def taking_a_config(setup: Callable) -> Callable:

@@ -156,5 +156,5 @@ def _no_policy(config: Any, policy: Any, words: Mapping[str, Any]) -> str:
     what = "" if policy is None else f", not {policy!r:.60}"
     return (
         f"{name}({first}=...) is Stable-Baselines3's form, whose first argument is the name of a policy{what}. Use "
-        f'{name}("MlpPolicy", env, {first}=...), or {name}Config() and its sections (docs/from_sb3.md).'
+        f'{name}("MlpPolicy", env, {first}=...), or {name}Config() and its sections (docs/start/from_sb3.md).'
     )

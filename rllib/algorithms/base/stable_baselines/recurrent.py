@@ -28,7 +28,9 @@ def words_without_memory(algorithm: str, words: Mapping[str, Any]) -> tuple[dict
         ValueError: for another algorithm than PPO, or a memory that there is not here.
     """
     if algorithm != "PPO":
-        raise ValueError(f"policy={words['policy']!r} is a policy of PPO. DQN with a memory is R2D2 (docs/memory.md).")
+        raise ValueError(
+            f"policy={words['policy']!r} is a policy of PPO. DQN with a memory is R2D2 (docs/guide/networks.md)."
+        )
     words = {**_DEFAULTS, **words, "policy": WITHOUT_MEMORY[words["policy"]]}
     network = dict(words.get("policy_kwargs") or {})
     shares, has_own = network.pop("shared_lstm", False), network.pop("enable_critic_lstm", True)

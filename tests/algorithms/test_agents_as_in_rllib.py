@@ -1,4 +1,57 @@
-"""What RLlib's own tests ask of several agents, where no other test says it (docs/guide/multi_agent.md)."""
+"""Cases of RLlib's own tests of several agents that no other file tests.
+
+Where each of RLlib 2.6's tests is found here; those without a file are below.
+
+- test_multi_agent_env: basic_mock, round_robin_mock -> tests/env/test_multi_agent.py: rows of agents that all act,
+  and in turn
+- no_reset_until_poll, vectorize_basic, vectorize_round_robin -> no: workers step the environments themselves, there
+  is no poll() and send_actions(); what several environments give is in the next row
+- multi_agent_sample -> policies of agents that all act share out the rows (1 and 4 environments, mappings with and
+  without kwargs); there is no column t
+- sample_sync_remote, sample_async_remote -> environments in processes of their own give the same rows
+- sample_with_horizon -> tests/env/test_adapted_agents.py: a time limit is that of all agents
+- sample_from_early_done_env -> tests/env/test_multi_agent.py: rows of an agent that is done early
+- with_flex_agents -> agents that come and go are learned from; tests/evaluation/test_agents_alike.py: slots are
+  used again
+- sample_round_robin -> tests/env/test_multi_agent.py: the 42 rows
+- custom_rnn_state_values -> in part: states of hand-written policies are arrays
+  (tests/evaluation/test_evaluation_of_agents.py), no dicts, and are no columns
+- returning_model_based_rollouts_data -> no: a policy adds no rows of its own to a batch
+- train_multi_agent_cartpole_single_policy, _multi_policy -> gate MA1; ten poles act by one of two policies, and an
+  unknown one is a KeyError
+- space_in_preferred_format, spaces_sample_contain_(not_)in_preferred_format -> tests/env/test_multi_agent.py: space
+  of an agent; ids, samples and contents. The private methods are not there
+- test_supported_multi_agent: impala, pg, ppo, apex, apex_ddpg, ddpg, dqn, sac ->
+  tests/algorithms/test_several_agents.py: all algorithms in four scenarios; gamma by policy in
+  tests/algorithms/test_policies.py
+- a3c; impala_multi_gpu -> no: A3C trains one policy; there are no two GPUs to test with
+- test_pettingzoo_env: pistonball_v6, pettingzoo_env -> pistons learn from pictures, without SuperSuit's wrappers;
+  tests/env/test_pettingzoo.py, and the programs of docs/guide/multi_agent.md
+- test_multi_agent_batch: timeslices (3) -> no: a MultiAgentBatch is not cut by t, which no row has; a policy's
+  SampleBatch is (tests/test_sample_batch.py)
+- test_policy_map: with and without swaps -> no: all policies stay in memory (decisions.md); their size is in
+  tests/evaluation/test_many_policies.py
+- test_check_multi_agent: bad ids, invalid arguments and values -> tests/algorithms/test_multi_agent_config.py:
+  mistakes
+- setting_multiagent_should_fail -> no: config["multiagent"] = {...} does what .multi_agent(...) does
+- test_multi_agent_replay_buffer, prioritized: independent mode, priorities, state ->
+  tests/algorithms/test_several_agents.py: a replay of each policy, by its own settings, in checkpoints
+- lockstep mode; storage_unit sequences and episodes -> no: replays of policies are independent; R2D2's hold
+  sequences, for one agent and for several
+- test_multi_agent_mixin_replay_buffer -> no: replays mix no new rows in; IMPALA's ring is by policy
+  (tests/algorithms/test_several_agents.py)
+- test_algorithm: add_delete_policy; checkpoints of several policies -> tests/algorithms/test_changing_policies.py,
+  test_multi_agent_checkpoints.py
+- test_callbacks, test_episode, test_episode_v2 -> tests/evaluation/test_hooks_of_agents.py; rows of several agents
+  have no eps_id, which is for users' loops with one agent
+- test_env_runner_v2: env_steps and agent_steps, inference by policy ->
+  tests/algorithms/test_multi_agent_results.py, and policies of different spaces in test_several_agents.py
+- test_nested_observation_spaces: by agent -> agents with nested spaces learn by policies of their own
+- test_worker_failures: policies_are_restored_on_recovered_worker -> a worker that fails is replaced and has all
+  policies, where its environment raises and where its process dies
+- multi_agent_env_eval_workers_fault_but_restore_env -> an environment that fails in an evaluation is replaced; an
+  evaluation has no num_faulty_episodes, as it plays on until it has its episodes
+"""
 
 import os
 import signal

@@ -10,11 +10,15 @@
 - `munchausen_alpha` > 0: soft targets with the policy's log-probability in the reward (arXiv:2007.14430);
 - `noisy`: exploration by learned noise in the weights of `hiddens` and the head instead of epsilon (arXiv:1706.10295).
 
+IQN, Munchausen's targets, noise, dueling, three steps, priorities and the convolutions "impala" together are BTR
+(arXiv:2411.03820; tuned_examples/dqn/atari_btr.yaml).
+
 Departures: both streams of the dueling network read the same hidden layers and are linear (the papers give each a
 separate hidden layer); the priorities of C51 are KL(target || prediction), as in Rainbow; with `double_q` and `noisy`
 the network that chooses the next action has the noise of the one that is fitted (arXiv:1706.10295 draws a third one).
 IQN fits N, judges by N' and acts by K levels; here all three are `num_quantiles`, and the rows of an update share their
-levels, one in each of as many strata, where IQN draws independent ones for each row. It acts by the strata's middles.
+levels, one in each of as many strata, where IQN draws independent ones for each row. It acts by the strata's middles,
+or with `noisy` by levels that are drawn with the noise.
 
 families/q_learning.py has the network, its loss and its targets; families/off_policy.py replay and updates.
 """

@@ -8,16 +8,20 @@ from numbers import Real
 from rllib.config.aliases import OF_MODEL, activation_today
 from rllib.models.dense.initializers import INITIALIZERS
 from rllib.models.distributions.names import resolved
-from rllib.models.observations.torso import NATURE_HIDDENS, filters_from
+from rllib.models.observations.torso import IMPALA_HIDDENS, NATURE_HIDDENS, filters_from
 from rllib.models.residual.spec import NETWORKS, Residual
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
     "fcnet_activation": "tanh",  # "tanh", "relu", "swish", "sigmoid", "elu", "leaky_relu", "gelu", "linear" (None)
-    # Convolutions: a list with [channels, kernel, stride] for each layer, or "nature"; None chooses by the size of the
-    # image, [] is for none. Images skip the layers of fcnet_hiddens.
+    # Convolutions: a list with [channels, kernel, stride] for each layer, "nature" or "impala"; None chooses by the
+    # size of the image, [] is for none. Images skip the layers of fcnet_hiddens.
     "conv_filters": None,
     "conv_activation": "relu",  # as fcnet_activation
+    # Of "impala", the residual network (models/observations/torso.py: Impala); BTR has 2, 6 and True.
+    "impala_width": 1,  # factor of its channels 16, 32, 32
+    "impala_pool": None,  # rows and columns to which its result is max-pooled; None: it is not
+    "impala_spectral_norm": False,  # kernels in its residual blocks are divided by their largest singular value
     "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
     # "simba" or "simbav2": a residual block for each of fcnet_hiddens, which are equal (models/residual/spec.py); of
@@ -157,8 +161,8 @@ def check_model(model: Mapping) -> dict:
             raise ValueError(f"unknown model setting {key!r}.{hint}")
         else:
             settings[key] = value
-    if settings["conv_filters"] == "nature" and "post_fcnet_hiddens" not in model:
-        settings["post_fcnet_hiddens"] = NATURE_HIDDENS
+    if "post_fcnet_hiddens" not in model and (hiddens := hiddens_behind(settings["conv_filters"])) is not None:
+        settings["post_fcnet_hiddens"] = hiddens
     _check_values(settings)
     return settings
 
@@ -198,8 +202,9 @@ def _gains_of(given: Mapping | None) -> dict[str, float]:
     return {"hidden": given["gain"]} if given else {}
 
 
+_OF_IMPALA = ("impala_width", "impala_pool", "impala_spectral_norm")
 _SWITCHES = (
-    *("framestack", "vf_share_layers", "free_log_std", "layer_norm"),
+    *("impala_spectral_norm", "framestack", "vf_share_layers", "free_log_std", "layer_norm"),
     *("use_lstm", "use_gru", "use_attention", "vf_share_memory", "lstm_use_prev_action", "lstm_use_prev_reward"),
     *("use_sde", "squash_actions", "output_layer_use_bias"),
 )
@@ -228,8 +233,9 @@ def _check_values(settings: dict) -> None:
         )
     if type(settings["dim"]) is not int or settings["dim"] < 1:
         raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
-    if settings["conv_filters"] and settings["conv_filters"] != "nature":
+    if settings["conv_filters"] and hiddens_behind(settings["conv_filters"]) is None:
         filters_from(settings["conv_filters"])
+    _check_impala(settings)
     for key in _SWITCHES:
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
@@ -238,6 +244,31 @@ def _check_values(settings: dict) -> None:
     _check_custom_model(settings)
     _check_of_policies(settings["of_policies"])
     _check_sizes_and_noise(settings)
+
+
+def hiddens_behind(conv_filters) -> list[int] | None:
+    """Widths of the layers behind convolutions that have a name; None for others."""
+    named = {"nature": NATURE_HIDDENS, "impala": IMPALA_HIDDENS}
+    return named.get(conv_filters) if isinstance(conv_filters, str) else None
+
+
+def _check_impala(settings: dict) -> None:
+    given = [name for name in _OF_IMPALA if settings[name] != MODEL_DEFAULTS[name]]
+    if given and settings["conv_filters"] != "impala":
+        raise ValueError(
+            f"model={{{given[0]!r}: {settings[given[0]]!r}}} is of the residual network. Set 'conv_filters': 'impala', "
+            "or leave it out."
+        )
+    if type(settings["impala_width"]) is not int or settings["impala_width"] < 1:
+        raise ValueError(f"model['impala_width'] must be a positive integer, but got {settings['impala_width']!r}")
+    pool = settings["impala_pool"]
+    if pool is not None and (type(pool) is not int or pool < 1):
+        raise ValueError(f"model['impala_pool'] must be a number of rows and columns like 6, or None, but got {pool!r}")
+    if settings["conv_filters"] == "impala" and settings["layer_norm"]:
+        raise ValueError(
+            "model={'conv_filters': 'impala', 'layer_norm': True}: the residual network has no layer normalisation. "
+            "Leave 'layer_norm' out; 'impala_spectral_norm': True bounds its kernels."
+        )
 
 
 def _check_of_policies(models) -> None:

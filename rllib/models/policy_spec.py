@@ -167,7 +167,8 @@ class PolicySpec:
             # The levels are outputs, too.
             outputs = heads["policy"] // self.implicit.count - 1
             own = outputs, self.layer_norm, self.torso, self.head_bias
-            return self.implicit.layout(num_inputs, self.hiddens, *own)
+            whole = self.implicit.layout(num_inputs, self.hiddens, *own)
+            return NoisyLayout(whole, whole.behind, self.noisy_layers) if self.noisy_layers else whole
         rest = self.hiddens, heads, shared, num_log_std, self.layer_norm, self.torso
         if self.memory:
             return self.memory.layout(num_inputs, *rest)
@@ -185,7 +186,7 @@ class PolicySpec:
         if self.state_dependent_noise:
             width, size = self.hiddens[-1], self.distribution.size
             return StateDependentLayout(plain, width, size, trains_features=self.noise_trains_features)
-        return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
+        return NoisyLayout(plain, plain, self.noisy_layers) if self.noisy_layers else plain
 
     def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights, flat float32 [layout.size]."""
@@ -260,7 +261,7 @@ class PolicySpec:
         if isinstance(layout, ResidualLayout):
             return ResidualPolicy(layout, flat)
         if isinstance(layout, NoisyLayout):
-            return NoisyTorchNetwork(layout, self.activations, flat, acting)
+            return NoisyTorchNetwork(layout, lambda mu: self.torch(layout.plain, mu, acting.network), flat, acting)
         if isinstance(layout, ImplicitLayout):
             return ImplicitTorchNetwork(
                 layout, self.implicit.split(self.activations), flat, acting, self.implicit.count

@@ -19,7 +19,8 @@ def config(env, steps=300, **training):
     made = DQNConfig().environment(env).rollouts(num_rollout_workers=0, rollout_fragment_length=4)
     settings = {"lr": 5e-3, "gamma": 0.9, "train_batch_size": 32, "training_intensity": 32, "hiddens": [16]}
     settings |= {"num_steps_sampled_before_learning_starts": 64, "target_network_update_freq": 50}
-    made.training(replay_buffer_config=REPLAY, **{**settings, "model": {"fcnet_hiddens": [16]}, **IQN, **training})
+    settings |= {"replay_buffer_config": REPLAY, "model": {"fcnet_hiddens": [16]}}
+    made.training(**{**settings, **IQN, **training})
     made.reporting(min_sample_timesteps_per_iteration=steps, min_time_s_per_iteration=0)
     return made.debugging(seed=3)
 
@@ -53,6 +54,44 @@ def test_images_are_learned_in_torch(soft):
         train(algo, 1)
         assert algo.num_updates and np.isfinite(algo.policy.weights).all()
         assert not np.array_equal(algo.policy.parameters()["levels.weight"], before)
+
+
+# All of BTR (arXiv:2411.03820) but the sizes.
+BTR = {
+    "munchausen_alpha": 0.9, "double_q": False, "noisy": True, "dueling": True, "n_step": 3, "hiddens": [8],
+    "replay_buffer_config": {"type": "PrioritizedReplayBuffer", "capacity": 500, "prioritized_replay_alpha": 0.2},
+    "model": {
+        "conv_filters": "impala", "impala_pool": 1, "impala_spectral_norm": True, "post_fcnet_hiddens": [],
+        "fcnet_hiddens": [],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_btr_learns_and_goes_on_from_a_checkpoint(workers, tmp_path):
+    """With all its parts, in every process; directions of spectral normalisation are part of the weights."""
+    space = {"space": Box(0, 255, (8, 8, 1), np.uint8)}
+    made = config(SampledEnv, steps=80, training_intensity=8, **BTR).environment(env_config=space)
+    with made.rollouts(num_rollout_workers=workers, num_envs_per_worker=2).build() as algo:
+        before = {name: part.copy() for name, part in algo.policy.parameters().items()}
+        train(algo, 1)
+        assert algo.num_updates and np.isfinite(algo.policy.weights).all()
+        after = algo.policy.parameters()
+        for name in ("levels.weight", "policy.head.weight_sigma", "shared.hidden_0.weight_sigma"):
+            assert not np.array_equal(before[name], after[name]), name
+        direction = "features.shared.image_0_conv_1.direction"
+        np.testing.assert_allclose(np.linalg.norm(after[direction]), 1, rtol=1e-5)
+        assert (before[direction] == 1).all()
+        observations = np.random.default_rng(0).integers(0, 255, (3, 8, 8, 1), dtype=np.uint8)
+        actions, path = algo.compute_actions(observations, explore=False), algo.save(str(tmp_path))
+    np.testing.assert_array_equal(load_policy(path).compute_actions(observations, explore=False), actions)
+
+
+def test_the_better_action_is_found_by_noise_in_the_weights():
+    with config(ActionReward, steps=200, noisy=True).build() as algo:
+        train(algo, 2)
+        q = algo.policy.action_values(np.zeros((1, 1), np.float32)).q_values()[0]
+        assert q[1] > q[0] + 0.3
 
 
 def test_illegal_actions_are_not_taken():
@@ -98,7 +137,6 @@ def test_other_algorithms_of_action_values():
     ("settings", "message"),
     [
         ({"num_quantiles": 1}, r"there is 1. Use .training\(num_quantiles=32\)"),
-        ({"noisy": True}, "does not go with noisy=True"),
         ({"model": {"use_lstm": True}}, "has 'use_lstm'"),
     ],
 )

@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 COUNT, COSINES, ROWS, ACTIONS = 5, 7, 6, 3
 
 
-def make_policy(behind=(), dueling=False, before=(8,), layer_norm=False):
+def make_policy(behind=(), dueling=False, before=(8,), layer_norm=False, noisy=0):
     hiddens = (*before, *behind)
     spec = PolicySpec(
         BoxEncoder((4,)),
@@ -31,6 +31,7 @@ def make_policy(behind=(), dueling=False, before=(8,), layer_norm=False):
         layer_norm=layer_norm,
         initializer="uniform",
         implicit=ImplicitQuantiles(COUNT, COSINES, len(behind)),
+        noisy_layers=noisy,
     )
     return Policy(spec, rng=np.random.default_rng(0))
 
@@ -50,7 +51,15 @@ def make_batch(seed=1):
 def reference(policy, batch, behind, dueling, before):
     """The paper's network and equation 3 in plain torch, float64: the quantiles [A, n, B], the loss, its gradient."""
     flat = torch.from_numpy(policy.weights.astype(np.float64)).requires_grad_()
-    named, levels = policy.layout.named_parameters(flat), torch.from_numpy(policy.layer_noise.astype(np.float64))
+    named = dict(policy.layout.named_parameters(flat))
+    levels = torch.from_numpy(policy.layer_noise[-COUNT:].astype(np.float64))
+    if policy.spec.noisy_layers:
+        drawn = np.zeros(policy.layout.size)
+        drawn[policy.layout.plain.size :] = policy.layer_noise[:-COUNT]
+        for name, noise in policy.layout.named_parameters(drawn).items():
+            if name.endswith("_sigma"):
+                mean = name.removesuffix("_sigma")
+                named[mean] = named[mean] + named[name] * torch.from_numpy(noise)
     psi = torch.from_numpy(batch[sb.OBS].astype(np.float64))
     for index in range(len(before)):
         layer = f"features.shared.hidden_{index}"
@@ -80,17 +89,19 @@ def reference(policy, batch, behind, dueling, before):
 
 
 CASES = {
-    "head": ((), False, (8,)),
-    "dueling, a layer behind": ((6,), True, (8, 5)),
-    "nothing before": ((6,), False, ()),
+    "head": ((), False, (8,), 0),
+    "dueling, a layer behind": ((6,), True, (8, 5), 0),
+    "nothing before": ((6,), False, (), 0),
+    "a noisy head": ((), False, (8,), 1),
+    "noisy and dueling": ((6,), True, (8,), 2),
 }
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 @pytest.mark.parametrize("case", CASES)
 def test_gold(case, kind):
-    behind, dueling, before = CASES[case]
-    policy, batch = make_policy(behind, dueling, before), make_batch()
+    behind, dueling, before, noisy = CASES[case]
+    policy, batch = make_policy(behind, dueling, before, noisy=noisy), make_batch()
     policy.resample(np.random.default_rng(3))
     quantiles, loss, gradient = reference(policy, batch, behind, dueling, before)
     learner = make_learner(policy, Objective(QuantileLoss()), kind=kind)
@@ -124,6 +135,19 @@ def test_levels_are_drawn_one_in_each_stratum_and_silenced():
     np.testing.assert_allclose(np.histogram(drawn, 10, (0, 1))[0] / drawn.size, 0.1, atol=0.01)
     policy.silence()
     np.testing.assert_array_equal(policy.layer_noise, middles(COUNT))
+
+
+def test_noise_in_the_weights_is_drawn_beside_the_levels():
+    policy, batch = make_policy((6,), noisy=2), make_batch()
+    plain = make_policy((6,))
+    plain.weights[:] = policy.weights[: len(plain.weights)]
+    np.testing.assert_array_equal(*(each.dist_inputs(batch[sb.OBS]) for each in (policy, plain)))
+    policy.resample(np.random.default_rng(0))
+    weights, levels = policy.layer_noise[:-COUNT].copy(), policy.layer_noise[-COUNT:].copy()
+    assert weights.all() and (np.floor(levels * COUNT) == np.arange(COUNT)).all() and (levels != middles(COUNT)).all()
+    policy.silence()
+    assert not policy.layer_noise[:-COUNT].any()
+    np.testing.assert_array_equal(policy.layer_noise[-COUNT:], middles(COUNT))
 
 
 def test_outputs_end_with_the_levels():

@@ -101,7 +101,8 @@ def test_gradients_against_autograd(noisy):
     np.testing.assert_allclose(outputs(policy), expected_outputs, atol=1e-6)
     closed = policy.network.backward((d_outputs.T.copy().T, np.empty(0, np.float32)))
     weights = torch.from_numpy(policy.weights)
-    network = NoisyTorchNetwork(policy.layout, policy.spec.activations, weights, policy.network)
+    network = policy.spec.torch(policy.layout, weights, policy.network)
+    assert isinstance(network, NoisyTorchNetwork)
     backward((network(torch.from_numpy(policy.encode(OBSERVATIONS)))[0] * torch.tensor(d_outputs)).sum(), [network])
     for flat in (closed, network.flat.grad.numpy()):
         for name, gradient in policy.layout.named_parameters(flat).items():

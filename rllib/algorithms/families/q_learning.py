@@ -112,7 +112,7 @@ class QLearningConfig(OffPolicyConfig):
                 "distribution: points between v_min and v_max, or quantiles. Leave one of them 1."
             )
 
-    @relation("implicit_quantiles", "num_quantiles", "noisy", "model")
+    @relation("implicit_quantiles", "num_quantiles", "model")
     def _check_implicit_quantiles(self):
         if not self.implicit_quantiles:
             return None
@@ -120,11 +120,6 @@ class QLearningConfig(OffPolicyConfig):
             return (
                 "implicit_quantiles=True draws levels of num_quantiles quantiles, and there is 1. Use "
                 ".training(num_quantiles=32)."
-            )
-        if self.noisy:
-            return (
-                "implicit_quantiles=True does not go with noisy=True: layers before and behind the levels' features "
-                "have no noise in their weights. Leave one of them out."
             )
         if asked := [name for name in ("use_lstm", "use_gru", "use_attention", "custom_model") if self.model.get(name)]:
             return (

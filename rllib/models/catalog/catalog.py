@@ -14,7 +14,7 @@ from rllib.models.distributions.names import resolved
 from rllib.models.distributions.squashed import SquashedGaussian
 from rllib.models.distributions.standard import DiagGaussian, Distribution
 from rllib.models.memory.spec import Memory
-from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, residual_blocks
+from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model, hiddens_behind, residual_blocks
 from rllib.models.observations.encoders import (
     BoxEncoder,
     Encoder,
@@ -26,7 +26,15 @@ from rllib.models.observations.encoders import (
 from rllib.models.observations.filters import CLIP
 from rllib.models.observations.flat_spaces import Leaf, are_pixels, flat_leaves, is_under, unsupported
 from rllib.models.observations.masks import masked_columns
-from rllib.models.observations.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
+from rllib.models.observations.torso import (
+    AUTOMATIC_FILTERS,
+    NATURE_FILTERS,
+    Filters,
+    Image,
+    Impala,
+    Torso,
+    filters_from,
+)
 from rllib.models.policy_spec import PolicySpec
 
 logger = logging.getLogger(__name__)
@@ -35,7 +43,7 @@ logger = logging.getLogger(__name__)
 BUILT_IN = {
     *("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "free_log_std", "layer_norm"),
     *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
-    *("post_lstm_hiddens", "output_layer_use_bias"),
+    *("impala_width", "impala_pool", "impala_spectral_norm", "post_lstm_hiddens", "output_layer_use_bias"),
 }
 # Gains of orthogonal weights by their names in the setting orthogonal_gains.
 NAMED_GAINS = dict(zip(("hidden", "policy", "value"), GAINS))
@@ -67,7 +75,7 @@ def policy_spec(
         action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
         critic_keys: of the parts of Dict observations that the value reads and the policy does not.
         images_skip_layers: whether fcnet_hiddens have no part in a network for images alone; False: they stand behind
-            the convolutions, and "nature" brings no layer of its own.
+            the convolutions, and "nature" and "impala" bring no layer of their own.
         has_value: whether the network has a value; residual blocks do not.
 
     Raises:
@@ -357,7 +365,7 @@ def _hidden_layers(
 ) -> tuple[tuple[int, ...], str]:
     """Widths and activation of the hidden layers. Images may skip fcnet_hiddens, unless others are beside them."""
     hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
-    if not images_skip_layers and settings["conv_filters"] == "nature":
+    if not images_skip_layers and hiddens_behind(settings["conv_filters"]) is not None:
         post = tuple(model.get("post_fcnet_hiddens", ()))
     if images_skip_layers and torso is not None and not torso.others:
         if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
@@ -396,7 +404,7 @@ def preprocessing(
     """
     _check_space(space)
     leaves = flat_leaves(space)
-    images = _images(space, leaves, settings["conv_filters"], filtered)
+    images = _images(space, leaves, settings, filtered)
     if images:
         torso = Torso(images, _others(leaves, images, filtered), activation, settings["layer_norm"])
         return RowsEncoder(space.shape if isinstance(space, spaces.Box) else (spaces.flatdim(space),)), torso
@@ -428,9 +436,10 @@ def _scale(leaf: Leaf, filtered: bool) -> float:
     return 1 / 255 if are_pixels(leaf.space) and not filtered else 1.0
 
 
-def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) -> tuple[Image, ...]:
+def _images(space: spaces.Space, leaves: list[Leaf], settings: Mapping, filtered: bool) -> tuple[Image, ...]:
     """The images among the leaves that get convolutions."""
-    images = []
+    images, setting = [], settings["conv_filters"]
+    impala = _impala(settings)
     for leaf in leaves:
         # A plain matrix is an image only if filters are given for it.
         is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
@@ -438,14 +447,22 @@ def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) ->
             continue
         # The shortest axis holds the channels.
         channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
-        if filters := _filters(leaf, channels_first, setting):
-            images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))
+        filters = () if impala else _filters(leaf, channels_first, setting)
+        if filters or impala:
+            images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters, impala))
     if setting and not images:
         raise ValueError(
             f"model={{'conv_filters': ...}} is for images, but the observation space is {space}. Leave it out, or let "
             "the environment return images, Box(0, 255, (height, width, channels), uint8)."
         )
     return tuple(images)
+
+
+def _impala(settings: Mapping) -> Impala | None:
+    """The residual network that conv_filters asks for."""
+    if settings["conv_filters"] != "impala":
+        return None
+    return Impala(settings["impala_width"], settings["impala_pool"], settings["impala_spectral_norm"])
 
 
 def _filters(leaf: Leaf, channels_first: bool, setting) -> tuple[Filters, ...] | None:

@@ -1,13 +1,14 @@
 """Fully connected and convolutional networks in torch: views of the same flat vector as the numpy networks."""
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rllib.models.arithmetic.layer_norm import EPSILON
+from rllib.models.dense.impala_in_torch import impala_features
 from rllib.models.dense.layout import LayersLayout
 from rllib.models.dense.noisy import NoisyLayout, NoisyNetwork
 from rllib.models.observations.torso import Convolution, Image, Torso, as_conv2d
@@ -279,20 +280,20 @@ class NoisyTorchNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activations: of each hidden layer.
+        make: builds the module that computes on a flat tensor of plain weights; it has `read_tail`.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
         noise: the network that holds the noise; it is read at every forward pass.
     """
 
-    def __init__(self, layout: NoisyLayout, activations: tuple[str, ...], flat: Tensor, noise: NoisyNetwork):
+    def __init__(self, layout: NoisyLayout, make: Callable[[Tensor], nn.Module], flat: Tensor, noise: NoisyNetwork):
         super().__init__()
         self.layout = layout
         self.flat = with_gradient(flat)
-        self._noise, self._drawn = noise, torch.zeros(len(noise.noise), device=flat.device)
+        self._noise, self._drawn = noise, torch.zeros(len(noise.weight_noise), device=flat.device)
         start, size = layout.start, layout.plain.size
         mu = self.flat.detach()[:size]
         mu.grad = self.flat.grad[:size]
-        plain = TorchNetwork(layout.plain, activations, mu)
+        plain = make(mu)
         # As long as mu, so that blocks lie at the same places; what comes before the noisy layers is never touched.
         summed = torch.empty(size, device=flat.device)
         plain.read_tail(start, summed)
@@ -302,7 +303,7 @@ class NoisyTorchNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B]."""
-        self._drawn.copy_(torch.from_numpy(self._noise.noise))
+        self._drawn.copy_(torch.from_numpy(self._noise.weight_noise))
         torch.addcmul(self._mu, self._sigma, self._drawn, out=self._summed)
         return self._plain[0](inputs)
 
@@ -333,6 +334,8 @@ def torso_pieces(torso: Torso, blocks: dict[str, Tensor], towers: int) -> dict[s
             parts[f"{name}.{tower}.bias"] = blocks[f"{name}_bias"][tower]
             if torso.layer_norm:
                 parts[f"{name}.{tower}.norm"] = blocks[f"{name}_norm"][tower]
+            if name in torso.spectral_layers:
+                parts[f"{name}.{tower}.direction"] = blocks[f"{name}_direction"][tower]
     return parts
 
 
@@ -364,6 +367,9 @@ def _channels_last(image: Image, flat: Tensor) -> Tensor:
 
 def _convolved(torso: Torso, number: int, image: Image, pixels: Tensor, parts: dict, tower: int) -> Tensor:
     """Features [B, num_features], in the order height, width, channels."""
+    if image.impala:
+        name, activation = f"image_{number}_conv_{{}}.{tower}", ACTIVATIONS[torso.activation]
+        return _rows(impala_features(image, name, pixels, image.scale, parts, activation))
     x, scale = pixels, image.scale
     for index, layer in enumerate(image.layers):
         name = f"image_{number}_conv_{index}.{tower}"

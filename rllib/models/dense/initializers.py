@@ -19,12 +19,13 @@ def orthogonal(
 ) -> None:
     """Fills orthogonal weights with these gains, and zero biases.
 
-    Normalisations begin with scale 1 and shift 0, running statistics with mean 0 and variance 1.
+    Normalisations begin with scale 1 and shift 0, running statistics with mean 0 and variance 1, and the directions of
+    spectral normalisation, of any length, with ones.
     """
     hidden, policy, value = gains
     weights[:] = 0
     for name, parameter in layout.named_parameters(weights).items():
-        if name.endswith("running_var") or (name.endswith("weight") and parameter.ndim == 1):
+        if name.endswith(("running_var", "direction")) or (name.endswith("weight") and parameter.ndim == 1):
             parameter[:] = 1
         elif name.endswith("weight"):
             gain = {"policy.head.weight": policy, "value.head.weight": value}.get(name, hidden)

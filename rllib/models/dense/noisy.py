@@ -19,18 +19,19 @@ class NoisyLayout(Layout):
     """Layout of the plain network's parameters (mu), then the sigmas of its last ones.
 
     Args:
-        plain: layout of the network that computes; it has a single tower.
-        num_noisy: number of its last layers that are noisy, head included.
+        plain: layout of the network that computes; it has a single tower, or ends with layers that have one.
+        layers: the last part of `plain`, or all of it: holds the noisy layers.
+        num_noisy: number of the last of these that are noisy, head included.
 
     Attributes:
         start: index in the plain vector at which the noisy layers begin.
     """
 
-    def __init__(self, plain: LayersLayout, num_noisy: int):
-        self.plain = plain
-        matrices = [name for name in plain.shapes if name == "head" or name.startswith("hidden_")]
+    def __init__(self, plain: Layout, layers: LayersLayout, num_noisy: int):
+        self.plain, self._layers = plain, layers
+        matrices = [name for name in layers.shapes if name == "head" or name.startswith("hidden_")]
         self._noisy = matrices[-num_noisy:]
-        self.start = plain.slices[self._noisy[0]].start
+        self.start = plain.size - layers.size + layers.slices[self._noisy[0]].start
         super().__init__({"mu": (plain.size,), "sigma": (plain.size - self.start,)})
 
     def named_parameters(self, flat) -> dict:
@@ -44,10 +45,11 @@ class NoisyLayout(Layout):
 
     def noisy_blocks(self, flat_noise) -> list:
         """Views [inputs + 1, outputs] of noise [plain.size - start], one for each noisy layer."""
-        views = []
+        views, layers = [], self._layers
+        first = layers.slices[self._noisy[0]].start
         for name in self._noisy:
-            part, shape = self.plain.slices[name], self.plain.shapes[name][-2:]
-            views.append(flat_noise[part.start - self.start : part.stop - self.start].reshape(shape))
+            part, shape = layers.slices[name], layers.shapes[name][-2:]
+            views.append(flat_noise[part.start - first : part.stop - first].reshape(shape))
         return views
 
 
@@ -60,7 +62,8 @@ class NoisyNetwork:
         weights: flat float32 [layout.size]; read again at every pass.
 
     Attributes:
-        noise: float32 [plain.size - start], of the noisy layers.
+        noise: float32: that of the noisy layers, then the wrapped network's own, if it has any.
+        weight_noise: that of the noisy layers alone, [plain.size - start].
         gives_values: False: `forward_policy` writes no values, since acting draws new noise at every step.
     """
 
@@ -70,9 +73,14 @@ class NoisyNetwork:
         self._weights = weights
         self._size, self._start = layout.plain.size, layout.start
         self._summed = np.empty(self._size, np.float32)
-        self.noise = np.zeros(self._size - self._start, np.float32)
-        self._blocks = layout.noisy_blocks(self.noise)
         self.network = make(self._summed)
+        self._inner = self.network if hasattr(self.network, "resample") else None
+        inner = np.zeros(0, np.float32) if self._inner is None else self._inner.noise
+        self.noise = np.concatenate([np.zeros(self._size - self._start, np.float32), inner])
+        self.weight_noise = self.noise[: self._size - self._start]
+        if self._inner is not None:
+            self._inner.noise = self.noise[len(self.weight_noise) :]
+        self._blocks = layout.noisy_blocks(self.weight_noise)
         self.gradient = np.zeros(layout.size, np.float32)
 
     @property
@@ -88,15 +96,19 @@ class NoisyNetwork:
             factors = np.sign(drawn) * np.sqrt(abs(drawn))
             np.multiply.outer(factors[: inputs - 1], factors[inputs - 1 :], out=block[:-1])
             block[-1] = factors[inputs - 1 :]
+        if self._inner is not None:
+            self._inner.resample(rng)
 
     def silence(self) -> None:
-        """Sets the noise to zero."""
-        self.noise[:] = 0
+        """Sets the noise in the weights to zero, and silences the wrapped network's own."""
+        self.weight_noise[:] = 0
+        if self._inner is not None:
+            self._inner.silence()
 
     def summed(self) -> np.ndarray:
         """Writes mu + sigma * noise [plain.size] into the buffer that the network reads, and returns it."""
         summed, start = self._summed, self._start
-        np.multiply(self._weights[self._size :], self.noise, out=summed[start:])
+        np.multiply(self._weights[self._size :], self.weight_noise, out=summed[start:])
         summed[start:] += self._weights[start : self._size]
         summed[:start] = self._weights[:start]
         return summed
@@ -111,7 +123,7 @@ class NoisyNetwork:
         The noise must not have changed since the forward pass.
         """
         self.gradient[: self._size] = self.network.backward(gradients)
-        np.multiply(self.gradient[self._start : self._size], self.noise, out=self.gradient[self._size :])
+        np.multiply(self.gradient[self._start : self._size], self.weight_noise, out=self.gradient[self._size :])
         return self.gradient
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:

@@ -1,9 +1,13 @@
 """The convolutions of a torso in numpy, forward alone, and the network that acts with them.
 
+Residual blocks (torso.py: Impala) are computed by torch instead.
+
 A convolution is a matrix product: the patch under each place of the kernel becomes a row (im2col), written by one copy
 from a strided view of the image. Images stand channels-last, so that patches are copied in runs. A few rows at a time
 keep patches and results in the processor's cache.
 """
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,6 +18,9 @@ from rllib.models.arithmetic.layer_norm import normalize_rows
 from rllib.models.dense.in_numpy import Tower, check_weights
 from rllib.models.dense.layout import LayersLayout
 from rllib.models.observations.torso import Convolution, Image, Torso, as_conv2d
+
+if TYPE_CHECKING:
+    from rllib.models.dense.impala_in_torch import ImpalaForward
 
 CHUNK = 8
 
@@ -88,11 +95,16 @@ class TorsoForward:
                 column += stop - first
         return features
 
-    def _make_images(self, rows: int) -> list["_ImageForward"]:
-        return [
-            _ImageForward(image, f"image_{number}", self._blocks, rows, self._torso)
-            for number, image in enumerate(self._torso.images)
-        ]
+    def _make_images(self, rows: int) -> list["_ImageForward | ImpalaForward"]:
+        return [self._make_image(image, f"image_{number}", rows) for number, image in enumerate(self._torso.images)]
+
+    def _make_image(self, image: Image, name: str, rows: int) -> "_ImageForward | ImpalaForward":
+        if not image.impala:
+            return _ImageForward(image, name, self._blocks, rows, self._torso)
+        from rllib.models.dense.impala_in_torch import ImpalaForward
+        from rllib.models.dense.in_torch import ACTIVATIONS as IN_TORCH
+
+        return ImpalaForward(image, name, self._blocks, IN_TORCH[self._torso.activation])
 
 
 class _ImageForward:

@@ -59,6 +59,11 @@ class ImplicitTorchNetwork(nn.Module):
         by_output = outputs.reshape(len(self._drawn), rows, -1).permute(1, 2, 0).flatten(1)
         return torch.cat([by_output, self._drawn.expand(rows, -1)], 1), outputs.new_empty(0)
 
+    def read_tail(self, start: int, flat: Tensor) -> None:
+        """As StackedLayers.read_tail, of the layers behind the product."""
+        first = self.layout.slices["behind"].start
+        self._networks[1].read_tail(start - first, flat[first:])
+
     @property
     def leaves(self) -> list[Tensor]:
         before, behind = self._networks

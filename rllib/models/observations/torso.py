@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ AUTOMATIC_FILTERS = {
 # Mnih et al., Nature 2015; a hidden layer of 512 follows.
 NATURE_FILTERS = [[32, 8, 4, "valid"], [64, 4, 2, "valid"], [64, 3, 1, "valid"]]
 NATURE_HIDDENS = [512]
+# Espeholt et al., arXiv:1802.01561, figure 3: behind the residual network.
+IMPALA_HIDDENS = [256]
 PADDINGS = ("same", "valid")
 
 
@@ -93,6 +96,44 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Impala:
+    """The residual network of IMPALA (Espeholt et al., arXiv:1802.01561, figure 3), for images of any size.
+
+    Three sections of 16, 32 and 32 channels, all kernels 3 x 3: a convolution, max-pooling to half the size, and two
+    residual blocks, each the sum of what it reads and of two convolutions with an activation before either. An
+    activation follows the last section. BTR (arXiv:2411.03820) has all three of the settings below.
+
+    Attributes:
+        width: factor of the channels.
+        pool: rows and columns to which the result is max-pooled, whatever size the image had; None: it is not.
+        spectral_norm: kernels in residual blocks are divided by their largest singular value (Miyato et al.,
+            arXiv:1802.05957), which one step of power iteration estimates: with the kernel as a matrix K [filters,
+            numbers of a patch] and the unit vectors v of K^T u and w of K v it is w K v, and w is the next u.
+    """
+
+    width: int = 1
+    pool: int | None = None
+    spectral_norm: bool = False
+
+    # Convolutions of a section; the first is no part of a residual block.
+    PER_SECTION: ClassVar[int] = 5
+
+    def layers(self, shape: tuple[int, int, int]) -> tuple[Convolution, ...]:
+        """The convolutions for images of this (height, width, channels), section by section."""
+        layers = []
+        for channels in (16, 32, 32):
+            filters = Filters(channels * self.width, (3, 3), (1, 1), "same")
+            layers.append(Convolution(filters, shape))
+            shape = ((shape[0] + 1) // 2, (shape[1] + 1) // 2, filters.channels)
+            layers += [Convolution(filters, shape)] * (self.PER_SECTION - 1)
+        return tuple(layers)
+
+    def is_residual(self, index: int) -> bool:
+        """Whether a convolution is in a residual block."""
+        return index % self.PER_SECTION > 0
+
+
+@dataclass(frozen=True)
 class Image:
     """An image within a stored row, and its convolutions.
 
@@ -101,7 +142,8 @@ class Image:
         shape: as stored: [H, W, C], or [C, H, W] where channels_first, or [H, W].
         channels_first: whether it is [C, H, W].
         scale: of its numbers; 1/255 takes bytes to [0, 1].
-        filters: layer by layer.
+        filters: layer by layer; none with `impala`.
+        impala: residual blocks instead; None: plain layers.
 
     Raises:
         ValueError: if the image is too small for them.
@@ -112,8 +154,14 @@ class Image:
     channels_first: bool
     scale: float
     filters: tuple[Filters, ...]
+    impala: Impala | None = None
 
     def __post_init__(self):
+        if self.impala and self.impala.pool and self.impala.pool > min(places := self.layers[-1].out_shape[:2]):
+            raise ValueError(
+                f'the residual network "impala" leaves {list(places)} places of an image of {list(self.shape)}, and '
+                f"impala_pool={self.impala.pool} are more. Use a smaller impala_pool, or None."
+            )
         for layer in self.layers:
             if min(layer.out_shape) < 1:
                 raise ValueError(
@@ -138,6 +186,8 @@ class Image:
     @cached_property
     def layers(self) -> tuple[Convolution, ...]:
         """The convolutions, each for the result of the one before it."""
+        if self.impala:
+            return self.impala.layers(self.pixels)
         layers, shape = [], self.pixels
         for filters in self.filters:
             layers.append(Convolution(filters, shape))
@@ -146,8 +196,11 @@ class Image:
 
     @property
     def num_features(self) -> int:
-        """Number of outputs of the last layer."""
-        return math.prod(self.layers[-1].out_shape)
+        """Number of features that the layers behind the image read."""
+        *places, channels = self.layers[-1].out_shape
+        if self.impala and self.impala.pool:
+            places = [self.impala.pool] * 2
+        return math.prod(places) * channels
 
 
 @dataclass(frozen=True)
@@ -179,7 +232,20 @@ class Torso:
             shapes[f"{name}_bias"] = (towers, layer.filters.channels)
             if self.layer_norm:
                 shapes[f"{name}_norm"] = (towers, 2, layer.filters.channels)
+            if name in self.spectral_layers:
+                shapes[f"{name}_direction"] = (towers, layer.filters.channels)
         return shapes
+
+    @cached_property
+    def spectral_layers(self) -> frozenset[str]:
+        """Names of the layers whose kernels are divided by their largest singular value."""
+        return frozenset(
+            f"image_{number}_conv_{index}"
+            for number, image in enumerate(self.images)
+            if image.impala and image.impala.spectral_norm
+            for index in range(len(image.layers))
+            if image.impala.is_residual(index)
+        )
 
     def named_layers(self) -> list[tuple[str, Convolution]]:
         """(name, layer), "image_0_conv_0" first."""
@@ -198,6 +264,8 @@ class Torso:
             if self.layer_norm:
                 scale, shift = blocks[f"{name}_norm"][tower]
                 named |= {f"{name}_norm.weight": scale, f"{name}_norm.bias": shift}
+            if name in self.spectral_layers:
+                named[f"{name}.direction"] = blocks[f"{name}_direction"][tower]
         return named
 
     def to_json(self) -> dict:
@@ -217,11 +285,14 @@ def torso_from_json(data: Mapping | None) -> Torso | None:
     """The torso that `to_json` described."""
     if data is None:
         return None
-    images = tuple(
-        Image(**{**image, "shape": tuple(image["shape"]), "filters": filters_from(image["filters"])})
-        for image in data["images"]
-    )
+    images = tuple(map(_image_from_json, data["images"]))
     return Torso(images, tuple(map(tuple, data["others"])), data["activation"], data["layer_norm"])
+
+
+def _image_from_json(data: Mapping) -> Image:
+    filters, impala = data["filters"], data.get("impala")  # versions without "impala" did not write it
+    read = {"filters": filters_from(filters) if filters else (), "impala": impala and Impala(**impala)}
+    return Image(**{**data, "shape": tuple(data["shape"]), **read})
 
 
 def filters_from(setting: Sequence) -> tuple[Filters, ...]:
@@ -251,7 +322,7 @@ def filters_from(setting: Sequence) -> tuple[Filters, ...]:
 def _explained(given) -> str:
     return (
         "model['conv_filters'] must be a list with [channels, kernel, stride] for each layer, like [[16, [8, 8], 4], "
-        '[32, 4, 2, "valid"]] (a fourth entry is the padding, "same" or "valid"), or "nature", but got '
+        '[32, 4, 2, "valid"]] (a fourth entry is the padding, "same" or "valid"), "nature" or "impala", but got '
         f"{given!r}"
     )
 

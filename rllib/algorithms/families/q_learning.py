@@ -2,8 +2,8 @@
 
 Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`; R2D2's memory stands
 between the two. As in RLlib, `hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's
-layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/project/decisions.md measures the
-difference.
+layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; decisions_learning.md in
+docs/project/decisions measures the difference.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 """Games made with Unity and its ML-Agents as environments with several agents.
 
-The package mlagents_envs is not among the requirements (docs/project/decisions.md); any release that runs here will do.
+The package mlagents_envs is not among the requirements (docs/project/decisions/decisions_agents.md says why); any
+release that runs here will do.
 """
 
 from typing import Any, ClassVar

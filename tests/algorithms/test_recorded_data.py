@@ -1,4 +1,29 @@
-"""Learning from recorded steps: the rows, their order, mixtures, checkpoints, and settings that do not fit."""
+"""Learning from recorded steps: the rows, their order, mixtures, checkpoints, and settings that do not fit.
+
+Where RLlib's tests of offline data are found here (gates O1 to O14: docs/project/results.md):
+
+- bc, test_bc_compilation_and_learning_from_offline_file; cartpole-bc.yaml ->
+  tests/algorithms/test_recorded_data.py; gate O1
+- marwil, ..._learning_from_offline_file; cartpole-marwil.yaml -> gate O4
+- marwil, test_marwil_cont_actions_from_offline_file -> test_offline_algorithms.py: imitation; gate O2
+- marwil, test_marwil_loss_function -> tests/losses/test_recorded_actions.py, against vectors that were computed
+  apart, in numpy and torch
+- cql, test_cql_compilation; pendulum-cql.yaml -> test_continuous_actions_are_learned_from[CQL]; gate O6. Its
+  min_size_for_sampling is left out: all rows are there
+- iql, pendulum_iql.py -> gate O9
+- offline, test_json_reader, test_dataset_reader -> tests/offline/
+- offline, test_offline_data: one learner and several -> test_two_learners_make_the_update_of_one
+- offline, test_offline_prelearner: ignore_final_observation ->
+  test_a_step_is_left_out_if_nobody_knows_what_followed
+- test_dqn_cartpole_v1_with_offline_input_and_softq ->
+  test_the_replay_has_the_recorded_steps_and_learns_from_them[DQN], without SoftQ, which chooses no action here
+- settings of cartpole-bc, cartpole-marwil and pendulum-cql, evaluation_config={"input": "sampler"} ->
+  test_settings_of_rllibs_files_are_those_here
+- examples, train_w_bc_finetune_w_ppo.py -> test_weights_of_a_clone_begin_a_run_of_ppo
+- examples, custom_input_api.py -> tests/offline/test_inputs.py, functions of an IOContext
+- d4rl.* inputs of halfcheetah-cql.yaml and others -> refused: give arrays or files
+- crr, dt -> none: AWAC and IQL in their place
+"""
 
 import gzip
 from pathlib import Path

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"
-GENERATOR = ("sphinx", "myst_parser", "furo")
+GENERATOR = ("sphinx", "myst_parser", "furo", "sphinx_copybutton")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SITE), os.environ.get("PYTHONPATH", "")])}
 
 

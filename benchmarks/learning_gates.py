@@ -187,6 +187,8 @@ GATES = {
     "A43": Gate("sac/halfcheetah", 3000, "4186 in training on v3, rl-experiments", steps=100_000, seeds=3),
     "A43-simba": Gate("sac/halfcheetah_simba", 6156, _CHEETAH, steps=100_000, seeds=3),
     "A43-simbav2": Gate("sac/halfcheetah_simbav2", 6156, _CHEETAH, steps=100_000, seeds=3),
+    "A43-xqc": Gate("sac/halfcheetah_xqc", 6156, _CHEETAH, steps=100_000, seeds=3),
+    "A43-flashsac": Gate("sac/halfcheetah_flashsac", 6156, _CHEETAH, steps=100_000, seeds=3),
     "A43-walker2d": Gate("sac/walker2d", 690, _WALKER, steps=100_000, seeds=3),
     "A43-walker2d-simba": Gate("sac/walker2d_simba", 690, _WALKER, steps=100_000, seeds=3),
     "A43-walker2d-simbav2": Gate("sac/walker2d_simbav2", 690, _WALKER, steps=100_000, seeds=3),

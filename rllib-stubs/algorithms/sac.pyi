@@ -22,6 +22,7 @@ SDE_MEAN_LIMIT: float
 class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
     targets_are_least: ClassVar[bool]
     without_atoms: ClassVar[str]
+    learns_by_batch: ClassVar[bool]
     @property
     def make_return_scale(self) -> Callable[..., ReturnScale] | None: ...
     @property
@@ -140,6 +141,7 @@ class SAC(Constrained, OffPolicyActorCritic):
 
 class TQCConfig(SACConfig):
     targets_are_least: ClassVar[bool]
+    learns_by_batch: ClassVar[bool]
     without_atoms: ClassVar[str]
     takes_no_limit: ClassVar[str]
     n_quantiles: int

@@ -86,6 +86,7 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
     targets_are_least: ClassVar[bool] = True
     # Why critics give no distribution on bins, where they do not.
     without_atoms: ClassVar[str] = ""
+    learns_by_batch: ClassVar[bool] = True
 
     @section
     def training(
@@ -136,6 +137,15 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
             return f"num_atoms={self.num_atoms} is for SAC: {self.without_atoms}. Leave it out."
         if not -math.inf < self.v_min < self.v_max < math.inf:
             return f"v_min={self.v_min} must be below v_max={self.v_max}. Use .training(v_min=-5.0, v_max=5.0)."
+        return None
+
+    @relation("num_atoms", "model", "policy_model_config", "q_model_config")
+    def _check_atoms_by_batch(self):
+        if self.is_by_batch and self.num_atoms == 1 and self.learns_by_batch:
+            return (
+                "model: the networks xqc and flashsac are for distributions of returns, and num_atoms=1 gives expected "
+                "ones. Use .training(num_atoms=101, v_min=-5.0, v_max=5.0, scale_rewards=True)."
+            )
         return None
 
     @relation("scale_rewards", "v_max", "normalize_returns", "input_")
@@ -306,7 +316,8 @@ class SAC(Constrained, OffPolicyActorCritic):
         sampled, bins = self.config_of(policy_id).target_critics_sampled, self.config_of(policy_id).bins
         if not self.is_discrete(policy_id):
             if bins is not None:
-                return categorical.critic_loss(bins, samples_critics=sampled is not None)
+                by_batch = self.config_of(policy_id).is_by_batch
+                return categorical.critic_loss(bins, samples_critics=sampled is not None, by_batch=by_batch)
             return CRITIC_LOSS if sampled is None else SAMPLED_CRITIC_LOSS
         if sampled is not None:
             raise ValueError(
@@ -320,8 +331,8 @@ class SAC(Constrained, OffPolicyActorCritic):
             return priced_actor_loss(COST_CRITIC, self.is_discrete(policy_id))
         if self.is_discrete(policy_id):
             return DISCRETE_ACTOR_LOSS
-        bins = self.config_of(policy_id).bins
-        return ACTOR_LOSS if bins is None else categorical.actor_loss(bins)
+        bins, by_batch = self.config_of(policy_id).bins, self.config_of(policy_id).is_by_batch
+        return ACTOR_LOSS if bins is None else categorical.actor_loss(bins, by_batch=by_batch)
 
     # ------------------------------------------------------------------ costs
 
@@ -415,6 +426,7 @@ class TQCConfig(SACConfig):
     """Settings of TQC: SAC's, and the critics' quantiles."""
 
     targets_are_least: ClassVar[bool] = False
+    learns_by_batch: ClassVar[bool] = False
     without_atoms: ClassVar[str] = "TQC's critics give quantiles, n_quantiles"
     takes_no_limit: ClassVar[str] = "TQC's actor is led by quantiles of rewards alone"
 

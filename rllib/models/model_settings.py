@@ -24,8 +24,8 @@ MODEL_DEFAULTS = {
     "impala_spectral_norm": False,  # kernels in its residual blocks are divided by their largest singular value
     "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
-    # "simba" or "simbav2": a residual block for each of fcnet_hiddens, which are equal (models/residual/spec.py); of
-    # actors with critics. None: fully connected layers.
+    # "simba", "simbav2", "xqc" or "flashsac": a block for each of fcnet_hiddens, which are equal
+    # (models/residual/spec.py); of actors with critics, the last two of SAC. None: fully connected layers.
     "network": None,
     "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
     "framestack": True,  # their observations are the last four pictures

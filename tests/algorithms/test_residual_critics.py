@@ -33,6 +33,8 @@ SIMBA_V2 = {
     "num_atoms": 21,
     "scale_rewards": True,
 }
+XQC = {**SIMBA_V2, "model": {"network": "xqc", "fcnet_hiddens": [16, 16]}, "policy_delay": 3}
+FLASH_SAC = {**SIMBA_V2, "model": {"network": "flashsac", "fcnet_hiddens": [16]}, "policy_delay": 2}
 
 
 class Reach(gym.Env):
@@ -75,8 +77,12 @@ def flats(algo):
     return found | {f"target_{name}": (learner.vector.layouts[name], each.weights) for name, each in targets}
 
 
+# Running statistics of batches come to observations around 100 in some 700 updates.
+_MANY_UPDATES = {"policy_delay": 1, "training_intensity": 128}
+
+
 @pytest.mark.learning
-@pytest.mark.parametrize("training", [SIMBA, SIMBA_V2])
+@pytest.mark.parametrize("training", [SIMBA, SIMBA_V2, {**XQC, **_MANY_UPDATES}, {**FLASH_SAC, **_MANY_UPDATES}])
 def test_it_solves_a_probe(training):
     """Observations far from 0 and rewards far from 1."""
     more = {"tau": 0.05, "lr": 3e-3, "initial_alpha": 0.1, "target_entropy": -2.0, "gamma": 0.9}
@@ -108,8 +114,9 @@ def test_all_networks_normalise_by_what_was_sampled(kind, training):
             np.testing.assert_allclose(variance, rows.var(0), rtol=1e-5, err_msg=name)
 
 
-def test_weights_of_simbav2_stay_on_the_sphere():
-    with config(SACConfig, **SIMBA_V2, lr=1e-2).build() as algo:
+@pytest.mark.parametrize("training", [SIMBA_V2, XQC, FLASH_SAC])
+def test_weights_stay_on_the_sphere(training):
+    with config(SACConfig, **training, lr=1e-2).build() as algo:
         before = algo.learner.weights.copy()
         algo.train()
         assert (algo.learner.weights != before).any()
@@ -118,6 +125,22 @@ def test_weights_of_simbav2_stay_on_the_sphere():
             for parameter, matrix in layout.named_parameters(flat).items():
                 if matrix.ndim == 2:
                     np.testing.assert_allclose(np.linalg.norm(matrix, axis=1), 1, rtol=1e-5, err_msg=parameter)
+
+
+@pytest.mark.parametrize("training", [XQC, FLASH_SAC])
+def test_actors_act_by_statistics_of_what_they_learned_from(training):
+    """Those of the first layer follow the observations of the updates of the actor, one in so many of the critics'."""
+    with config(SACConfig, **training).build() as algo:
+        algo.train()
+        algo.train()
+        updates = algo.num_updates // training["policy_delay"]
+        mean = algo.policy.parameters()["policy.embed_norm.running_mean"]
+        assert updates > 20
+        # All observations are around 100.
+        np.testing.assert_allclose(mean, 100 * (1 - 0.99**updates), rtol=0.02)
+        critics = flats(algo)["critics"]
+        mean = critics[0].named_parameters(critics[1])["0.embed_norm.running_mean"]
+        np.testing.assert_allclose(mean[:2], 100 * (1 - 0.99**algo.num_updates), rtol=0.02)
 
 
 def test_rewards_are_divided_by_the_range_of_returns():
@@ -135,7 +158,7 @@ def test_rewards_are_divided_by_the_range_of_returns():
         assert rewards.min() < -20 and newest.min() >= -2
 
 
-@pytest.mark.parametrize(("training", "workers"), [(SIMBA, 0), (SIMBA_V2, 2)])
+@pytest.mark.parametrize(("training", "workers"), [(SIMBA, 0), (SIMBA_V2, 2), (XQC, 0), (FLASH_SAC, 2)])
 def test_a_restored_run_is_the_run_that_went_on(training, workers, tmp_path):
     """To the bit, through a reset after the checkpoint; statistics of observations and returns included."""
     more = {"store_buffer_in_checkpoints": True, "training_intensity": 4, "param_resets": [150, 480]}
@@ -152,11 +175,19 @@ def test_a_restored_run_is_the_run_that_went_on(training, workers, tmp_path):
             for name, array in expected.items():
                 np.testing.assert_array_equal(states[1][file][name], array, err_msg=f"{file}: {name}")
     assert states[0]["algorithm.json"]["state"]["param_resets"] == {"default_policy": 2}
-    assert "observed.safetensors" in states[0]
+    assert ("observed.safetensors" in states[0]) == (training in (SIMBA, SIMBA_V2))
 
 
-@pytest.mark.parametrize("training", [{"model": {"fcnet_hiddens": [8]}}, SIMBA_V2])
-@pytest.mark.parametrize("kind", [SACConfig, TD3Config])
+@pytest.mark.parametrize(
+    ("kind", "training"),
+    [
+        (SACConfig, {"model": {"fcnet_hiddens": [8]}}),
+        (SACConfig, SIMBA_V2),
+        (SACConfig, XQC),
+        (TD3Config, {"model": {"fcnet_hiddens": [8]}}),
+        (TD3Config, SIMBA_V2),
+    ],
+)
 def test_resets_begin_networks_and_optimizers_anew(kind, training):
     if kind is TD3Config:
         training = {"model": training["model"]}
@@ -189,7 +220,7 @@ def test_resets_begin_networks_and_optimizers_anew(kind, training):
         assert len(algo.replay) == rows
 
 
-@pytest.mark.parametrize("training", [SIMBA, SIMBA_V2])
+@pytest.mark.parametrize("training", [SIMBA, SIMBA_V2, XQC, FLASH_SAC])
 def test_a_checkpoint_acts_alone(training, tmp_path):
     """The policy's file has the network and its statistics."""
     with config(SACConfig, **training).build() as algo:
@@ -223,7 +254,7 @@ SIMPLE = {"model": {"network": "simba", "fcnet_hiddens": [16]}}
 @pytest.mark.parametrize(
     ("kind", "env", "training", "message"),
     [
-        (SACConfig, Reach, {"model": {"network": "simba3"}}, "must be one of simba, simbav2, or None"),
+        (SACConfig, Reach, {"model": {"network": "simba3"}}, "must be one of simba, simbav2, xqc, flashsac, or"),
         (SACConfig, Reach, {"model": {"network": "simba", "fcnet_hiddens": [8, 16]}}, "Use equal widths"),
         (SACConfig, Reach, {"model": {**SIMPLE["model"], "layer_norm": True}}, "without layer_norm=True"),
         (SACConfig, Reach, {"model": {**SIMPLE["model"], "use_sde": True}}, "without use_sde=True"),
@@ -236,6 +267,15 @@ SIMPLE = {"model": {"network": "simba", "fcnet_hiddens": [16]}}
         ),
         (SACConfig, MatchPicture, SIMPLE, "reads vectors, but .* asks for convolutions"),
         (CrossQConfig, Reach, SIMPLE, "CrossQ normalises its layers by batches"),
+        (TD3Config, Reach, {"model": XQC["model"]}, "TD3 has no losses for networks that batches normalise"),
+        (TQCConfig, Reach, {"model": FLASH_SAC["model"]}, "TQC has no losses for networks that batches normalise"),
+        (SACConfig, Reach, {"model": XQC["model"]}, "and num_atoms=1 gives expected"),
+        (
+            SACConfig,
+            Reach,
+            {**SIMPLE, "q_model_config": {"network": "xqc"}, "num_atoms": 11},
+            "policy_model_config: network='simba' and q_model_config: network='xqc'",
+        ),
         (ApexDDPGConfig, Reach, SIMPLE, "compute by critics in numpy"),
         (PPOConfig, Reach, SIMPLE, "is for the actor and the critics of SAC, TQC, TD3 and DDPG"),
         (DQNConfig, "CartPole-v1", SIMPLE, "is for the actor and the critics of SAC, TQC, TD3 and DDPG"),

@@ -93,6 +93,35 @@ def test_rows_may_draw_the_critics_of_their_targets():
     assert loss.item() != pytest.approx(expected_critic_loss(logits, target_logits, batch)[0], rel=1e-3)
 
 
+def test_one_pass_judges_both_halves_where_batches_normalise():
+    """(s, a) comes first and (s', a') second, in one call of critics and of copies, which are told to use the batch."""
+    (logits, target_logits), batch = tables(2, 7)
+    others, called = np.random.default_rng(8).normal(size=(2, 2, ROWS, BINS.count)), []
+
+    def judging(name, halves):
+        def judge(observations, actions, by_batch=False):
+            called.append((name, observations[:, 0], actions[:, 0], by_batch))
+            return torch.tensor(np.float32(np.concatenate(halves, 1)))
+
+        return judge
+
+    dist_inputs = torch.tensor([[MEAN, LOG_STD]]).expand(ROWS, 2)
+    modules = {
+        "policy": lambda observations: (dist_inputs, None),
+        "critics": judging("critics", (logits, others[0])),
+        "target_critics": judging("target_critics", (others[1], target_logits)),
+    }
+    tensors = {name: torch.tensor(np.float32(column)) for name, column in batch.items()}
+    loss, *_ = critic_loss(BINS, by_batch=True).torch(BoundedSquashedGaussian((1,)), modules, tensors, alpha=ALPHA)
+    assert loss.item() == pytest.approx(expected_critic_loss(logits, target_logits, batch)[0], rel=1e-5)
+    assert [name for name, *_ in called] == ["target_critics", "critics"]
+    drawn = np.tanh(MEAN + np.exp(LOG_STD) * batch[NEXT_NOISE][:, 0])
+    for _, observations, actions, by_batch in called:
+        assert by_batch
+        np.testing.assert_allclose(observations, np.concatenate([batch[sb.OBS], batch[sb.NEXT_OBS]])[:, 0], rtol=1e-6)
+        np.testing.assert_allclose(actions, [*np.tanh(batch[sb.ACTIONS][:, 0]), *drawn], rtol=1e-5)
+
+
 def test_the_actors_loss_is_of_the_least_mean():
     (logits, _), batch = tables(2, 9)
     loss, (_, entropy) = in_torch(actor_loss(BINS), logits, logits, batch)

@@ -16,11 +16,37 @@ from rllib.policy import Policy
 
 OBSERVED, ACTION, ROWS, WIDTH, BLOCKS = 5, 2, 7, 8, 2
 WIDTHS = {"observation": OBSERVED, "action": ACTION}
+BY_BATCH = ("xqc", "flashsac")
 
 
-def of_paper(network: str, named: dict, owner: str, x: torch.Tensor, heads: int) -> list[torch.Tensor]:
+def of_batches(network: str, p: dict, x: torch.Tensor, heads: int, by_batch: bool) -> list[torch.Tensor]:
+    """XQC's and FlashSAC's networks, with torch's own batch normalisation."""
+
+    def norm(name, x):
+        running = (p[f"{name}.running_mean"].clone(), p[f"{name}.running_var"].clone())
+        learned = p[f"{name}.weight"], p[f"{name}.bias"]
+        return functional.batch_norm(x, *running, *learned, by_batch, 0.01, {"xqc": 1e-3, "flashsac": 1e-5}[network])
+
+    x = norm("embed_norm", x)
+    if network == "xqc":
+        for i in range(BLOCKS):
+            x = torch.relu(norm(f"layer_{i}_norm", functional.linear(x, p[f"layer_{i}.weight"])))
+    else:
+        x = functional.linear(x, p["embed.weight"])
+        for i in range(BLOCKS):
+            hidden = torch.relu(norm(f"block_{i}.up_norm", functional.linear(x, p[f"block_{i}.up.weight"])))
+            x = x + torch.relu(norm(f"block_{i}.down_norm", functional.linear(hidden, p[f"block_{i}.down.weight"])))
+        x = functional.rms_norm(x, [WIDTH], p["norm.weight"], 1e-6)
+    return [functional.linear(x, p[f"head_{i}.weight"], p[f"head_{i}.bias"]) for i in range(heads)]
+
+
+def of_paper(
+    network: str, named: dict, owner: str, x: torch.Tensor, heads: int, by_batch: bool = False
+) -> list[torch.Tensor]:
     """Results of the heads for inputs x [B, inputs], by one network's parameters in float64."""
     p = {name.removeprefix(f"{owner}."): torch.tensor(np.float64(each)) for name, each in named.items()}
+    if network in ("xqc", "flashsac"):
+        return of_batches(network, p, x, heads, by_batch)
     mean, variance = (torch.tensor(np.float64(named[f"observation.{name}"])) for name in ("mean", "variance"))
     observed = (x[:, :OBSERVED] - mean) / torch.sqrt(variance + 1e-8)
     x = torch.cat([observed, x[:, OBSERVED:]], 1)
@@ -58,7 +84,7 @@ def critics(network: str, copies: int | None, num_outputs: int | None):
     module.initialize(layout, weights, rng)
     weights[: layout.trained.size] += rng.normal(0, 0.1, layout.trained.size).astype(np.float32)
     _, mean, variance = layout.split(weights)
-    mean[:], variance[:] = rng.normal(size=OBSERVED), rng.uniform(0.5, 2, OBSERVED)
+    mean[:], variance[:] = rng.normal(size=len(mean)), rng.uniform(0.5, 2, len(mean))
     return module, layout, weights
 
 
@@ -78,22 +104,25 @@ def test_critics_are_the_papers(network, copies, num_outputs):
     torch.testing.assert_close(found.double(), expected if copies else expected[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-def test_gradients_are_autograds_of_the_papers_equations(network):
+CALLS = [*((each, False) for each in NETWORKS), *((each, True) for each in BY_BATCH)]
+
+
+@pytest.mark.parametrize(("network", "by_batch"), CALLS)
+def test_gradients_are_autograds_of_the_papers_equations(network, by_batch):
+    """Where a batch normalises, also through its statistics."""
     module, layout, weights = critics(network, 2, None)
     built = module.torch(layout, torch.from_numpy(weights))
     rng = np.random.default_rng(2)
     inputs = np.float32(rng.normal(size=(ROWS, OBSERVED + ACTION)))
     observations = torch.tensor(np.concatenate([inputs[:, :OBSERVED], np.ones((ROWS, 1), np.float32)], 1))
-    loss = built(observations, torch.tensor(inputs[:, OBSERVED:])).square().sum()
+    before = np.float64(weights)
+    called = {"by_batch": True} if by_batch else {}
+    loss = built(observations, torch.tensor(inputs[:, OBSERVED:]), **called).square().sum()
     built.receive(torch.autograd.grad(loss, built.leaves))
 
     def loss_at(direction, distance):
-        moved = layout.named_parameters(np.float64(weights) + distance * direction)
-        return sum(
-            float(of_paper(network, moved, str(i), torch.tensor(np.float64(inputs)), 1)[0].square().sum())
-            for i in range(2)
-        )
+        moved, x = layout.named_parameters(before + distance * direction), torch.tensor(np.float64(inputs))
+        return sum(float(of_paper(network, moved, str(i), x, 1, by_batch)[0].square().sum()) for i in range(2))
 
     for _ in range(5):
         direction = np.zeros(layout.size)
@@ -109,7 +138,7 @@ def test_actors_act_as_they_learn(network):
     spec = PolicySpec(BoxEncoder((OBSERVED,)), distribution, (), (), critic=False, residual=residual)
     policy, rng = Policy(spec, rng=np.random.default_rng(0)), np.random.default_rng(1)
     _, mean, variance = policy.layout.split(policy.weights)
-    mean[:], variance[:] = rng.normal(size=OBSERVED), rng.uniform(0.5, 2, OBSERVED)
+    mean[:], variance[:] = rng.normal(size=len(mean)), rng.uniform(0.5, 2, len(mean))
     observations = np.float32(rng.normal(size=(ROWS, OBSERVED)))
     acted = policy.dist_inputs(observations)
     in_torch, values = spec.torch(policy.layout, torch.from_numpy(policy.weights), None)(
@@ -138,3 +167,48 @@ def test_units_of_simbav2_begin_with_weights_of_length_1():
     np.testing.assert_allclose(named["0.embed.scale"], math.sqrt(2 / WIDTH), rtol=1e-6)
     rate = named["1.block_0.rate.scale"] * layout.trained.scale_factor("block_0.rate.scale")
     np.testing.assert_allclose(rate, 1 / (BLOCKS + 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("network", BY_BATCH)
+def test_batches_normalise_and_move_the_running_statistics(network):
+    """Results of a batch are those of its own statistics; 1 % of these goes into the running ones, of each critic."""
+    module, layout, weights = critics(network, 2, 3)
+    built, rng = module.torch(layout, torch.from_numpy(weights)), np.random.default_rng(3)
+    inputs = np.float32(rng.normal(2, 3, size=(ROWS, OBSERVED + ACTION)))
+    observations = torch.tensor(np.concatenate([inputs[:, :OBSERVED], np.ones((ROWS, 1), np.float32)], 1))
+    named = {name: each.copy() for name, each in layout.named_parameters(weights).items()}
+    found = built(observations, torch.tensor(inputs[:, OBSERVED:]), by_batch=True).detach()
+    x = torch.tensor(np.float64(inputs))
+    for i in range(2):
+        expected = of_paper(network, named, str(i), x, 1, by_batch=True)[0]
+        torch.testing.assert_close(found[i].double(), expected, rtol=1e-4, atol=1e-4)
+        now = layout.named_parameters(weights)
+        for kind, of_batch in (("running_mean", inputs.mean(0)), ("running_var", inputs.var(0))):
+            name = f"{i}.embed_norm.{kind}"
+            np.testing.assert_allclose(now[name], 0.99 * named[name] + 0.01 * of_batch, rtol=1e-5, atol=1e-6)
+    moved = [name for name in named if not np.array_equal(named[name], layout.named_parameters(weights)[name])]
+    assert moved and all("running" in name for name in moved)
+
+
+@pytest.mark.parametrize("network", BY_BATCH)
+def test_projections_bring_weights_to_their_lengths(network):
+    """Of each unit 1; of flashsac's normalisations, scales and shifts together, the square root of their number."""
+    module, layout, weights = critics(network, 2, None)
+    built = module.torch(layout, torch.from_numpy(weights))
+    before = {name: each.copy() for name, each in layout.named_parameters(weights).items()}
+    with torch.no_grad():
+        built.project()
+    now = layout.named_parameters(weights)
+    for name, matrix in now.items():
+        if matrix.ndim == 2:
+            expected = before[name] / np.linalg.norm(before[name], axis=1, keepdims=True)
+            np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-7)
+        elif name.endswith("norm.weight"):
+            bias = name.replace("weight", "bias")
+            parts = [each for each in (name, bias) if each in now]
+            length = np.sqrt(sum(np.square(before[each]).sum() for each in parts))
+            size = np.sqrt(len(matrix)) / length if network == "flashsac" else 1
+            for each in parts:
+                np.testing.assert_allclose(now[each], size * before[each], rtol=1e-5)
+        elif "head" in name or "running" in name:
+            np.testing.assert_array_equal(matrix, before[name])

@@ -19,6 +19,7 @@ REPLAY_OF_A_MILLION: dict
 
 class OffPolicyActorCriticConfig(SequenceReplayConfig):
     without_residual: ClassVar[str]
+    learns_by_batch: ClassVar[bool]
     without_resets: ClassVar[str]
     not_custom: ClassVar[Mapping[str, str]]
     replay_defaults: ClassVar[dict]
@@ -34,6 +35,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def acting_model(self) -> Mapping[str, Any]: ...
     def network_settings(self, own: str) -> dict[str, Any]: ...
     def is_custom(self, own: str) -> bool: ...
+    @property
+    def is_by_batch(self) -> bool: ...
     @property
     def shares_encoder(self) -> bool: ...
     actor_lr: float | OverTime | None

@@ -61,6 +61,7 @@ from rllib.models.model_settings import (
 from rllib.models.modules import EncodedFirst, FullyConnected, ResidualNetworks
 from rllib.models.observations.torso import Torso
 from rllib.models.policy_spec import PolicySpec
+from rllib.models.residual.spec import BATCH_EPSILON
 from rllib.sample_batch import DEFAULT_POLICY, LOSS_MASK, OBS, SEQ_LENS, MultiAgentBatch, SampleBatch
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ CRITICS = "critics"
 _OBJECTIVES = {POLICY: "actor"}
 # Settings of the actor's network and of the critics'.
 _NETWORKS = ("policy_model_config", "q_model_config")
-_CONVOLUTIONS = ("conv_filters", "conv_activation")
+_CONVOLUTIONS = ("conv_filters", "conv_activation", "impala_width", "impala_pool", "impala_spectral_norm")
 _CELL = ("lstm_cell_size", "post_lstm_hiddens", "post_lstm_activation")
 _CRITIC_SETTINGS = (
     *("network", "fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "layer_norm"),
@@ -90,6 +91,8 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     # Why there are no residual blocks, or resets of all networks, where there are none.
     without_residual: ClassVar[str] = ""
+    # Whether the losses are normalised by batches where the networks are.
+    learns_by_batch: ClassVar[bool] = False
     without_resets: ClassVar[str] = ""
     # Setting of a network that cannot be the user's -> the reason, and what to do.
     not_custom: ClassVar[Mapping[str, str]] = {}
@@ -181,6 +184,11 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
     def is_custom(self, own: str) -> bool:
         """Whether this setting has a network of the user's."""
         return self[own].get("custom_model") is not None
+
+    @property
+    def is_by_batch(self) -> bool:
+        """Whether actor or critics are networks that batches normalise."""
+        return any(self.network_settings(own).get("network") in BATCH_EPSILON for own in _NETWORKS)
 
     @property
     def shares_encoder(self) -> bool:
@@ -309,13 +317,23 @@ class OffPolicyActorCriticConfig(SequenceReplayConfig):
 
     @relation("model", "q_model_config", "policy_model_config", "input_", "num_learners")
     def _check_residual(self):
-        settings = (self.network_settings(own) for own in ("policy_model_config", "q_model_config"))
-        network = next(filter(None, (each.get("network") for each in settings)), None)
+        networks = [self.network_settings(own).get("network") for own in ("policy_model_config", "q_model_config")]
+        network = next(filter(None, networks), None)
         if network is None:
             return None
         what = f"model={{'network': {network!r}}}"
         if self.without_residual:
             return f"{what} is for SAC, TQC, TD3 and DDPG: {self.without_residual}. Leave it out."
+        if self.is_by_batch and not self.learns_by_batch:
+            return (
+                f"{what}: {self.algorithm_name} has no losses for networks that batches normalise. Use SAC, or simba "
+                "or simbav2."
+            )
+        if self.is_by_batch and networks[0] != networks[1]:
+            return (
+                f"policy_model_config: network={networks[0]!r} and q_model_config: network={networks[1]!r}: actor and "
+                "critics are normalised by the same batches. Set one of xqc and flashsac in model, for both."
+            )
         if self.has_data:
             return (
                 f"{what} normalises observations by statistics of the steps that a run samples, but input_ has "

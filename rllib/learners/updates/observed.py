@@ -1,4 +1,4 @@
-"""Running statistics of observations, by which networks of residual blocks normalise what they read."""
+"""Running statistics of observations, by which SimBa's and SimbaV2's networks normalise what they read."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,11 @@ class ObservedMoments:
         self._policy = vector.policy
         flats = [(layout, vector[name]) for name, layout in vector.layouts.items()]
         flats += [(vector.layouts[target.module], target.weights) for target in targets]
-        self._places = [layout.split(flat)[1:] for layout, flat in flats if isinstance(layout, ResidualLayout)]
+        self._places = [
+            layout.split(flat)[1:]
+            for layout, flat in flats
+            if isinstance(layout, ResidualLayout) and not layout.residual.is_by_batch
+        ]
         self.moments = RunningMoments(vector.policy.spec.num_inputs)
 
     def __bool__(self) -> bool:

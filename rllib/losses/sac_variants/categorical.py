@@ -48,21 +48,30 @@ class Bins:
         return torch.linspace(*ends, dtype=torch.float64, device=like.device).float()
 
 
-def critic_loss(bins: Bins, *, samples_critics: bool = False) -> LossOverModules:
+def critic_loss(bins: Bins, *, samples_critics: bool = False, by_batch: bool = False) -> LossOverModules:
     """The critics' loss.
 
     Args:
         bins: of the returns.
         samples_critics: whether rows draw the target critics that they take the least value of.
+        by_batch: critics, and their target copies, judge (s, a) and (s', a') in one pass and are normalised by the
+            statistics of both together (XQC, arXiv:2509.25174; FlashSAC, arXiv:2604.04539); in torch alone.
     """
 
     def compute(distribution, modules, minibatch, *, alpha):
         import torch
 
+        def judged_by(name: str, which: int, taken, actions):
+            if not by_batch:
+                return modules[name](minibatch[(OBS, NEXT_OBS)[which]], (taken, actions)[which])
+            observations, both = torch.cat([minibatch[OBS], minibatch[NEXT_OBS]]), torch.cat([taken, actions])
+            return modules[name](observations, both, by_batch=True).chunk(2, dim=-2)[which]
+
         with torch.no_grad():
             following = minibatch[NEXT_OBS]
             actions, log_prob = distribution.torch_draw(modules["policy"](following)[0], minibatch[NEXT_NOISE])
-            probabilities = modules["target_critics"](following, actions).softmax(-1)
+            taken = minibatch[ACTIONS].tanh().reshape(actions.shape)
+            probabilities = judged_by("target_critics", 1, taken, actions).softmax(-1)
             support = bins.torch_values(probabilities)
             judged = probabilities @ support
             if samples_critics:
@@ -71,8 +80,7 @@ def critic_loss(bins: Bins, *, samples_critics: bool = False) -> LossOverModules
             chosen = probabilities.gather(0, least)[0]
             rewards = minibatch[REWARDS] - minibatch[DISCOUNTS] * (alpha * log_prob)
             targets = torch_project(chosen, rewards, minibatch[DISCOUNTS], support)
-            taken = minibatch[ACTIONS].tanh()
-        logits = modules["critics"](minibatch[OBS], taken).log_softmax(-1)
+        logits = judged_by("critics", 0, taken, actions).log_softmax(-1)
         loss = -(minibatch[WEIGHTS] * (targets * logits).sum(-1)).mean(-1).sum()
         with torch.no_grad():
             values = logits.exp() @ support
@@ -99,14 +107,20 @@ def critic_loss(bins: Bins, *, samples_critics: bool = False) -> LossOverModules
         return (loss, values.mean(), values.min(), values.max()), (td_errors,)
 
     columns = (*READ_BY_CRITICS, NEXT_NOISE, *((LEFT_OUT,) if samples_critics else ()))
-    return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), compute_in_numpy)
+    return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), None if by_batch else compute_in_numpy)
 
 
-def actor_loss(bins: Bins) -> LossOverModules:
-    """The actor's loss, by the means of the critics' distributions."""
+def actor_loss(bins: Bins, *, by_batch: bool = False) -> LossOverModules:
+    """The actor's loss, by the means of the critics' distributions.
+
+    Args:
+        bins: of the returns.
+        by_batch: the actor is normalised by the rows, and the critics by their running statistics; in torch alone.
+    """
 
     def compute(distribution, modules, minibatch, *, alpha):
-        actions, log_prob = distribution.torch_draw(modules["policy"](minibatch[OBS])[0], minibatch[NOISE])
+        dist_inputs = modules["policy"](minibatch[OBS], **({"by_batch": True} if by_batch else {}))[0]
+        actions, log_prob = distribution.torch_draw(dist_inputs, minibatch[NOISE])
         probabilities = modules["critics"](minibatch[OBS], actions).softmax(-1)
         values = probabilities @ bins.torch_values(probabilities)
         loss = (alpha * log_prob - values.amin(0)).mean()
@@ -126,7 +140,7 @@ def actor_loss(bins: Bins) -> LossOverModules:
         entropy = -drawn.log_prob.mean()
         return ((-alpha * entropy - values[least].mean(), entropy),)
 
-    return LossOverModules((NOISE,), ("actor_loss", "entropy"), compute, (), compute_in_numpy)
+    return LossOverModules((NOISE,), ("actor_loss", "entropy"), compute, (), None if by_batch else compute_in_numpy)
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -4,7 +4,15 @@ import numpy as np
 
 from rllib.models.arithmetic.layer_norm import EPSILON as NORM_EPSILON
 from rllib.models.dense.in_numpy import check_weights
-from rllib.models.residual.spec import EPSILON, LEAST_LENGTH, SHIFT, ResidualLayout
+from rllib.models.residual.spec import (
+    BATCH_EPSILON,
+    EPSILON,
+    FLASH_SAC,
+    LEAST_LENGTH,
+    RMS_EPSILON,
+    SHIFT,
+    ResidualLayout,
+)
 
 _SHIFT = np.float32(SHIFT)
 
@@ -28,6 +36,11 @@ class ResidualNetwork:
         self.layout = layout
         trained, mean, variance = layout.split(weights)
         self._mean, self._variance = mean[:, None], variance[:, None]
+        self._running = {
+            name: (row[0][:, None], layout.of_norms(variance)[name][0][:, None])
+            for name, row in layout.of_norms(mean).items()
+        }
+        self._epsilon = BATCH_EPSILON.get(layout.residual.network, 0.0)
         blocks = {name: block[0] for name, block in layout.trained.blocks(trained).items()}
         # Matrices [outputs, inputs], vectors [width, 1].
         self._parts = {name: part.T if part.ndim == 2 else part[:, None] for name, part in blocks.items()}
@@ -41,6 +54,8 @@ class ResidualNetwork:
 
     def forward_policy(self, inputs: np.ndarray, values: None = None) -> np.ndarray:
         """Distribution inputs [B, K]."""
+        if self.layout.residual.is_by_batch:
+            return np.concatenate(self._batch_normalized(inputs.T[:-1])).T
         x = (inputs.T[:-1] - self._mean) / np.sqrt(self._variance + np.float32(EPSILON))
         of_network = self._spherical if self.layout.residual.is_spherical else self._normalized
         return np.concatenate(of_network(x)).T
@@ -69,6 +84,27 @@ class ResidualNetwork:
             hidden = self._scaled(f"head_{index}_hidden", self._product(f"head_{index}_hidden", x))
             found.append(self._affine(f"head_{index}", hidden))
         return found
+
+    def _batch_normalized(self, x: np.ndarray) -> list[np.ndarray]:
+        residual, norm = self.layout.residual, self._norm_of_batches
+        x = norm("embed_norm", x)
+        if residual.network == FLASH_SAC:
+            x = self._product("embed", x)
+            for index in range(residual.num_blocks):
+                block = f"block_{index}"
+                hidden = np.maximum(norm(f"{block}.up_norm", self._product(f"{block}.up", x)), 0)
+                x = x + np.maximum(norm(f"{block}.down_norm", self._product(f"{block}.down", hidden)), 0)
+            x = x / np.sqrt(np.square(x).mean(0) + np.float32(RMS_EPSILON)) * self._parts["norm.weight"]
+        else:
+            for index in range(residual.num_blocks):
+                x = np.maximum(norm(f"layer_{index}_norm", self._product(f"layer_{index}", x)), 0)
+        return [self._affine(f"head_{index}", x) for index in range(len(self.layout.heads))]
+
+    def _norm_of_batches(self, name: str, x: np.ndarray) -> np.ndarray:
+        """Normalisation by the running statistics of batches."""
+        mean, variance = self._running[name]
+        scale = self._parts[f"{name}.weight"] / np.sqrt(variance + np.float32(self._epsilon))
+        return (x - mean) * scale + self._parts[f"{name}.bias"]
 
     def _product(self, name: str, x: np.ndarray) -> np.ndarray:
         return np.dot(self._parts[f"{name}.weight"], x)

@@ -8,7 +8,17 @@ from torch.nn import functional
 
 from rllib.models.arithmetic.layer_norm import EPSILON as NORM_EPSILON
 from rllib.models.dense.in_torch import with_gradient
-from rllib.models.residual.spec import EPSILON, LEAST_LENGTH, SHIFT, ResidualLayout, project
+from rllib.models.residual.spec import (
+    BATCH_EPSILON,
+    EPSILON,
+    FLASH_SAC,
+    LEAST_LENGTH,
+    MOMENTUM,
+    RMS_EPSILON,
+    SHIFT,
+    ResidualLayout,
+    project,
+)
 
 
 class ResidualModule(nn.Module):
@@ -22,7 +32,14 @@ class ResidualModule(nn.Module):
     def __init__(self, layout: ResidualLayout, flat: Tensor):
         super().__init__()
         self.layout = layout
-        trained, self._mean, self._variance = layout.split(flat.detach())
+        # Statistics are hidden from autograd, which would take their changes for changes of the weights beside them.
+        trained, (_, self._mean, self._variance) = layout.split(flat.detach())[0], layout.split(flat.data)
+        self._running = {
+            name: (mean[:, None], variance[:, None])
+            for (name, mean), variance in zip(
+                layout.of_norms(self._mean).items(), layout.of_norms(self._variance).values(), strict=True
+            )
+        }
         self.flat = with_gradient(trained)
         self._parts = layout.trained.blocks(self.flat.detach())
         self.leaves = [part.requires_grad_() for part in self._parts.values()]
@@ -33,8 +50,16 @@ class ResidualModule(nn.Module):
             parameter.grad = gradients[name]
             self.register_parameter(name.replace(".", "_"), parameter)
 
-    def results(self, inputs: Tensor) -> list[Tensor]:
-        """Results [copies, B, outputs] of each head, for inputs [B, num_inputs] that begin with the observation."""
+    def results(self, inputs: Tensor, by_batch: bool = False) -> list[Tensor]:
+        """Results [copies, B, outputs] of each head.
+
+        Args:
+            inputs: [B, num_inputs], the observation first.
+            by_batch: normalisations by batches are by these rows, which move the running statistics, instead of by
+                these.
+        """
+        if self.layout.residual.is_by_batch:
+            return self._batch_normalized(inputs, by_batch)
         count = self.layout.num_observed
         observed = (inputs[:, :count] - self._mean) * (self._variance + EPSILON).rsqrt()
         x = observed if inputs.shape[1] == count else torch.cat([observed, inputs[:, count:]], dim=1)
@@ -67,6 +92,40 @@ class ResidualModule(nn.Module):
             found.append(self._affine(f"head_{index}", hidden))
         return found
 
+    def _batch_normalized(self, x: Tensor, by_batch: bool) -> list[Tensor]:
+        """XQC's network, and FlashSAC's."""
+        residual = self.layout.residual
+
+        def norm(name: str, x: Tensor) -> Tensor:
+            return self._norm_of_batch(name, x, by_batch)
+
+        x = norm("embed_norm", x[None])
+        if residual.network == FLASH_SAC:
+            x = self._product("embed", x)
+            for index in range(residual.num_blocks):
+                block = f"block_{index}"
+                hidden = torch.relu(norm(f"{block}.up_norm", self._product(f"{block}.up", x)))
+                x = x + torch.relu(norm(f"{block}.down_norm", self._product(f"{block}.down", hidden)))
+            size = (x.square().mean(-1, keepdim=True) + RMS_EPSILON).rsqrt()
+            x = x * size * self._parts["norm.weight"][:, None]
+        else:
+            for index in range(residual.num_blocks):
+                x = torch.relu(norm(f"layer_{index}_norm", self._product(f"layer_{index}", x)))
+        return [self._affine(f"head_{index}", x) for index in range(len(self.layout.heads))]
+
+    def _norm_of_batch(self, name: str, x: Tensor, by_batch: bool) -> Tensor:
+        """Batch normalisation of x, [copies or 1, B, features]."""
+        running_mean, running_variance = self._running[name]
+        mean, variance = running_mean, running_variance
+        if by_batch:
+            variance, mean = torch.var_mean(x, 1, correction=0, keepdim=True)
+            with torch.no_grad():
+                running_mean.lerp_(mean.expand_as(running_mean), MOMENTUM)
+                running_variance.lerp_(variance.expand_as(running_variance), MOMENTUM)
+        epsilon = BATCH_EPSILON[self.layout.residual.network]
+        scale, shift = (self._parts[f"{name}.{part}"][:, None] for part in ("weight", "bias"))
+        return torch.addcmul(shift, x - mean, scale * (variance + epsilon).rsqrt())
+
     def _product(self, name: str, x: Tensor) -> Tensor:
         return x @ self._parts[f"{name}.weight"]
 
@@ -87,17 +146,17 @@ class ResidualModule(nn.Module):
         torch._foreach_copy_(self._gradients, gradients)
 
     def project(self) -> None:
-        """Brings weights back to length 1 where the network asks for it; learners call it after each step."""
-        if self.layout.residual.is_spherical:
-            project(self._parts)
+        """Brings weights back to their lengths where the network asks for it; learners call it after each step."""
+        if self.layout.residual.has_projection:
+            project(self.layout.trained.projected(self._parts))
 
 
 class ResidualPolicy(ResidualModule):
     """The network of a policy, without a value."""
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Tensor, by_batch: bool = False) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] of encoded observations [B, num_inputs + 1], and no values [0]."""
-        dist_inputs = torch.cat([results[0] for results in self.results(inputs[:, :-1])], dim=1)
+        dist_inputs = torch.cat([results[0] for results in self.results(inputs[:, :-1], by_batch)], dim=1)
         return dist_inputs, dist_inputs.new_empty(0)
 
 
@@ -114,15 +173,16 @@ class ResidualCritics(ResidualModule):
         super().__init__(layout, flat)
         self._stacked, self._single = stacked, single
 
-    def forward(self, observations: Tensor, *others: Tensor) -> Tensor:
+    def forward(self, observations: Tensor, *others: Tensor, by_batch: bool = False) -> Tensor:
         """Results [B, outputs], or [B] of a single one, stacked for several networks.
 
         Args:
             observations: encoded, [B, num_observed + 1].
             others: [B, ...] each.
+            by_batch: as for `results`.
         """
         read = [observations[:, :-1], *(other.flatten(1) for other in others)]
-        (results,) = self.results(torch.cat(read, dim=1) if others else read[0])
+        (results,) = self.results(torch.cat(read, dim=1) if others else read[0], by_batch)
         outputs = results if self._stacked else results[0]
         return outputs[..., 0] if self._single else outputs
 

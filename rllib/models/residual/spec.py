@@ -11,9 +11,20 @@ elementwise products * with learned scales s and learned rates a,
 
 The columns of its matrices (the weights of one unit) have length 1, and are brought back to it after each step.
 
-In both, W1 has 4 d outputs, and the observation part of o is normalised by running statistics of all observations so
-far: (o - mean) / sqrt(variance + 1e-8). They are not trained, and lie behind the trained parameters in the flat vector,
-so that they go wherever weights go: to workers, devices, checkpoints and exported policies.
+`xqc` is XQC's (Palenicek et al., arXiv:2509.25174, section 4), layers without residual connections; `flashsac` is
+FlashSAC's (arXiv:2604.04539), whose blocks are sums again. With B, batch normalisation with learned scales and shifts,
+
+    x = B o,        x <- relu(B W x) in each block,                                 heads are W x + b      (xqc)
+    x = W B o,      x <- x + relu(B W2 relu(B W1 x)) in each block,                 heads are W R x + b    (flashsac)
+
+and R x = scale * x / sqrt(mean x^2 + 1e-6). The columns of all matrices have length 1. In flashsac the scales and
+shifts of a normalisation together have the square root of their number, and so has the scale of R. All are brought back
+to it after each step. Learning normalises by the rows of a batch, acting by the running statistics of batches.
+
+In all but xqc W1 has 4 d outputs. In simba and simbav2 the observation part of o is normalised by running statistics of
+all observations so far: (o - mean) / sqrt(variance + 1e-8). Running statistics of all four are not trained, and lie
+behind the trained parameters in the flat vector, so that they go wherever weights go: to workers, devices, checkpoints
+and exported policies.
 """
 
 import math
@@ -27,8 +38,8 @@ from rllib.models.dense.initializers import orthogonal_matrix
 from rllib.models.dense.layout import Layout
 from rllib.storage.json_dataclass import Described
 
-SIMBA, SIMBA_V2 = "simba", "simbav2"
-NETWORKS = (SIMBA, SIMBA_V2)
+SIMBA, SIMBA_V2, XQC, FLASH_SAC = "simba", "simbav2", "xqc", "flashsac"
+NETWORKS = (SIMBA, SIMBA_V2, XQC, FLASH_SAC)
 # Width of a block's hidden layer, in widths of its features.
 EXPANSION = 4
 # What simbav2 puts behind the inputs before it brings them to length 1, so that their length is not lost.
@@ -37,6 +48,11 @@ SHIFT = 3.0
 LEAST_LENGTH = 1e-8
 # Added to the variances of observations.
 EPSILON = 1e-8
+# Of batch normalisation, by the network: added to variances. And the share of a new batch in running statistics.
+BATCH_EPSILON = {XQC: 1e-3, FLASH_SAC: 1e-5}
+MOMENTUM = 0.01
+# Of R.
+RMS_EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
@@ -59,6 +75,16 @@ class Residual(Described):
     def is_spherical(self) -> bool:
         """Whether features and weights have length 1."""
         return self.network == SIMBA_V2
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether weights are brought back to a length after each step."""
+        return self.network != SIMBA
+
+    @property
+    def is_by_batch(self) -> bool:
+        """Whether its layers are normalised by batches."""
+        return self.network in BATCH_EPSILON
 
     def layout(
         self, num_observed: int, num_others: int, heads: tuple[int, ...], owners: tuple[str, ...]
@@ -88,21 +114,49 @@ class BlocksLayout(Layout):
     | norm.weight, norm.bias | [C, d] | simba |
     | head_i_hidden.weight, .scale | [C, d, d], [C, d] | simbav2 |
     | head_i.weight, .bias | [C, d, outputs], [C, outputs] | both |
+
+    Of xqc these are embed_norm, layer_i (a matrix), layer_i_norm and head_i; of flashsac embed_norm, embed (a matrix),
+    block_i.up, block_i.up_norm, block_i.down, block_i.down_norm, norm.weight and head_i.
+
+    Attributes:
+        norms: name -> number of features of what is normalised by batches.
     """
 
     def __init__(self, residual: Residual, num_inputs: int, heads: tuple[int, ...], owners: tuple[str, ...]):
         self.residual, self.heads, self.owners = residual, heads, owners
         copies, width, wide = len(owners), residual.width, EXPANSION * residual.width
+        self.norms: dict[str, int] = {}
         shapes = {}
 
         def product(name: str, inputs: int, outputs: int, *vectors: str) -> None:
             shapes[f"{name}.weight"] = (copies, inputs, outputs)
             shapes.update({f"{name}.{vector}": (copies, outputs) for vector in vectors})
 
-        def norm(name: str) -> None:
-            shapes.update({f"{name}.{vector}": (copies, width) for vector in ("weight", "bias")})
+        def norm(name: str, size: int = width) -> None:
+            shapes.update({f"{name}.{vector}": (copies, size) for vector in ("weight", "bias")})
 
-        if residual.is_spherical:
+        def batch_norm(name: str, size: int) -> None:
+            self.norms[name] = size
+            norm(name, size)
+
+        if residual.is_by_batch:
+            batch_norm("embed_norm", num_inputs)
+            if residual.network == FLASH_SAC:
+                product("embed", num_inputs, width)
+            for index in range(residual.num_blocks):
+                if residual.network == FLASH_SAC:
+                    product(f"block_{index}.up", width, wide)
+                    batch_norm(f"block_{index}.up_norm", wide)
+                    product(f"block_{index}.down", wide, width)
+                    batch_norm(f"block_{index}.down_norm", width)
+                else:
+                    product(f"layer_{index}", width if index else num_inputs, width)
+                    batch_norm(f"layer_{index}_norm", width)
+            if residual.network == FLASH_SAC:
+                shapes["norm.weight"] = (copies, width)
+            for index, outputs in enumerate(heads):
+                product(f"head_{index}", width, outputs, "bias")
+        elif residual.is_spherical:
             product("embed", num_inputs + 1, width, "scale")
             for index in range(residual.num_blocks):
                 product(f"block_{index}.up", width, wide, "scale")
@@ -152,12 +206,12 @@ class BlocksLayout(Layout):
         """Fills the parameters.
 
         Matrices are orthogonal, those of simba's blocks normal with the variance 2 / inputs (He et al.,
-        arXiv:1502.01852); biases are zero.
+        arXiv:1502.01852); biases are zero, and scales of normalisations one.
         """
         weights[:] = 0
         for name, block in self.blocks(weights).items():
             if block.ndim == 3:
-                in_block = name.startswith("block_") and not self.residual.is_spherical
+                in_block = name.startswith("block_") and self.residual.network == SIMBA
                 inputs, outputs = block.shape[1:]
                 for matrix in block:
                     if in_block:
@@ -168,12 +222,16 @@ class BlocksLayout(Layout):
                 block[:] = self._scales(name)[1]
             elif name.endswith("norm.weight"):
                 block[:] = 1
-        if self.residual.is_spherical:
-            project(self.blocks(weights))
+        if self.residual.has_projection:
+            project(self.projected(self.blocks(weights)))
+
+    def projected(self, blocks: Mapping) -> dict:
+        """Subset of the blocks: what is brought to a length (`project`)."""
+        return {name: block for name, block in blocks.items() if block.ndim == 3 or self.residual.network == FLASH_SAC}
 
 
 class ResidualLayout(Layout):
-    """Layout of the trained parameters, then of the statistics of observations, which no gradient moves.
+    """Layout of the trained parameters, then of running statistics, which no gradient moves.
 
     Args:
         residual, num_observed, num_others, heads, owners: as for `Residual.layout`.
@@ -193,20 +251,40 @@ class ResidualLayout(Layout):
         heads: tuple[int, ...],
         owners: tuple[str, ...],
     ):
-        self.residual, self.num_observed, self.heads = residual, num_observed, heads
+        self.residual, self.num_observed, self.heads, self._owners = residual, num_observed, heads, owners
         self.trained = BlocksLayout(residual, num_observed + num_others, heads, owners)
-        self.num_fixed = 2 * num_observed
-        super().__init__({"trained": (self.trained.size,), "mean": (num_observed,), "variance": (num_observed,)})
+        count = len(owners) * sum(self.trained.norms.values()) if residual.is_by_batch else num_observed
+        self.num_fixed = 2 * count
+        super().__init__({"trained": (self.trained.size,), "mean": (count,), "variance": (count,)})
 
     def split(self, flat) -> tuple:
-        """The views of `flat` [size]: what is trained, the means and the variances of observations."""
+        """The views of `flat` [size]: what is trained, running means and variances.
+
+        They are of observations, [num_observed], or of all that is normalised by batches (`of_norms`).
+        """
         return tuple(flat[part] for part in self.slices.values())
 
+    def of_norms(self, statistics) -> dict:
+        """Name of a normalisation by batches -> its view [copies, features] of running means, or variances."""
+        copies, found, start = len(self._owners), {}, 0
+        for name, width in self.trained.norms.items():
+            found[name] = statistics[start : start + copies * width].reshape(copies, width)
+            start += copies * width
+        return found
+
     def named_parameters(self, flat) -> dict:
-        """Parameter name -> view of `flat`; the statistics are "observation.mean" and "observation.variance"."""
+        """Parameter name -> view of `flat`; statistics are "observation.mean" and "observation.variance".
+
+        Of normalisations by batches they have the names of torch.nn.BatchNorm1d: "0.embed_norm.running_mean".
+        """
         trained, mean, variance = self.split(flat)
         named = self.trained.named_parameters(trained)
-        return named | {"observation.mean": mean, "observation.variance": variance}
+        if not self.residual.is_by_batch:
+            return named | {"observation.mean": mean, "observation.variance": variance}
+        for kind, statistics in (("running_mean", mean), ("running_var", variance)):
+            for name, block in self.of_norms(statistics).items():
+                named |= {f"{owner}.{name}.{kind}": row for owner, row in zip(self._owners, block)}
+        return named
 
     def initialize(self, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the parameters; statistics begin with mean 0 and variance 1."""
@@ -216,8 +294,17 @@ class ResidualLayout(Layout):
 
 
 def project(blocks: Mapping) -> None:
-    """Brings the weights of each unit to length 1, in place, in the blocks of simbav2, arrays or tensors."""
-    for block in blocks.values():
+    """Brings blocks, arrays or tensors, to their lengths, in place.
+
+    The weights of each unit get the length 1; scales and shifts of a normalisation together, the square root of the
+    number of its features.
+    """
+    for name, block in blocks.items():
         if block.ndim == 3:
             length = (block * block).sum(1)[:, None] ** 0.5
             block /= length.clip(LEAST_LENGTH)
+        elif name.endswith("norm.weight"):
+            parts = [block, *(blocks[other] for other in [name.replace("weight", "bias")] if other in blocks)]
+            length = sum((part * part).sum(-1) for part in parts)[:, None] ** 0.5
+            for part in parts:
+                part *= part.shape[-1] ** 0.5 / length.clip(LEAST_LENGTH)

@@ -29,7 +29,7 @@ Where each of RLlib 2.6's tests is found here; those without a file are below.
   tests/env/test_pettingzoo.py, and the programs of docs/guide/multi_agent.md
 - test_multi_agent_batch: timeslices (3) -> no: a MultiAgentBatch is not cut by t, which no row has; a policy's
   SampleBatch is (tests/test_sample_batch.py)
-- test_policy_map: with and without swaps -> no: all policies stay in memory (decisions.md); their size is in
+- test_policy_map: with and without swaps -> no: all policies stay in memory (decisions_agents.md); their size is in
   tests/evaluation/test_many_policies.py
 - test_check_multi_agent: bad ids, invalid arguments and values -> tests/algorithms/test_multi_agent_config.py:
   mistakes

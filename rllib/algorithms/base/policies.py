@@ -1,7 +1,7 @@
 """The policies of a run, by their ids. New ones are made here; workers and checkpoints build theirs from a spec.
 
 Learners, PolicySettings of the workers, snapshots, and statistics of filters and returns go by policy id. An algorithm
-for one agent has one policy, DEFAULT_POLICY. docs/project/architecture.md lists what still holds a single policy.
+for one agent has one policy, DEFAULT_POLICY.
 """
 
 from collections.abc import Callable, Mapping

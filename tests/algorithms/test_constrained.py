@@ -156,6 +156,16 @@ def test_both_learners_learn_the_same(make, environment):
     np.testing.assert_allclose(*results, rtol=1e-3)
 
 
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+def test_the_kl_of_the_policy_ends_the_updates_of_both_networks(learner):
+    """The cost critic has other statistics than the policy, whose KL is the one that is compared."""
+    settings = {"cost_limit": 0.25, "lr": 0.05, "learner": learner}
+    with ppo(Speed, target_kl=0.01, **settings).build() as stops, ppo(Speed, **settings).build() as goes_on:
+        whole, stopped = (algo.train()["info"]["num_grad_updates"] for algo in (goes_on, stops))
+        assert whole == 16 and stopped < whole
+        assert all(np.isfinite(algo.learner.weights).all() for algo in (stops, goes_on))
+
+
 # ---------------------------------------------------------------------- rows
 
 

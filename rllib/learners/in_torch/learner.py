@@ -221,7 +221,8 @@ class TorchBackend:
                         descent.take_recorded_step(epoch, rows, given)
                     else:
                         descent.compute(epoch, rows, microbatch_size, given, collective)
-                        if stop_above is not None and not self._on_gpu and descent.exceeds(*stop_above):
+                        is_to_stop = stop_above is not None and descent is self._descents[0] and not self._on_gpu
+                        if is_to_stop and descent.exceeds(*stop_above):
                             self.num_done = math.inf
                             break
                         descent.step()

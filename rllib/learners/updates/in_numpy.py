@@ -112,8 +112,8 @@ class NumpyBackend:
             settings: of each objective's loss; None leaves the objective out.
             meanwhile: called after the last step.
             refresh: called before each epoch but the first; its columns take the place of the batch's.
-            stop_above: index of a statistic and a limit: the first minibatch that exceeds it is the last, without a
-                step.
+            stop_above: index of a statistic of the first objective and a limit: the first minibatch that exceeds it is
+                the last, without a step of any objective.
             resumes: continue the previous call, which had the same arguments and ended early, or a call of another
                 learner (`set_progress`).
 
@@ -128,7 +128,7 @@ class NumpyBackend:
             self.num_done = 0
         for descent, lr, _ in active:
             descent.begin(lr, resumes)
-        num_walked, collective = 0, self.collective
+        num_walked, collective, first = 0, self.collective, self._descents[0]
         epoch = epoch_of(columns, inputs)
         num_rows = min(minibatch_size, microbatch_size, len(inputs))
         # Overflows are reported by parameter name, not by numpy's warnings.
@@ -146,7 +146,7 @@ class NumpyBackend:
                         if num_walked <= self.num_done:
                             continue
                         row = descent.compute(epoch, rows, microbatch_size, given, collective)
-                        if stop_above is not None and row[stop_above[0]] > stop_above[1]:
+                        if stop_above is not None and descent is first and row[stop_above[0]] > stop_above[1]:
                             self.num_done = math.inf
                             break
                         descent.step(row[-1])

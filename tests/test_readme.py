@@ -1,7 +1,8 @@
-"""README.md and docs/: every snippet of Python runs, and every `rllib ...` is a command that begins what it says."""
+"""README.md, docs/ and notebooks: each snippet of Python runs, and each `rllib ...` is a command that begins what it says."""
 
 import ast
 import itertools
+import json
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.cli import command
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -41,6 +42,14 @@ def snippets(page: str) -> Iterator:
 
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 SNIPPETS = [snippet for page in PAGES for snippet in snippets(page)]
+
+
+def code_of(notebook: Path) -> str:
+    cells = json.loads(notebook.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 OPTIONAL = ("onnxruntime",)  # what a snippet may need that the tests do not bring
 
 
@@ -59,7 +68,7 @@ def server():
         os.killpg(process.pid, signal.SIGKILL)  # with what a snippet that did not end has left
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
+@pytest.mark.parametrize("snippet", [*SNIPPETS, *(pytest.param(code_of(path), id=path.stem) for path in NOTEBOOKS)])
 def test_snippet_runs(snippet, server, tmp_path):
     for name in OPTIONAL:
         if f"import {name}" in snippet and not find_spec(name):
@@ -81,7 +90,7 @@ def test_the_shell_commands_of_tune(tmp_path):
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) >= 60
+    assert len(SNIPPETS) >= 60 and len(NOTEBOOKS) >= 3
 
 
 def indented_blocks(page: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""README.md, docs/ and notebooks: each snippet of Python runs, and each `rllib ...` is a command that begins what it says."""
+"""README.md, docs/, notebooks: each snippet of Python runs, each `rllib ...` is a command that begins what it says."""
 
 import ast
 import itertools

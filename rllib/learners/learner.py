@@ -108,8 +108,8 @@ class Learner:
             meanwhile: called once after all steps were launched, before the learner waits for their end: a GPU computes
                 them in that time. The weights on the host are still the old ones.
             stop_above: name of a statistic of the first objective's loss, and a limit: the first minibatch that exceeds
-                it ends the update, without a step of any objective. (On a GPU, which is not waited for in between, the first epoch whose
-                last minibatch exceeds it is the last.)
+                it ends the update, without a step of any objective. (On a GPU, which is not waited for in between, the
+                first epoch whose last minibatch exceeds it is the last.)
             refresh: called before each epoch but the first, after the weights have changed: returns columns that
                 replace the batch's, in its order.
             settings: settings of the loss; with several objectives, a mapping for each under its name, or None to leave

@@ -146,7 +146,7 @@ def _model_settings() -> str:
         "",
         "## `.training(model={...})`",
         "",
-        "Only the keys that are given change. networks.md, memory.md and policy_gradient_settings.md have examples.",
+        "Only the keys that are given change. networks.md and algorithms.md have examples.",
         "",
         f"```python\n{defaults.group()}\n```",
         "",

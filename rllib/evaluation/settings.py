@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rllib.env.factories.make import make_stream
 from rllib.env.factories.registry import EnvFactory
+from rllib.env.factories.settable_tasks import TaskFactory
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.postprocess.fragment import Fragment
@@ -90,6 +91,8 @@ class EnvironmentSettings:
         cost_column: the info column that episodes sum up as their cost; None: they have none.
         agents: policies of the agents, where environments have several; None: there is one agent.
         is_external: whether the environment drives its own loop (env/external/).
+        env_tasks: (worker, index of an environment in it) -> the task that env_task_fn has set last, which an
+            environment that is made in its place takes over. It is changed in place.
     """
 
     env: EnvFactory | None
@@ -104,6 +107,7 @@ class EnvironmentSettings:
     cost_column: str | None = None
     agents: "AgentSettings | None" = None
     is_external: bool = False
+    env_tasks: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""
@@ -137,12 +141,13 @@ class EnvironmentSettings:
             "replace_failed": self.replace_failed_envs,
             "in_evaluation": kind == seeding.EVALUATION_ENVIRONMENTS,
         }
+        factory = TaskFactory(self.env, self.env_tasks)
         if self.agents is None:
-            stream = make_stream(self.env, **options, info_columns=self.info_columns, tensors=tensors)
+            stream = make_stream(factory, **options, info_columns=self.info_columns, tensors=tensors)
         else:
             from rllib.env.multi_agent.make import make_agents_stream
 
-            stream = make_agents_stream(self.env, **options, arrays=arrays)
+            stream = make_agents_stream(factory, **options, arrays=arrays)
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)
         return stream

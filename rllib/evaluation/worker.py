@@ -136,6 +136,19 @@ class Worker:
             for index, env in enumerate(self.stream.environments)
         ]
 
+    def set_tasks(self, choose: Callable[[Any, EnvContext], Any]) -> tuple[int, list]:
+        """Sets the tasks of the environments, which those that replace them take over.
+
+        Args:
+            choose: function (environment, its EnvContext) that sets a task and returns it.
+
+        Returns:
+            the index of the worker, and the tasks.
+        """
+        tasks = self.foreach_env_with_context(choose)
+        self.settings.env_tasks.update({(self.worker_index, index): task for index, task in enumerate(tasks)})
+        return self.worker_index, tasks
+
     def foreach_policy(self, function: Callable[..., Any], **kwargs) -> list:
         """function(policy, policy id, **kwargs) for each policy."""
         return [function(policy, policy_id, **kwargs) for policy_id, policy in self.policy_map.items()]

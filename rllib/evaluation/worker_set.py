@@ -340,7 +340,9 @@ class WorkerSet(AskedWorkers):
 
 
 def _change_worker(worker, settings: RolloutSettings) -> None:
-    worker.change_settings(replace(settings, fragment_length=worker.settings.fragment_length))
+    # Its environments are made with the very dict that it had.
+    own = {"fragment_length": worker.settings.fragment_length, "env_tasks": worker.settings.env_tasks}
+    worker.change_settings(replace(settings, **own))
 
 
 def _restore_worker(worker, states: str, restores: int) -> None:

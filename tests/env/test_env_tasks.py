@@ -1,5 +1,9 @@
 """Tasks of environments, set by env_task_fn after every iteration."""
 
+import os
+import signal
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -94,6 +98,44 @@ def test_tasks_that_are_no_data_are_left_out_of_checkpoints(tmp_path, caplog):
     with config_of(Levels, by_two).build() as algo:
         algo.restore(checkpoint)
         assert algo.train()["env_task"] == 1
+
+
+def test_a_worker_that_is_replaced_goes_on_with_the_present_tasks():
+    with config_of(Levels, by_two, num_workers=1).fault_tolerance(recreate_failed_workers=True).build() as algo:
+        algo.train()
+        algo.train()
+        (victim,) = algo.workers.foreach_worker(lambda worker: os.getpid())
+        os.kill(victim, signal.SIGKILL)
+        result = algo.train()
+        assert result["fault_tolerance"]["num_remote_worker_restarts"] == 1
+        assert result["hist_stats"]["episode_lengths"][-result["episodes_this_iter"] :] == [5] * 8
+        assert algo.workers.foreach_env(lambda env: env.unwrapped.level) == [[7, 7]]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_environment_that_is_replaced_goes_on_with_its_task(mode, tmp_path, caplog):
+    config = config_of(RaisesOnceAtLevel3, by_two).environment(env_config={"marker": str(tmp_path / "raised")})
+    config.fault_tolerance(restart_failed_sub_environments=True)
+    with config.rollouts(gym_env_vectorize_mode=mode).build() as algo:
+        algo.train()
+        result = algo.train()
+        assert "it is replaced by a new one" in caplog.text
+        assert set(result["hist_stats"]["episode_lengths"][-result["episodes_this_iter"] :]) == {3}
+        assert algo.workers.foreach_env(lambda env: env.unwrapped.get_task()) == [[5, 5]]
+
+
+class RaisesOnceAtLevel3(Levels):
+    """One of its instances fails in the middle of an episode."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.marker = Path(config["marker"])
+
+    def step(self, action):
+        if self.level == 3 and self.at == 1 and not self.marker.exists():
+            self.marker.touch()
+            raise RuntimeError("it fails")
+        return super().step(action)
 
 
 class Level(int):

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import logging
 import math
+import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -720,7 +721,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
             if self.config.env_task_fn is not None:
-                self._set_tasks(result)
+                # The settings are most of a result, and the environments' processes have them.
+                known = Result({key: value for key, value in result.items() if key != "config"})
+                self._set_tasks(functools.partial(set_next_task, self.config.env_task_fn, known))
             if self._learning is not None:
                 self._learning.on_result(result)
             self.log_result(result)
@@ -728,12 +731,14 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             self._reporting.on_result(result)
             return result
 
-    def _set_tasks(self, result: Result) -> None:
-        """Lets env_task_fn choose the task of every environment that is sampled from."""
-        # The settings are most of a result, and the environments' processes have them.
-        known = Result({key: value for key, value in result.items() if key != "config"})
-        choose = functools.partial(set_next_task, self.config.env_task_fn, known)
-        self._env_tasks = self.workers.foreach_env_with_context(choose)
+    def _set_tasks(self, choose: Callable) -> None:
+        """Sets the task of every environment that is sampled from; `choose` as for Worker.set_tasks."""
+        answers = self.workers.foreach_worker(operator.methodcaller("set_tasks", choose))
+        self._env_tasks = [tasks for _, tasks in answers]
+        for worker_index, tasks in answers:
+            # Workers that replace others get the settings of this process.
+            of_places = {(worker_index, index): task for index, task in enumerate(tasks)}
+            self._rollout_settings.env_tasks.update(of_places)
 
     def learn(
         self,

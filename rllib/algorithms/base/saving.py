@@ -31,7 +31,7 @@ from rllib.algorithms.base.from_checkpoint import (
 from rllib.algorithms.base.sources import Source
 from rllib.algorithms.base.stable_baselines.construction import changes_from_words
 from rllib.algorithms.base.wiring import environment_name
-from rllib.env.factories.settable_tasks import set_saved_task, task_of
+from rllib.env.factories.settable_tasks import set_saved_task
 from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation.postprocess.return_scale import ReturnScale
 from rllib.learners.learner import Learner
@@ -73,6 +73,10 @@ class Saving:
     _restores: int
     _stopped: bool
     _env_tasks: list[list]
+
+    @abstractmethod
+    def _set_tasks(self, choose: Callable) -> None:
+        """Sets the task of every environment that is sampled from; `choose` as for Worker.set_tasks."""
 
     @abstractmethod
     def _network(self, policy_id: str = DEFAULT_POLICY) -> Policy:
@@ -371,8 +375,7 @@ class Saving:
         self._acting_rng.bit_generator.state = rng["inference"]
         if self.config.env_task_fn is not None and (saved := state.get(_TASKS)) and all(saved["tasks"]):
             # Before the workers, whose episodes begin anew.
-            self.workers.foreach_env_with_context(functools.partial(set_saved_task, saved["tasks"]))
-            self._env_tasks = self.workers.foreach_env(task_of)
+            self._set_tasks(functools.partial(set_saved_task, saved["tasks"]))
         self.workers.set_state(rng["workers"], self._restores)
         if (saved := algorithm.get("callbacks")) is not None:  # earlier checkpoints do not have it
             self.callbacks.set_state(saved)

@@ -1,13 +1,15 @@
 """Environments whose task can be set between episodes, and the curriculum that sets it, as RLlib has both."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv
 
-from rllib.env.factories.registry import EnvContext
+from rllib.env.factories.registry import EnvContext, WrappingFactory
 
 
 class TaskSettableEnv(gymnasium.Env):
@@ -27,6 +29,26 @@ class TaskSettableEnv(gymnasium.Env):
     def set_task(self, task: Any) -> None:
         """Sets the task of the episodes that begin from now on."""
         raise NotImplementedError(f"{type(self).__name__} needs a method set_task(task)")
+
+
+@dataclass(frozen=True)
+class TaskFactory(WrappingFactory):
+    """A factory whose environments take over the task of those in whose place they are made.
+
+    Attributes:
+        tasks: (index of the worker, index of the environment in it) -> its present task. It is changed in place.
+    """
+
+    tasks: Mapping[tuple[int, int], Any]
+
+    def make(self, context: EnvContext):
+        env = self.factory.make(context)
+        if self.tasks and not context.in_evaluation:
+            of_vector = getattr(env.unwrapped, "envs", [env]) if isinstance(env, VectorEnv) else [env]
+            for index, each in enumerate(of_vector, context.vector_index):
+                if (place := (context.worker_index, index)) in self.tasks:
+                    _set(getattr(each, "unwrapped", each), self.tasks[place])
+        return env
 
 
 def task_of(env: Any) -> Any:
@@ -59,8 +81,8 @@ def set_next_task(task_fn: Callable, result: Mapping[str, Any], env: Any, contex
     return task
 
 
-def set_saved_task(tasks: Sequence[Sequence[Any]], env: Any, context: EnvContext) -> None:
-    """Sets the task that an environment had in a checkpoint, unless it has that task.
+def set_saved_task(tasks: Sequence[Sequence[Any]], env: Any, context: EnvContext) -> Any:
+    """Sets the task that an environment had in a checkpoint, unless it has that task; returns the task.
 
     Args:
         tasks: of the environments of each worker. An environment that the checkpoint does not know gets the task of
@@ -69,7 +91,9 @@ def set_saved_task(tasks: Sequence[Sequence[Any]], env: Any, context: EnvContext
         context: of the environment.
     """
     of_worker = tasks[max(context.worker_index - 1, 0) % len(tasks)]
-    _set(getattr(env, "unwrapped", env), of_worker[context.vector_index % len(of_worker)])
+    task = of_worker[context.vector_index % len(of_worker)]
+    _set(getattr(env, "unwrapped", env), task)
+    return task
 
 
 def _set(env: Any, task: Any) -> None:

@@ -55,6 +55,21 @@ def test_a_profile_has_the_share_above_each_score(rllib_command, two):
     assert "one, share of 4 runs above\n" in rllib_command("compare", *two, "--measure", "profile").output
 
 
+def test_less_is_better_of_a_cost(rllib_command, two):
+    of_cost = (*two, "--mode", "min", "--measure")
+    found = json.loads(rllib_command("compare", *of_cost, "improvement", "--json").output)
+    assert found["mode"] == "min"
+    assert [(pair["better"], pair["value"]) for pair in found["pairs"]] == [("one", 2.5 / 4), ("other", 1.5 / 4)]
+    head, first, _ = rllib_command("compare", *of_cost, "improvement").output.splitlines()
+    assert head.startswith("episode return (less is better) at 400") and first.startswith("P(one < other)  0.625 [")
+    # Of the scores 4, 8, 12 and 16 none is below 4, and three are below 16.
+    found = json.loads(rllib_command("compare", *of_cost, "profile", "--json").output)
+    assert found["methods"]["one"]["value"][0] == 0 and found["methods"]["one"]["value"][-1] == 0.75
+    assert found["thresholds"][0] == 4
+    assert "one, share of 4 runs below\n" in rllib_command("compare", *of_cost, "profile").output
+    assert "one    iqm 10 [" in rllib_command("compare", *of_cost, "iqm").output
+
+
 def test_several_environments_are_put_on_one_scale(rllib_command, two):
     for directory in two:
         write(directory, [-900, -800], env="Pendulum-v1")
@@ -79,6 +94,7 @@ def test_several_environments_are_put_on_one_scale(rllib_command, two):
         (["one", "searched"], "searched holds runs on CartPole-v1 that differ in lr"),
         (["one", "elsewhere"], "one has CartPole-v1 and elsewhere has Pendulum-v1"),
         (["one", "--at", "501"], "ends at timesteps_total=500, before 501"),
+        (["one", "--at", "99"], "has its first episode_reward_mean at timesteps_total=100, after 99"),
         (["one", "--metric", "episode_reward_maen"], "episode_reward_mean"),
         (["one", "--scale", "CartPole-v1=0"], "--scale CartPole-v1=0 must be ENV=LOW:HIGH"),
         (["one", "--scale", "CartPole-v1=5:5"], "must rise from score 0 to 1, but got 5 and 5"),

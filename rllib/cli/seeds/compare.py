@@ -34,15 +34,17 @@ _THRESHOLDS = 11
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--measure", type=click.Choice([*_AVERAGES, _IMPROVEMENT, _PROFILE]), default="iqm", show_default=True,
               help="Interquartile mean, mean or median of the scores, probability of improvement of each DIR over the "
-              "others, or share of runs above each of some scores.")  # fmt: skip
-@click.option("--metric", default=RETURN, show_default=True, help="Result key or a/b path; greater is better.")
+              "others, or share of runs that are better than each of some scores.")  # fmt: skip
+@click.option("--metric", default=RETURN, show_default=True, help="Result key or a/b path.")
+@click.option("--mode", type=click.Choice(["max", "min"]), default="max", show_default=True,
+              help="Whether more or less of it is better.")  # fmt: skip
 @click.option("--x", default=STEPS, show_default=True, help="Result key of the steps.")
 @click.option("--at", type=float, metavar="STEPS", help="Compare there [default: the last steps that all runs have "
               "reached].")  # fmt: skip
 @click.option("--scale", multiple=True, metavar="ENV=LOW:HIGH", help="Values of the metric that count as 0 and 1, for "
               "the averages over several environments; repeatable.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(directories, measure, metric, x, at, scale, as_json) -> None:
+def command(directories, measure, metric, mode, x, at, scale, as_json) -> None:
     """Compare the runs below each DIR, which differ in their seed, with those below the others, at equal steps. A DIR
     may hold runs on several environments, on the same as the others.
 
@@ -66,7 +68,7 @@ def command(directories, measure, metric, x, at, scale, as_json) -> None:
             )
         if scale and (without := [task for task in scored.tasks if task not in dict(map(_scale, scale))]):
             raise Mistake(f"--scale is missing for {', '.join(without)}")
-    found = {"metric": metric, x: scored.at, "measure": measure, **_measured(scored, measure)}
+    found = {"metric": metric, "mode": mode, x: scored.at, "measure": measure, **_measured(scored, measure, mode)}
     click.echo(json.dumps(found) if as_json else "\n".join(_lines(scored, metric, x, found)))
 
 
@@ -82,27 +84,31 @@ def _scale(text: str) -> tuple[str, tuple[float, float]]:
     return task, (low, high)
 
 
-def _measured(scored: Scored, measure: str) -> dict[str, Any]:
+def _measured(scored: Scored, measure: str, mode: str) -> dict[str, Any]:
     """The measure of each method, or pair of methods, with its interval, as JSON has it."""
+    sign = -1.0 if mode == "min" else 1.0
     if measure == _IMPROVEMENT:
-        pairs = itertools.permutations(scored.scores.items(), 2)
+        # Of heights, which are greater where a run is better.
+        heights = {name: [sign * task for task in scores] for name, scores in scored.scores.items()}
+        pairs = itertools.permutations(heights.items(), 2)
         return {
             "pairs": [
-                {"better": name, "than": other, **_estimate(probability_of_improvement, scores, others)}
-                for (name, scores), (other, others) in pairs
+                {"better": name, "than": other, **_estimate(probability_of_improvement, own, others)}
+                for (name, own), (other, others) in pairs
             ]
         }
     if measure == _PROFILE:
         every = np.concatenate([task for scores in scored.scores.values() for task in scores])
         thresholds = np.linspace(every.min(), every.max(), _THRESHOLDS)
-        share = partial(_above, thresholds=thresholds)
+        share = partial(_better, thresholds=thresholds, sign=sign)
         methods = {name: _estimate(share, scores) for name, scores in scored.scores.items()}
         return {"thresholds": thresholds.tolist(), "methods": methods}
     return {"methods": {name: _estimate(_AVERAGES[measure], scores) for name, scores in scored.scores.items()}}
 
 
-def _above(scores, thresholds: np.ndarray) -> np.ndarray:
-    return performance_profile(scores, thresholds)
+def _better(scores, thresholds: np.ndarray, sign: float) -> np.ndarray:
+    """Share of runs above each threshold; with the sign -1 below it."""
+    return performance_profile([sign * task for task in scores], sign * thresholds)
 
 
 def _estimate(measure: Callable, *scores) -> dict[str, Any]:
@@ -113,10 +119,11 @@ def _estimate(measure: Callable, *scores) -> dict[str, Any]:
 
 def _lines(scored: Scored, metric: str, x: str, found: dict[str, Any]) -> Iterator[str]:
     tasks = counted(len(scored.tasks), "environment")
-    yield f"{title_of(metric)} at {scored.at:,.10g} {title_of(x)}, on {tasks}; [95 % interval]"
+    note, sign, side = (" (less is better)", "<", "below") if found["mode"] == "min" else ("", ">", "above")
+    yield f"{title_of(metric)}{note} at {scored.at:,.10g} {title_of(x)}, on {tasks}; [95 % interval]"
     if "pairs" in found:
         for pair in found["pairs"]:
-            yield f"P({pair['better']} > {pair['than']})  {_text(pair['value'], pair['low'], pair['high'])}"
+            yield f"P({pair['better']} {sign} {pair['than']})  {_text(pair['value'], pair['low'], pair['high'])}"
         return
     width = max(map(len, scored.scores))
     for name, each in found["methods"].items():
@@ -124,7 +131,7 @@ def _lines(scored: Scored, metric: str, x: str, found: dict[str, Any]) -> Iterat
         if "thresholds" not in found:
             yield f"{name:<{width}}  {found['measure']} {_text(each['value'], each['low'], each['high'])}  of {runs}"
             continue
-        yield f"{name}, share of {runs} above"
+        yield f"{name}, share of {runs} {side}"
         for threshold, *share in zip(found["thresholds"], each["value"], each["low"], each["high"]):
             yield f"  {threshold:>12,.5g}  {_text(*share)}"
 

@@ -46,8 +46,8 @@ def score_methods(
 
     Raises:
         ValueError: if a directory is given twice, or holds no results, runs of a task that differ in more than their
-            seed, or runs that end before `at`; if methods have different tasks; or if a scale is of no task, or not
-            rising.
+            seed, or runs that end before `at` or have no metric up to there; if methods have different tasks; or if a
+            scale is of no task, or not rising.
     """
     places = [Path(each).resolve() for each in directories]
     if twice := [each for each in places if places.count(each) > 1]:
@@ -69,15 +69,22 @@ def score_methods(
         }
         for method, runs in by_method.items()
     }
-    end, shortest = min(
-        (curve[0][-1], f"a run of {method} on {task}")
+    ends = [
+        (curve[0][0], curve[0][-1], f"a run of {method} on {task}")
         for method, of_task in curves.items()
         for task in tasks
         for curve in of_task[task]
-    )
+    ]
+    end, shortest = min((last, run) for _, last, run in ends)
+    start, latest = max((first, run) for first, _, run in ends)
     at = end if at is None else at
     if at > end:
         raise ValueError(f"{shortest} ends at {x}={end:,.10g}, before {at:,.10g}. Compare at less.")
+    if at < start:
+        raise ValueError(
+            f"{latest} has its first {metric} at {x}={start:,.10g}, after {at:,.10g}. Compare at more, where all runs "
+            "have one, or leave that run out."
+        )
     scores = {
         method: [_scaled(np.array([np.interp(at, *curve) for curve in of_task[task]]), scales.get(task))
                  for task in tasks]

@@ -13,6 +13,7 @@ their probabilities.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Self
 
 from rllib.models.distributions.standard import Categorical, DiagGaussian, Distribution
@@ -122,9 +123,11 @@ def _mirror(name: str, given: Any) -> Callable:
     if not isinstance(given, Mapping) or set(given) != {"permutation", "signs"}:
         raise ValueError(f"has for the {name} {given!r:.100}, but must be {FORM}")
     permutation, signs = given["permutation"], given["signs"]
-    if not isinstance(permutation, Sequence) or sorted(permutation) != list(range(len(permutation))):
+    are_indices = isinstance(permutation, Sequence) and all(isinstance(each, Integral) for each in permutation)
+    if not are_indices or sorted(permutation) != list(range(len(permutation))):
         raise ValueError(f"has for the {name} permutation={permutation!r:.100}: it must hold each of 0 ... n - 1 once")
-    if not isinstance(signs, Sequence) or len(signs) != len(permutation) or not set(signs) <= {1, -1}:
+    are_signs = isinstance(signs, Sequence) and all(isinstance(each, Real) and abs(each) == 1 for each in signs)
+    if not are_signs or len(signs) != len(permutation):
         raise ValueError(f"has for the {name} signs={signs!r:.100}, which must be 1 or -1 for each number")
     for index, source in enumerate(permutation):
         if permutation[source] != index or signs[source] != signs[index]:

@@ -18,6 +18,7 @@ from rllib import (
 )
 from rllib import sample_batch as sb
 from rllib.algorithms.families.sequence_replay import steps_of_sequences
+from rllib.env.multi_agent import make_multi_agent
 from rllib.evaluation.postprocess.sequences import BOOTSTRAP_AT, BURN_IN
 from rllib.learners.updates.sequences import BOOTSTRAP_IN
 from tests.algorithms.algorithm_support import learner_stats, train
@@ -212,6 +213,60 @@ def test_states_outside_of_training():
             action, state, _ = algo.compute_single_action(observation, state, explore=False, prev_action=before)
             np.testing.assert_array_equal(player.act(observation), action)
             before = action
+
+
+STORED = {"zero_init_states": False, "replay": {"replay_burn_in": 2}}
+
+
+def test_two_learners_share_the_sequences_through_a_reset():
+    found = []
+    for learners in (0, 2):
+        with config(**STORED, param_resets=[150]).learners(num_learners=learners).build() as algo:
+            train(algo, 3)
+            assert algo.algorithm_state()["param_resets"] == {"default_policy": 1}
+            learner = algo.learners["default_policy"]
+            found.append(np.concatenate([learner.weights, learner.vector["critics"]]))
+    np.testing.assert_allclose(*found, atol=1e-5)
+
+
+def test_networks_with_a_memory_begin_anew():
+    """Rows of the replay stay, with the states of the networks that acted then."""
+    with config(**STORED, param_resets=[150]).build() as algo:
+        train(algo, 1)
+        learner, rows = algo.learners["default_policy"], len(algo.replay)
+        before = learner.weights.copy()
+        algo.metrics.counters["num_env_steps_sampled"] += 100  # as if they were sampled, without an update
+        algo._reset_if_due("default_policy")
+        assert not np.isclose(before, learner.weights).mean() > 0.5 and len(algo.replay) == rows
+        np.testing.assert_array_equal(learner.targets["critics"].weights, learner.vector["critics"])
+        stats = learner_stats(train(algo, 1))
+        assert np.isfinite([stats["critic_loss"], stats["actor_loss"]]).all()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_agents_have_sequences_of_their_own(tmp_path, shared, workers):
+    """Of environments that count their steps; a reset of all policies is in between."""
+    made = config(**STORED, param_resets=[150], store_buffer_in_checkpoints=True, n_step=2)
+    made.environment(make_multi_agent(CountingActions), env_config={"num_agents": 2})
+    made.rollouts(num_rollout_workers=workers, num_envs_per_worker=2)
+    names = ("both", "both") if shared else ("first", "second")
+    policies = set(names)
+    made.multi_agent(policies=policies, policy_mapping_fn=lambda agent, *rest, **more: names[agent])
+    with made.build() as algo:
+        result = train(algo, 2)
+        assert set(result["info"]["learner"]) >= policies
+        for policy_id in policies:
+            steps = steps_of_sequences(
+                algo.replays[policy_id].sample(20, np.random.default_rng(0)), algo.policies[policy_id].state_size
+            )
+            observed, mask = steps[sb.OBS][:, 0], steps[sb.LOSS_MASK]
+            rows, until = np.flatnonzero(mask), steps[BOOTSTRAP_IN][mask]
+            np.testing.assert_array_equal(observed[rows + until] - observed[rows], until)
+        with SACConfig.algo_class.from_checkpoint(algo.save(tmp_path), load_user_code=True) as other:
+            for policy_id in policies:
+                np.testing.assert_array_equal(algo.learners[policy_id].weights, other.learners[policy_id].weights)
+            train(other, 1)
 
 
 # ------------------------------------------------------------------ refusals

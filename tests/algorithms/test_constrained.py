@@ -305,6 +305,21 @@ def test_several_learners(make):
     np.testing.assert_allclose(*found, atol=1e-3)
 
 
+@pytest.mark.parametrize("learners", [0, 2])
+def test_the_costs_critic_begins_anew_with_all_networks(learners):
+    """The multiplier stays, as alpha does."""
+    with sac(Speed, cost_limit=0.1, param_resets=[250]).learners(num_learners=learners).build() as algo:
+        algo.train()
+        learner, multiplier = algo.learner, algo._lagrangian.value
+        before = learner.vector["cost_critic"].copy()
+        algo.metrics.counters["num_env_steps_sampled"] += 100  # as if they were sampled, without an update
+        algo._reset_if_due("default_policy")
+        assert not np.isclose(before, learner.vector["cost_critic"]).mean() > 0.5
+        np.testing.assert_array_equal(learner.targets["cost_critic"].weights, learner.vector["cost_critic"])
+        assert algo._lagrangian.value == multiplier
+        assert math.isfinite(algo.train()[f"{STATS}/cost_critic_loss"])
+
+
 def test_intrinsic_rewards_and_masks_go_with_a_limit():
     class Tolled(MaskedProbe):
         def step(self, action):

@@ -386,11 +386,24 @@ def test_what_does_not_fit_is_refused_before_workers_start(config, complaint):
     assert isinstance(raised.value, ValueError | TypeError)
 
 
-def test_a_limit_with_several_agents_is_refused():
+@pytest.mark.parametrize("costs", [{"cost_limit": 1.0}, {"cost_column": "cost"}])
+def test_environments_whose_infos_are_not_read_have_no_costs(costs):
+    from rllib.env import ExternalEnv
     from rllib.env.tasks.multi_agent_cartpole import MultiAgentCartPole
 
-    with pytest.raises(ValueError, match="one agent"):
-        ppo(MultiAgentCartPole, cost_limit=1.0).build()
+    class Elsewhere(ExternalEnv):
+        def __init__(self, config):
+            super().__init__(Speed.action_space, Box(-1.0, 1.0, (1,), np.float32))
+
+    spaces = {"observation_space": Box(-1.0, 1.0, (1,), np.float32), "action_space": Speed.action_space}
+    elsewhere = ppo(Elsewhere, **costs).rollouts(num_envs_per_worker=1)
+    clients = ppo(None, **costs).environment(**spaces).rollouts(num_envs_per_worker=1).external(listen="127.0.0.1:0")
+    several = ppo(MultiAgentCartPole, **costs)
+    for config, kind in ((several, "several agents"), (elsewhere, "loop of their own"), (clients, "loop of their own")):
+        with pytest.raises(ValueError, match=f"that have one agent: no costs are read of environments .*{kind}"):
+            config.build()
+    with pytest.raises(ValueError, match=r"info_columns=\['score'\] are for environments that the library steps"):
+        ppo(MultiAgentCartPole).environment(info_columns={"score": {}}).build()
 
 
 def test_sac_takes_images_with_a_limit():

@@ -154,6 +154,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         observation_space, action_space, self.rollout_device, examined, self._is_external = wiring.checked_spaces(
             factory, self.config
         )
+        wiring.refuse_unread_infos(self.config, self._is_external, has_agents=examined is not None)
         self.agents = wiring.agents_of(self, examined)
         self.recorded: RecordedData | None = None
         if self.config.has_data:

@@ -193,6 +193,24 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Exami
     return examined._replace(device=device)
 
 
+def refuse_unread_infos(config: AlgorithmConfig, is_external: bool, has_agents: bool) -> None:
+    """Raises a ValueError for columns of infos, costs among them, that are not read of this kind of environment."""
+    names = [column.name for column in config.get_info_columns()]
+    if not names or not (is_external or has_agents):
+        return
+    kind = "of clients and others with a loop of their own" if is_external else "with several agents"
+    if config.episode_cost_column in names:
+        raise ValueError(
+            f"cost_limit and cost_column={config.episode_cost_column!r} are for environments that the library steps "
+            f"and that have one agent: no costs are read of environments {kind}. Leave them out, or subtract the costs "
+            "from the rewards."
+        )
+    raise ValueError(
+        f"info_columns={names} are for environments that the library steps and that have one agent: infos of "
+        f"environments {kind} make no columns. Leave them out, or put the values into a Dict observation."
+    )
+
+
 def agents_of(
     algorithm, examined: "ExaminedAgents | None", config: AlgorithmConfig | None = None
 ) -> "Agents | None":

@@ -153,12 +153,6 @@ class Constrained(Algorithm):
         config = self.config
         # Of the episodes that have ended since the multiplier's last step.
         self._episode_costs: list[float] = []
-        if config.episode_cost_column is not None and self.agents is not None:
-            raise ValueError(
-                "cost_limit and cost_column are for environments with one agent, but "
-                f"{self.agents.environment.name} has several. Leave them out, or subtract the costs from each agent's "
-                "reward in the environment."
-            )
         if config.cost_limit is not None:
             self._lagrangian = Multiplier(
                 config.cost_limit,

@@ -35,7 +35,6 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from rllib.cli.run_directory import SEEDS
 from rllib.dashboard import details
 from rllib.dashboard.index import Index
 from rllib.dashboard.run import RESULTS, Run
@@ -170,9 +169,7 @@ class Dashboard:
         """The curves, with those of the seeds in one folder as their interquartile mean and its interval."""
         groups: dict[tuple[str, str], list[dict]] = {}
         for each in curves:
-            path = self._known(each["id"]).path
-            is_seed = path is not None and (path.parent / SEEDS).is_file()
-            group = each["id"].rpartition("/")[0] if is_seed else each["id"]
+            group = self._known(each["id"]).folder or each["id"]
             groups.setdefault((group, each["key"]), []).append(each)
         return [_as_one(group, members) for (group, _), members in groups.items()]
 

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib.cli.run_directory import SPEC
+from rllib.cli.run_directory import SEEDS, SPEC
 from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
 from rllib.dashboard.result_file import ResultFile, read_last, read_object
@@ -102,6 +102,13 @@ class Run:
         self._seen: tuple | None = None
         self._is_running: bool | None = None
 
+    @property
+    def folder(self) -> str | None:
+        """The folder of several seeds (`rllib train --seeds`) in which it is, by its path below the shown directory."""
+        if self.path is None or not (self.path.parent / SEEDS).is_file():
+            return None
+        return self.id.rpartition("/")[0] or self.path.parent.resolve().name
+
     def refresh(self) -> bool:
         """Looks for changes of files, lock and journal. Returns whether the row has changed."""
         stats = [_stat(self.path / name) if self.path else None for name in _FILES]
@@ -152,6 +159,7 @@ class Run:
             "name": self.name,
             "kind": "run" if self.trial is None else "trial",
             "experiment": self.experiment.id if self.experiment else None,
+            "folder": self.folder,
             "algorithm": "",
             "env": None,
             "status": "unknown",

@@ -81,6 +81,9 @@ def test_seeds_of_one_folder_are_one_curve(results, run, serve):
     assert (together["x"][0], together["x"][-1]) == (100, 200)
     assert [together[line][-1] for line in ("low", "y", "high")] == [3, 4, 5]
     assert other == alone[-1]
+    assert {row["id"]: row["folder"] for row in client.json("/api/runs")["runs"]}["all/seed_1"] == "all"
+    of_folder = serve(results / "all").json("/api/series?id=seed_0&id=seed_1&key=episode_reward_mean&group=seeds")
+    assert [each["group"] for each in of_folder["series"]] == ["all"]
 
 
 @pytest.mark.parametrize(

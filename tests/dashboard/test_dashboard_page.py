@@ -136,6 +136,33 @@ def test_seeds_of_a_folder_are_one_curve_until_the_box_is_cleared(browser, resul
     browser.wait(f"{lines} === 'all/seed_0,all/seed_1'")
 
 
+def test_seeds_of_a_folder_are_one_row_until_the_box_is_cleared(browser, results, serve):
+    seeds = [RunOnDisk(results / "all", f"seed_{seed}", stop={"timesteps_total": 200}) for seed in range(4)]
+    (results / "all" / "seeds.json").write_text('{"seeds": [0, 1, 2, 3]}')
+    for run, value in zip(seeds, (0.0, 10.0, 20.0, 100.0)):
+        run.report(2 * value, value)
+        run.save()
+    for run in seeds[:3]:
+        run.end()
+    RunOnDisk(results, "alone").report(1.0)
+    browser.open(serve(results).server.url)
+    browser.wait(f"{NAMES}.length === 2")
+    row = "[...document.querySelectorAll('tr[data-id=\"seeds of all\"] td')].map((cell) => cell.textContent)"
+    browser.wait(f"{row}.includes('running') && {row}.includes('4 seeds')")
+    # The means of the middle half: of the best 20 and 40, of the last 10 and 20.
+    browser.wait(f"{row}.includes('30') && {row}.includes('15')")
+    seeds[3].end()
+    browser.wait(f"{row}.includes('finished')")
+    browser.click("tr[data-id='seeds of all'] input")
+    browser.wait("document.querySelector('[data-testid=compare]').innerText === 'Compare 4'")
+    browser.click("[data-testid=seeds-as-one]")
+    browser.wait(f"{NAMES}.length === 5 && {NAMES}.includes('all/seed_3')")
+    browser.click("[data-testid=seeds-as-one]")
+    browser.click("tr[data-id='seeds of all'] a")
+    browser.wait("location.hash.startsWith('#/compare')")
+    browser.wait("window.charts.get('episode_reward_mean')?.lines.length === 1")
+
+
 def test_it_follows_a_run_and_comes_back_when_the_server_does(browser, results, runs, serve):
     client = serve(results)
     browser.open(client.server.url + _hash("run", ("id", "climbing")))

@@ -4,6 +4,7 @@ import { frontOf, parallel, sparkline, swatch, Chart } from "./chart.js";
 import { choices, Curves, worthDrawing } from "./curves.js";
 import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
 import { filtered } from "./filter.js";
+import { idsOf, seedsAsOne } from "./seeds.js";
 import { connect, experiments, onChange, runs, state } from "./store.js";
 import { Table } from "./table.js";
 
@@ -26,7 +27,7 @@ function flags(row) {
 }
 
 const COLUMNS = [
-  { key: "name", title: "Name", class: "name", value: (row) => row.name, cell: (row) => [h("a", { href: link("run", row.id) }, row.name), flags(row),
+  { key: "name", title: "Name", class: "name", value: (row) => row.name, cell: (row) => [h("a", { href: row.members ? compareLink(idsOf(row.id)) : link("run", row.id) }, row.name), flags(row),
     h("span", { class: "sub" }, [row.algorithm, row.env].filter(Boolean).join(" · "))] },
   { key: "status", title: "Status", value: (row) => row.status, cell: (row) => status(row.status, row.reason) },
   { key: "algorithm", title: "Algorithm", class: "medium", value: (row) => row.algorithm, cell: (row) => row.algorithm || "–" },
@@ -39,7 +40,7 @@ const COLUMNS = [
   { key: "seed", title: "Seed", class: "num wide", value: (row) => row.seed, cell: (row) => (row.seed === null ? "–" : String(row.seed)) },
   { key: "updated", title: "Updated", class: "num wide", first: -1, value: (row) => row.updated, cell: (row) => h("span", { dataset: { age: row.updated || "" }, title: row.updated ? new Date(row.updated * 1000).toLocaleString() : "" }, age(row.updated)) },
 ];
-const measure = (row) => (row.metric ? `${row.metric}, ${row.mode === "min" ? "least" : "greatest"} is best` : "no return has been reported");
+const measure = (row) => (row.metric ? `${row.metric}, ${row.mode === "min" ? "least" : "greatest"} is best${row.members ? "; interquartile mean of the seeds" : ""}` : "no return has been reported");
 
 /** A filter, a button that compares, and a table of the rows that `select()` gives; it follows them. */
 class RunTable {
@@ -51,19 +52,24 @@ class RunTable {
     this.compare = h("button", { type: "button", class: "primary", dataset: { testid: "compare" }, onclick: () => { location.hash = compareLink(this.chosen()); } });
     this.clear = h("button", { type: "button", onclick: () => { this.table.chosen.clear(); this.show(); } }, "Choose none");
     this.count = h("span", { class: "muted", role: "status" });
+    this.memory.seedsAsOne ??= true;
+    const box = h("input", { type: "checkbox", checked: this.memory.seedsAsOne, dataset: { testid: "seeds-as-one" }, onchange: (event) => { this.memory.seedsAsOne = event.target.checked; this.show(); } });
+    this.seeds = h("label", { title: "One row for the seeds of a folder, with their interquartile means", hidden: true }, box, "seeds as one");
     this.table = new Table(columns, { sort, label: "Runs", memory: this.memory, onChoose: () => this.showButton() });
-    this.element = h("div", {}, h("div", { class: "bar" }, this.filter, this.count, this.clear, this.compare), this.table.element);
+    this.element = h("div", {}, h("div", { class: "bar" }, this.filter, this.count, this.seeds, this.clear, this.compare), this.table.element);
     this.end = onChange(() => this.show());
     this.show();
   }
 
-  chosen() { return [...this.table.chosen].filter((id) => runs.has(id)); }
+  chosen() { return [...new Set([...this.table.chosen].flatMap(idsOf))].filter((id) => runs.has(id)); }
 
   show() {
     const all = this.select();
     const found = filtered(all, this.memory.filter);
     this.count.textContent = found.length === all.length ? `${all.length} run${all.length === 1 ? "" : "s"}` : `${found.length} of ${all.length}`;
-    this.table.show(found);
+    const together = seedsAsOne(found);
+    this.seeds.hidden = together.length === found.length;
+    this.table.show(this.memory.seedsAsOne ? together : found);
     this.showButton();
   }
 

@@ -9,7 +9,8 @@ one. Every side of a round is a process of its own, so that the time from the st
 update has everything in it that is compiled.
 
 `--critics` compares instead the critics of our own SAC, one row for each beside plain SAC: fully connected ones of
-256x256, bins, residual blocks of SimBa and SimbaV2 of two sizes, and CrossQ; one environment, no workers, no peers.
+256x256, bins, residual blocks of SimBa and SimbaV2 of two sizes, the networks of XQC and FlashSAC, and CrossQ; one
+environment, no workers, no peers.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -35,6 +36,24 @@ CRITICS = {
     "simba 512x2": ("SAC", {"model": _ACTOR[0], "q_model_config": {"fcnet_hiddens": [512, 512]}}),
     "simbav2 128": ("SAC", {"model": _ACTOR[1], "q_model_config": {"fcnet_hiddens": [128]}, **_DISTRIBUTION}),
     "simbav2 512x2": ("SAC", {"model": _ACTOR[1], "q_model_config": {"fcnet_hiddens": [512, 512]}, **_DISTRIBUTION}),
+    "xqc 512x4": (
+        "SAC",
+        {
+            "model": {"network": "xqc", "fcnet_hiddens": [256] * 4},
+            "q_model_config": {"fcnet_hiddens": [512] * 4},
+            "policy_delay": 3,
+            **_DISTRIBUTION,
+        },
+    ),
+    "flashsac 256x2": (
+        "SAC",
+        {
+            "model": {"network": "flashsac", "fcnet_hiddens": [128, 128]},
+            "q_model_config": {"fcnet_hiddens": [256, 256]},
+            "policy_delay": 2,
+            **_DISTRIBUTION,
+        },
+    ),
     "crossq 1024x2": ("CrossQ", {"q_model_config": {"fcnet_hiddens": [1024, 1024]}}),
 }
 RATE, FIRST, TENTH = "env_steps_per_s", "first_update_s", "tenth_update_s"

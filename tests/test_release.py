@@ -9,7 +9,9 @@ from email.message import Message
 import click
 import pytest
 import release
+import yaml
 
+import rllib
 from rllib.cli import command
 
 pytest.importorskip("hatchling", reason="needs hatchling to build the wheel")
@@ -133,3 +135,17 @@ def test_versions_of_the_checkout_agree():
 def test_a_check_runs_every_verb():
     verbs = {line.split()[1] for line in (*release.TOUR, *release.SERVERS) if line.startswith("rllib ")}
     assert verbs == set(command.list_commands(click.Context(command))) - {*release.NOT_IN_TOUR}
+
+
+def test_the_image_copies_what_the_build_reads_and_has_no_ray():
+    commands = [line for line in (release.ROOT / "deploy" / "Dockerfile").read_text().splitlines() if not line.startswith("#")]
+    copied = {name for line in commands if line.startswith("COPY") for name in line.split()[1:-1]}
+    assert copied >= {"pyproject.toml", "README.md", "LICENSE", *release.PACKAGES}
+    assert all((release.ROOT / name).exists() for name in copied)
+    torch = next(line for line in (release.ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+    assert any(line.endswith(torch) for line in commands) and not any("ray" in line for line in commands)
+
+
+def test_the_citation_has_the_version():
+    cited = yaml.safe_load((release.ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == rllib.__version__ and cited["license"] == "Apache-2.0"

@@ -59,7 +59,7 @@ def test_the_job_is_complete():
         assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/results"}]
         assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
         assert container["image"] == spec["headGroupSpec"]["template"]["spec"]["containers"][0]["image"]
-    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    dockerfile = (DEPLOY / "ray.Dockerfile").read_text()
     assert f"rayproject/ray:{spec['rayVersion']}-" in dockerfile
     assert f"ray[default]=={spec['rayVersion']}" in (DEPLOY / "ray_cluster.yaml").read_text()
     assert yaml.safe_load(job["spec"]["runtimeEnvYAML"]) == {"env_vars": {"RUNTIME_ENGINE": "ray"}}

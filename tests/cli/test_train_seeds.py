@@ -81,6 +81,16 @@ def test_resume_continues_what_is_unfinished(rllib_command, stand_in, tmp_path):
     assert len(results_of(folder / "seed_2")) == 4
 
 
+def test_a_seed_that_begins_again_has_the_stop_criterion_of_the_others(rllib_command, stand_in, tmp_path):
+    rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=3", "lr=0.1")
+    folder = tmp_path / "results/all"
+    shutil.rmtree(folder / "seed_1")
+    rllib_command("train", "--resume", "results/all", "--stop", "return=100", "gamma=0.9")
+    settings = json.loads((folder / "settings.yaml").read_text())
+    assert settings["stop"] == {"episode_reward_mean": 100.0}, "the earlier one does not hold for any seed"
+    assert settings["config"]["gamma"] == 0.9
+
+
 def test_ctrl_c_ends_all_seeds_in_order(rllib_command, stand_in, tmp_path, monkeypatch):
     stand_in("HANGING", 0, 1)
     monkeypatch.setattr(training, "_places", lambda need, count: [Share(), Share()])

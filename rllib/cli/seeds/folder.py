@@ -49,10 +49,8 @@ class SeedFolder:
         """
         refuse_used_name(results, spec, storage)
         path = made_directory(results, spec)
-        given = msgspec.structs.asdict(spec).items()
-        keys = {key: value for key, value in given if value not in (None, {}) and key not in ("seed", "name")}
         with suppress(TypeError):  # objects of a Python file: then only runs with a checkpoint can be resumed
-            write_whole(path / SETTINGS, msgspec.json.format(msgspec.json.encode(keys), indent=2) + b"\n")
+            _write_settings(path, spec)
         write_whole(path / SEEDS, msgspec.json.encode(_Content(seeds)) + b"\n")
         return cls(path, seeds)
 
@@ -84,6 +82,11 @@ class SeedFolder:
             return make_spec(load_spec(self.path / SETTINGS), {}, str(self.path / SETTINGS))
         raise Mistake(f"no seed in {self.path} has begun; start the run again, under another --name")
 
+    def change_settings(self, spec: RunSpec) -> None:
+        """Lets a seed that begins from now on have this specification, if it does not need objects of a program."""
+        if (self.path / SETTINGS).is_file():
+            _write_settings(self.path, spec)
+
     def name_of(self, seed: int) -> str:
         """Name of the directory of a seed's run."""
         return f"seed_{seed}"
@@ -99,6 +102,13 @@ class SeedFolder:
     def runs(self) -> list[Path]:
         """Directories of the seeds' runs that are there."""
         return [self.run(seed) for seed in self.seeds if (self.run(seed) / SPEC).is_file()]
+
+
+def _write_settings(path: Path, spec: RunSpec) -> None:
+    """Writes settings.yaml; raises a TypeError for objects, which a file cannot hold."""
+    given = msgspec.structs.asdict(spec).items()
+    keys = {key: value for key, value in given if value not in (None, {}) and key not in ("seed", "name")}
+    write_whole(path / SETTINGS, msgspec.json.format(msgspec.json.encode(keys), indent=2) + b"\n")
 
 
 def checkpoints_of_seeds(place: Path | str) -> dict[int, Path]:

@@ -97,6 +97,8 @@ def resume_seeds(
         SystemExit: after a signal, or if a seed has failed.
     """
     runs = [_continued(folder, seed, spec, arguments, folders.storage) for seed in folder.seeds]
+    # Those that begin again would stop by the earlier criterion, too.
+    folder.change_settings(spec)
     _train(folder, spec, need, runs, quiet)
 
 

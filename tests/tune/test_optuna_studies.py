@@ -185,6 +185,11 @@ def _fails(trial):
         ({"space": _fails}, ValueError, "low <= high"),
         ({"space": [1]}, TypeError, "space must be a dict, or a function of Optuna's trial"),
         ({"space": _space, "points_to_evaluate": [3]}, ValueError, "needs a list of dicts"),
+        (
+            {"space": _space, "points_to_evaluate": [{"kind": "deep", "model/layer": 3}], "evaluated_rewards": [1.0]},
+            ValueError,
+            r"evaluated_rewards must name all that is drawn, but lacks \['model/layers'\]",
+        ),
         ({"population_size": 4}, ValueError, 'population_size is a setting of sampler="nsga2"'),
         ({"population_size": 0, "sampler": "nsga2"}, ValueError, "population_size must be a whole number >= 1"),
     ],

@@ -220,6 +220,8 @@ class OptunaSearch(Searcher):
                     'trial.suggest_float("lr", 1e-5, 1e-2, log=True) or another suggest_... of its trial'
                 )
             self._encoded = [(dict(point), {}) for point in map(_checked_point, self._points)]
+            for point, _ in self._encoded if self._rewards else ():
+                self._check_whole(space, point)
             return
         _, domains = split(space)
         if not domains:
@@ -231,6 +233,15 @@ class OptunaSearch(Searcher):
             if self._rewards and (missing := [each for each in drawn if each not in queued]):
                 raise ValueError(f"a point of evaluated_rewards must name all that is drawn, but lacks {missing}")
             self._encoded.append((queued, fixed))
+
+    def _check_whole(self, space: Callable, point: Mapping[str, Any]) -> None:
+        """Refuses a point of evaluated_rewards by which the function draws something: its reward is of one value."""
+        study = self._optuna.create_study(sampler=self._optuna.samplers.RandomSampler(seed=0))
+        study.enqueue_trial(point)
+        trial = study.ask()
+        _called(space, trial)
+        if lacks := [name for name in trial.params if name not in point]:
+            raise ValueError(f"a point of evaluated_rewards must name all that is drawn, but lacks {lacks}")
 
     def _open(self, is_continued: bool = False) -> None:
         """Makes the study, or loads a stored one, with the points to evaluate in its queue, or learned from.

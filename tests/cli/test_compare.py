@@ -89,6 +89,7 @@ def test_several_environments_are_put_on_one_scale(rllib_command, two):
     [
         (["one", "--measure", "improvement"], "--measure improvement compares two DIR or more"),
         (["one", "elsewhere/../one"], "one is given twice"),
+        (["one/CartPole-v1_0", "one"], "one/CartPole-v1_0 lies in one, whose runs would count for both"),
         (["one", "nowhere"], "There is no directory nowhere"),
         (["one", "empty"], "There is no result.json in empty or below it"),
         (["one", "searched"], "searched holds runs on CartPole-v1 that differ in lr"),

@@ -45,13 +45,16 @@ def score_methods(
         scales: task -> (low, high), values of the metric that become scores 0 and 1.
 
     Raises:
-        ValueError: if a directory is given twice, or holds no results, runs of a task that differ in more than their
-            seed, or runs that end before `at` or have no metric up to there; if methods have different tasks; or if a
-            scale is of no task, or not rising.
+        ValueError: if a directory is given twice or lies in another, or holds no results, runs of a task that differ in
+            more than their seed, or runs that end before `at` or have no metric up to there; if methods have different
+            tasks; or if a scale is of no task, or not rising.
     """
     places = [Path(each).resolve() for each in directories]
     if twice := [each for each in places if places.count(each) > 1]:
         raise ValueError(f"{twice[0].name} is given twice; a method is compared with others")
+    if within := [(inner, outer) for inner in places for outer in places if outer in inner.parents]:
+        inner, outer = within[0]
+        raise ValueError(f"{inner.relative_to(outer.parent)} lies in {outer.name}, whose runs would count for both")
     by_method = {_name(path, directories): _by_task(path) for path in map(Path, directories)}
     tasks = list(next(iter(by_method.values())))
     for method, runs in by_method.items():

@@ -40,7 +40,7 @@ def snippets(page: str) -> Iterator:
         yield pytest.param(each[2], id=f"{page}-{number}", marks=[pytest.mark.slow] if each[1] else [])
 
 
-PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 SNIPPETS = [snippet for page in PAGES for snippet in snippets(page)]
 
 

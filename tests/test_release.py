@@ -138,11 +138,15 @@ def test_a_check_runs_every_verb():
 
 
 def test_the_image_copies_what_the_build_reads_and_has_no_ray():
-    commands = [line for line in (release.ROOT / "deploy" / "Dockerfile").read_text().splitlines() if not line.startswith("#")]
+    commands = [
+        line for line in (release.ROOT / "deploy" / "Dockerfile").read_text().splitlines() if not line.startswith("#")
+    ]
     copied = {name for line in commands if line.startswith("COPY") for name in line.split()[1:-1]}
     assert copied >= {"pyproject.toml", "README.md", "LICENSE", *release.PACKAGES}
     assert all((release.ROOT / name).exists() for name in copied)
-    torch = next(line for line in (release.ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+    torch = next(
+        line for line in (release.ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")
+    )
     assert any(line.endswith(torch) for line in commands) and not any("ray" in line for line in commands)
 
 

@@ -23,6 +23,7 @@ from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.sac import SACConfig
 from rllib.algorithms.td3 import TD3Config
 from rllib.client import EpisodeLost, PolicyClient, RunEnded
+from rllib.env.external.samples import Replay
 from rllib.exploration.explorers import StochasticSampling
 
 CHOICE, BOX = gymnasium.spaces.Discrete(3, start=2), gymnasium.spaces.Box(-np.inf, np.inf, (2,))
@@ -531,6 +532,80 @@ def test_several_agents_ask_for_actions():
     config.external(listen="127.0.0.1:0").multi_agent(policies={"p"}, policy_mapping_fn=lambda *_, **__: "p")
     with config.build() as algorithm, pytest.raises(ValueError, match="for episodes with one agent"):
         PolicyClient(url_of(algorithm), "local")
+
+
+def long_parts(lengths, ends=True, logged=(), **changes):
+    """Body of a request: an episode of each length, in one part each, and one of 40 steps; every second is truncated.
+
+    Without `ends` all but the last go on: they are under way at once.
+    """
+    rng, parts = np.random.default_rng(3), []
+    for number, length in enumerate((*lengths, 40)):
+        is_last = number == len(lengths)
+        ended = ("terminated", "truncated")[number % 2] if ends or is_last else None
+        parts += part(
+            episode_id=str(number),
+            observations=array(rng.normal(size=(length + (ended is not None), 2))),
+            rewards=rng.normal(size=length + (ended is not None)).tolist(),
+            actions=array(rng.integers(3, size=length), "<i8"),
+            action_dist_inputs=array(rng.normal(size=(length, 3))),
+            end=ended,
+            logged=[at for at in logged if at < length] or None,
+            **({} if is_last else changes),
+        )["parts"]
+    return {"parts": parts}
+
+
+AT_ONCE = {"ends": False}
+LSTM = {"model": {"use_lstm": True, "lstm_cell_size": 8}}
+
+
+@pytest.mark.parametrize(
+    "config, settings, lengths, changes, count, is_run",
+    [
+        (PPOConfig, {}, (25, 40, 31), {}, 8, True),
+        (PPOConfig, {}, (100, 1, 2), {}, 8, True),
+        (PPOConfig, {}, (25, 40, 31), AT_ONCE, 8, True),
+        (PPOConfig, {"batch_mode": "complete_episodes"}, (25, 40, 31), {}, 4, True),
+        (IMPALAConfig, {}, (25, 40, 31), AT_ONCE, 8, True),
+        (DQNConfig, {"n_step": 3}, (25, 40, 31), {}, 8, True),
+        # Steps that are looked at one by one, and behind them an episode of others, or none.
+        (DQNConfig, {}, (25, 31), {"logged": (0, 7, 8, 30)}, 6, False),
+        (PPOConfig, {}, (40, 60), {"training_enabled": False}, 2, True),
+        (PPOConfig, {}, (40, 60), {"version": 3}, 2, True),
+        (PPOConfig, {"observation_filter": "MeanStdFilter"}, (25, 40), {}, 6, False),
+        (PPOConfig, LSTM, (25, 40), AT_ONCE, 6, False),
+    ],
+)
+def test_steps_taken_in_together_give_the_rows_of_one_after_the_other(
+    monkeypatch, config, settings, lengths, changes, count, is_run
+):
+    num_first = 1 if changes.get("ends", True) else len(lengths) + 1  # the others follow them
+
+    def sampled_rows():
+        with build(config, fragment=16, **settings) as algorithm:
+            worker = algorithm.workers.local_worker()
+            worker.load_snapshots(algorithm.snapshots())
+            body = long_parts(lengths, **changes)
+            post = threading.Thread(target=post_to, args=(url_of(algorithm), body), daemon=True)
+            post.start()
+            while worker.stream.environments[0].exchange.num_waiting() < num_first:
+                post.join(0.01)
+            batches = [algorithm.sample(16) for _ in range(count)]
+            return batches, [(each.episode_return, each.length) for each in algorithm.metrics.episodes]
+
+    runs, run = [], Replay.run
+    monkeypatch.setattr(Replay, "run", lambda self, count: runs.append(count) or run(self, count))
+    together, episodes = sampled_rows()
+    assert bool(runs) == is_run
+    monkeypatch.setattr(Replay, "run_length", 0)
+    runs.clear()
+    single, same_episodes = sampled_rows()
+    assert not runs and episodes == same_episodes
+    for own, theirs in zip(together, single, strict=True):
+        assert own.keys() == theirs.keys()
+        for name in theirs:
+            np.testing.assert_array_equal(own[name], theirs[name], err_msg=name)
 
 
 class OwnExploration(StochasticSampling):

@@ -66,6 +66,8 @@ class Turn:
     )
 
     acted: Any = None
+    # Turns from this one on that a worker may take in together: their outcomes are known (samples.py: Replay.run).
+    run_length = 0
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Parts of episodes in which clients have acted themselves, and their replay, turn by turn, as if they had asked.
+"""Parts of episodes in which clients have acted themselves, and their replay, as if they had asked turn by turn.
 
 A part has N observations, and the actions on them; a part that ends an episode has one observation more, the final one.
 The reward of an observation is that since the action before, in an earlier part where it is the part's first.
@@ -36,6 +36,23 @@ class Acted(NamedTuple):
     dist_inputs: np.ndarray | None
     version: int
     is_logged: bool
+
+
+class Run(NamedTuple):
+    """Turns of a part that follow one another, N of them, in each of which the client's copy of the policy has acted.
+
+    Attributes:
+        rewards: N numbers, each since the action before.
+        observations: an array [N, ...] or a list; the episode goes on with each.
+        actions, dist_inputs: [N, ...] as the policy stores them; None where they are not stored.
+        version: of the weights.
+    """
+
+    rewards: list[float]
+    observations: Any
+    actions: np.ndarray
+    dist_inputs: np.ndarray | None
+    version: int
 
 
 class Replay(Turn):
@@ -80,6 +97,24 @@ class Replay(Turn):
         inputs = part.action_dist_inputs
         return Acted(part.actions[at], None if inputs is None else inputs[at], part.version, at in self._logged)
 
+    @property
+    def run_length(self) -> int:
+        """Turns from the present one on that `run` can give: all before the part's last, in the midst of an episode."""
+        return 0 if self.is_first or self._logged else self._count - 1 - self._at
+
+    def run(self, count: int) -> Run:
+        """The present turn and those that follow, `count` of them, which are answered by this; the next one follows."""
+        part, rows = self._part, slice(self._at, self._at + count)
+        inputs = part.action_dist_inputs
+        dist_inputs = None if inputs is None else inputs[rows]
+        self._go_to(self._at + count)
+        return Run(part.rewards[rows], part.observations[rows], part.actions[rows], dist_inputs, part.version)
+
+    def _go_to(self, at: int) -> None:
+        self._at, self.is_first = at, False
+        self.step = self._step()
+        self.acted = self._acted()
+
     def claim(self) -> bool:
         """True: nobody withdraws it."""
         return True
@@ -108,10 +143,7 @@ class Replay(Turn):
         """The next turn of the part; after the last, the first one of the part that follows."""
         if self.is_answered:
             return self._next
-        self._at += 1
-        self.is_first = False
-        self.step = self._step()
-        self.acted = self._acted()
+        self._go_to(self._at + 1)
         return self
 
     def fail(self, error: BaseException) -> None:

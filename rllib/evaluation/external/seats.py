@@ -1,7 +1,7 @@
 """The seats of an external episode."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from rllib.env.external.exchange import AgentRefused
 from rllib.env.multi_agent.agent_spaces import AgentID
@@ -65,6 +65,25 @@ class ExternalSeats(EnvironmentSeats):
             ends = (*step.terminateds.items(), *step.truncateds.items()) if step.has_ends else ()
             self._check_new(step.observations, {agent for agent, flag in ends if flag})
         return self.take_in(self.given, step)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether the rows of an only agent follow one another for as long as it acts: none is left out."""
+        return self.trains and not self.drops_next and len(self._acting) == 1 and self._acting[0].is_open
+
+    def run(self, rewards: Sequence[float]) -> Seat:
+        """Counts steps of the only agent, which acts after each of them; returns its seat.
+
+        Args:
+            rewards: of the action before each step.
+        """
+        (seat,), count = self._acting, len(rewards)
+        for reward in rewards:  # in this order, as `follow` adds them
+            seat.total += reward
+        seat.num_rows += count
+        self.num_closed += count
+        self.episode.length += count
+        return seat
 
     def _take_seats(self, observations: Mapping) -> None:
         self._check_new(observations)

@@ -244,6 +244,11 @@ class ExternalWorker(MultiAgentWorker):
                 step = made % steps_at_once
                 if made and not step:
                     self._prepare(steps_at_once)
+                left = min(steps_at_once - step, most - made)
+                if not is_complete:
+                    left = min(left, -(-(wanted - self._num_sampled) // len(turns)))
+                count = self._take_runs(turns, left - 1)  # the turns after them are answered, and may be the last
+                made, step = made + count, step + count
                 made += self._answer(turns, step, report, begins=not (is_complete and self._num_sampled >= wanted))
                 if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
                     self._answered_at = time.monotonic()
@@ -341,6 +346,38 @@ class ExternalWorker(MultiAgentWorker):
             self.stream.num_envs = count
             self._seating.widen(self._indices, self._num_slots)
         self._crowded.clear()
+
+    def _take_runs(self, turns: list[Turn], most: int) -> int:
+        """Takes in, as arrays, turns of clients that have acted themselves, up to the first that needs to be looked at.
+
+        The rows are those of `_answer` for one turn after the other.
+
+        Args:
+            turns: those that follow take their places.
+            most: number of passes.
+
+        Returns:
+            number of passes that `_answer` would have made.
+        """
+        count = min(most, *[turn.run_length for turn in turns])
+        if count < 1 or not self._is_lone or self._hooks.follows_episodes:
+            return 0
+        (lane,) = self._recording.values()
+        # One step after the other: a memory, and a filter whose statistics each observation changes.
+        if lane.lane.remembers or lane.policy.filters_observations:
+            return 0
+        places = {self._place_of.get(turn.episode_id) for turn in turns}
+        if len(places) < len(turns) or None in places:
+            return 0
+        running = [(turn, self._seats[self._place_of[turn.episode_id]]) for turn in turns]
+        if not all(seats.can_run and not self._is_too_old(turn.acted.version) for turn, seats in running):
+            return 0
+        rows = lane.open_run(count)
+        for turn, seats in running:
+            run = turn.run(count)
+            lane.put_run(seats.run(run.rewards).slot, rows, **run._asdict())
+        self._num_steps += count * len(turns)
+        return count
 
     def _answer(self, turns: list[Turn], step: int, report: SampleReport, begins: bool) -> bool:
         """Takes these turns in, and gives the actions of all of them.
@@ -452,13 +489,16 @@ class ExternalWorker(MultiAgentWorker):
 
     def _drops(self, acted: "Acted", seats: ExternalSeats, report: SampleReport) -> bool:
         """Whether the row of an action that a client has chosen itself is not learned from."""
-        limit = self.settings.max_lag_updates
-        (seat,) = seats.acting
-        # Weights of a version that is still to come are of the run before it was restored.
-        if limit is not None and not 0 <= seat.lane.lane.policy_version - acted.version <= limit:
+        if self._is_too_old(acted.version):
             report.rows_too_old += seats.trains
             return True
         return acted.is_logged and self._drops_logged_rows()
+
+    def _is_too_old(self, version: int) -> bool:
+        """Whether rows of clients that have acted by weights of this version are not learned from."""
+        limit, (lane,) = self.settings.max_lag_updates, self._recording.values()
+        # Weights of a version that is still to come are of the run before it was restored.
+        return limit is not None and not 0 <= lane.lane.policy_version - version <= limit
 
     def _begin(self, turn: Turn, begins: bool) -> int | None:
         """Gives the episode of its first turn a place; None if it has none, or has to wait."""

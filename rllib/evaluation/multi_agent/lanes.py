@@ -261,7 +261,8 @@ class RecordingSlots(ActingSlots):
         self._take(lane.new_fragment(num_steps + is_open))
         for name in self._sparse:
             self.fragment[name][:] = 0
-        self._num_rows, self._opened[:] = int(is_open), 0
+        self._opened[:] = 0
+        self._write_from(int(is_open))
         if is_open:
             for column in self.fragment.columns.values():
                 column[0] = 0
@@ -277,16 +278,19 @@ class RecordingSlots(ActingSlots):
         """Writes into this fragment from now on; none of its rows is closed."""
         self.fragment = fragment
         self._is_closed = np.zeros((fragment.num_steps, self.num_slots), bool)
-        columns, nowhere = fragment.columns, itertools.repeat(None)
+
+    def _write_from(self, row: int) -> None:
+        """Makes this the next row that is opened."""
+        fragment, columns, nowhere = self.fragment, self.fragment.columns, itertools.repeat(None)
+        inputs = columns.get(sb.ACTION_DIST_INPUTS)
+        self._num_rows = row
         # What each call of `act` writes: observations, states, outputs of the network, actions, values.
-        self._writes = list(
-            zip(
-                fragment.observations[:-1],
-                columns[sb.STATE_IN] if self.lane.remembers else nowhere,
-                columns[sb.ACTION_DIST_INPUTS] if sb.ACTION_DIST_INPUTS in columns else itertools.repeat(self._scratch),
-                columns[sb.ACTIONS],
-                columns[sb.VF_PREDS] if fragment.has_values else nowhere,
-            )
+        self._writes = zip(
+            fragment.observations[row:-1],
+            columns[sb.STATE_IN][row:] if self.lane.remembers else nowhere,
+            itertools.repeat(self._scratch) if inputs is None else inputs[row:],
+            columns[sb.ACTIONS][row:],
+            columns[sb.VF_PREDS][row:] if fragment.has_values else nowhere,
         )
 
     def prepare(self, num_steps: int, active: Sequence[bool] | None = None) -> None:
@@ -305,6 +309,7 @@ class RecordingSlots(ActingSlots):
         for name in self._sparse:
             self.fragment[name][before.num_steps :] = 0
         self._is_closed[: len(is_closed)] = is_closed
+        self._write_from(self._num_rows)
         self.fragment.cuts = before.cuts
         self.fragment.final_observations, self.fragment.final_states = before.final_observations, before.final_states
 
@@ -337,9 +342,9 @@ class RecordingSlots(ActingSlots):
             self._opened.fill(row)
         else:
             self._opened[self._array(self.acting)] = row
-        writes = self._writes[row]
-        writes[0][:] = self.observations
-        return writes
+        self._newest = next(self._writes)
+        self._newest[0][:] = self.observations
+        return self._newest
 
     def open_without_choice(self) -> None:
         """Opens the rows of the slots that act, whose actions `put` writes: no action and no value is computed."""
@@ -356,17 +361,65 @@ class RecordingSlots(ActingSlots):
             action, dist_inputs: as the policy stores them; None where it stores no parameters of distributions.
             version: of the weights that have acted.
         """
-        _, _, row_of_inputs, actions, _ = self._writes[self._num_rows - 1]
+        _, _, row_of_inputs, actions, _ = self._newest
         actions[slot] = action
         if dist_inputs is not None:
             row_of_inputs[slot] = dist_inputs
+        self._acted_by(version)
+
+    def _acted_by(self, version: int) -> None:
         if version < self._kept_version:
             self._kept_version = version
             self.oldest_version = min(self.oldest_version, version)
 
     def give_put(self) -> None:
         """Makes the newest actions those of the environments, after `put`."""
-        self._give(self._writes[self._num_rows - 1][3])
+        self._give(self._newest[3])
+
+    def open_run(self, count: int) -> slice:
+        """Adds rows for this number of steps, which `put_run` writes for some slots; returns them."""
+        rows = slice(self._num_rows, self._num_rows + count)
+        self.fragment.has_values = False
+        self._write_from(rows.stop)
+        self.fragment.observations[rows] = self.observations
+        for name in (sb.ACTIONS, sb.ACTION_DIST_INPUTS):
+            if name in self.fragment.columns:
+                self.fragment[name][rows] = 0
+        return rows
+
+    def put_run(
+        self,
+        slot: int,
+        rows: slice,
+        *,
+        rewards: list[float],
+        observations: np.ndarray | list,
+        actions: np.ndarray,
+        dist_inputs: np.ndarray | None,
+        version: int,
+    ) -> None:
+        """Writes N steps of a slot, one behind the other, as `close`, `see`, `open_without_choice` and `put` do.
+
+        Each step closes the row of the action before and opens its own; the last one stays open.
+
+        Args:
+            slot: whose open row is closed first.
+            rows: N of them, from `open_run`.
+            rewards: of the action before each step.
+            observations, actions, dist_inputs: of each step.
+            version: of the weights that have acted.
+        """
+        closed, slots, given = self._closed
+        closed += (int(self._opened[slot]), *range(rows.start, rows.stop - 1))
+        slots += [slot] * len(rewards)
+        given += rewards
+        self._opened[slot] = rows.stop - 1
+        self.column.write_rows(observations, self.fragment.observations[rows, slot])
+        self.observations[slot] = self.fragment.observations[rows.stop - 1, slot]
+        self.fragment[sb.ACTIONS][rows, slot] = actions
+        if dist_inputs is not None:
+            self.fragment[sb.ACTION_DIST_INPUTS][rows, slot] = dist_inputs
+        self._acted_by(version)
 
     def close(self, slot: int, reward: float, terminated: bool, truncated: bool) -> None:
         """Closes the open row of a slot."""

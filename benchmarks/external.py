@@ -7,8 +7,8 @@ actions is measured, with a 64x64 policy. In the worker one loop, and sixteen th
 steps such an environment itself. Over HTTP and ZeroMQ one client, 16 and 64, one request a step, in up to 16 processes;
 beside them the bare round trip: the same clients, and the same server, which answers before the worker is asked; and
 the rate of one client; beside one client RLlib 2.6.3's policy server (its client sends two requests a step, too), and
-`rllib serve`, which answers with actions and keeps no steps. A client that acts by itself (local inference) stands
-beside the environment that is stepped. All of it is sampling, without learning.
+`rllib serve`, which answers with actions and keeps no steps. A client that acts by itself (local inference), with parts
+of 100 steps and of 400, stands beside the environment that is stepped. All of it is sampling, without learning.
 """
 
 import contextlib
@@ -40,7 +40,8 @@ from rllib.client import PolicyClient, RunEnded
 seen, bare = np.zeros(4, np.float32), sys.argv[2] == "bare"
 def play():
     ready = False
-    with PolicyClient(sys.argv[1], inference_mode="local" if sys.argv[2] == "local" else "remote") as client:
+    mode = "local" if sys.argv[2] == "local" else "remote"
+    with PolicyClient(sys.argv[1], inference_mode=mode, fragment_length=int(sys.argv[4])) as client:
         try:
             while True:
                 episode = client.start_episode()
@@ -129,10 +130,10 @@ def in_the_worker(rounds: int) -> list[Row]:
 
 
 @contextlib.contextmanager
-def clients(server, count: int, kind: str):
+def clients(server, count: int, kind: str, fragment_length: int = 100):
     """Runs clients, from when all of them have an episode; those that act by themselves begin with the first sample."""
     processes = min(count, MOST_PROCESSES)
-    command = [sys.executable, "-c", CLIENT, server.url, kind, str(count // processes)]
+    command = [sys.executable, "-c", CLIENT, server.url, kind, str(count // processes), str(fragment_length)]
     started = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     try:
         for process in started if kind != "local" else ():  # their first weights come with it
@@ -154,9 +155,9 @@ def bare_rate(server, count: int, seconds: float = 2.0) -> float:
         return (server.num_requests - before) / (time.perf_counter() - started)
 
 
-def acting_rate(algo, server, count: int, kind: str = "acts") -> float:
-    """Steps a second of clients."""
-    with clients(server, count, kind):
+def acting_rate(algo, server, count: int, kind: str = "acts", fragment_length: int = 100) -> float:
+    """Steps a second of clients; those that act by themselves send parts of this length."""
+    with clients(server, count, kind, fragment_length):
         sampled(algo)
         return sampled(algo)
 
@@ -180,12 +181,14 @@ def over_a_network(name: str, listen: str, bar: str, rounds: int, peers: dict | 
 
 
 def local_inference(rounds: int) -> list[Row]:
-    """A row of a client that acts by itself."""
+    """Rows of a client that acts by itself and sends parts of the default length, 100 steps, and longer ones."""
     with build(Constant) as stepped, build(listen="127.0.0.1:0") as algo:
         server = algo.workers.local_worker().stream.environments[0]
-        ours = partial(acting_rate, algo, server, 1, "local")
-        found = alternate(rounds, warm_up=0, ours=ours, peer=lambda: sampled(stepped))
-    return rows(found, "HTTP, local inference, clients: 1", "steps/s", {"peer": ("stepped", ">= 0.7 peer")})
+        ours, longer = (partial(acting_rate, algo, server, 1, "local", length) for length in (100, 400))
+        found = alternate(rounds, warm_up=0, ours=ours, longer=longer, peer=lambda: sampled(stepped))
+    made = rows(found, "HTTP, local inference, clients: 1", "steps/s", {"peer": ("stepped", ">= 0.7 peer")})
+    longer_parts = "HTTP, local inference, parts of 400 steps"
+    return made + rows(found, longer_parts, "steps/s", {"peer": ("stepped", "")}, ours="longer")
 
 
 @contextlib.contextmanager

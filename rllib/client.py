@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 import os
+import select
 import socket
 import ssl
 import struct
@@ -67,7 +68,8 @@ class PolicyClient:
         token: of the server; by default that of the variable RLLIB_TOKEN.
         timeout_s: of one request (seconds).
         retry_s: goes on trying for so long (seconds).
-        fragment_length: with local inference, most steps that are kept before they are sent.
+        fragment_length: with local inference, most steps that are kept before they are sent. The client acts on while
+            they are under way, so that errors which concern them are raised by a later call.
         seed: with local inference, of the actions that are sampled.
         observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
             "Discrete(2)"; with several agents dicts by agent. They are the run's if it was started without; else the
@@ -143,10 +145,7 @@ class PolicyClient:
                 "this server computes the actions itself, .external(inference='remote'). Use inference_mode='remote'."
             )
 
-        def ask(method, path, body):
-            return self._request(method, path, None) if body is None else self._post(path, body)
-
-        return acting.LocalActing(ask, EpisodeLost, **settings)
+        return acting.LocalActing(_Requests(self), EpisodeLost, **settings)
 
     def __enter__(self):
         return self
@@ -350,22 +349,30 @@ class PolicyClient:
         }
         return spec
 
+    def _numbered(self, body):
+        return self._connection.encode(dict(body, client=self._name, seq=next(self._numbers)))
+
     def _post(self, path, body):
-        body = dict(body, client=self._name, seq=next(self._numbers))
         try:
-            return self._request("POST", path, self._connection.encode(body))
+            return self._request("POST", path, self._numbered(body))
         except EpisodeLost:
             for item in body.get("items", ()):
                 self._forget(item["episode_id"])
             raise
 
-    def _request(self, method, path, body):
-        """The answer to a request, which is repeated while the server cannot be reached or asks to; None: no news."""
+    def _request(self, method, path, body, is_sent=False):
+        """The answer to a request, which is repeated while the server cannot be reached or asks to; None: no news.
+
+        With `is_sent` it was sent already, or could not be.
+        """
         began, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             asked = time.monotonic()
             try:
-                status, answer = self._connection.ask(method, path, body)
+                if not is_sent:
+                    self._connection.send(method, path, body)
+                is_sent = False
+                status, answer = self._connection.receive()
             except ssl.SSLCertVerificationError as error:  # another try would end alike
                 self._connection.close()
                 raise ConnectionError(
@@ -396,6 +403,38 @@ class PolicyClient:
             # The server lives, and has held the request as long as it may; a proxy may answer at once.
             time.sleep(max(0.0, asked + _LEAST_PAUSE_S - time.monotonic()))
             began, pause = time.monotonic(), _FIRST_PAUSE_S
+
+
+class _Requests:
+    """Requests of a client that acts itself. One may be under way while it goes on; no other is sent until its answer.
+
+    Args:
+        client: whose requests they are; errors are those of its methods.
+    """
+
+    def __init__(self, client):
+        self._client, self._path, self._data = client, None, None
+
+    def get(self, path):
+        """The answer to a request for what is there; None: there is no news."""
+        return self._client._request("GET", path, None)
+
+    def send(self, path, body):
+        """Sends a request, whose answer `answer` gives."""
+        self._path, self._data = path, self._client._numbered(body)
+        connection = self._client._connection
+        try:
+            connection.send("POST", path, self._data)
+        except (OSError, http.client.HTTPException):  # `answer` sends it again
+            connection.close()
+
+    def has_answer(self):
+        """Whether the answer is there, or there will be none."""
+        return self._client._connection.has_answer()
+
+    def answer(self):
+        """Waits for the answer to the request that was sent."""
+        return self._client._request("POST", self._path, self._data, is_sent=True)
 
 
 def _local_acting():
@@ -469,8 +508,8 @@ class _HTTPConnection:
         except ValueError:
             raise ValueError("observations, rewards and infos must be finite numbers, but one is not") from None
 
-    def ask(self, method, path, data):
-        """Status and answer of a request.
+    def send(self, method, path, data):
+        """Sends a request; `receive` gives its answer.
 
         Raises:
             OSError, http.client.HTTPException: if the server cannot be reached.
@@ -480,6 +519,20 @@ class _HTTPConnection:
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(ConnectionError, ssl.SSLError):  # it was closed, maybe with a last answer
             self._connection.request(method, path, data, self._headers)
+
+    def has_answer(self):
+        """Whether something of the answer is there, or the connection is not."""
+        sock = self._connection.sock
+        if sock is None or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+            return True
+        if not hasattr(select, "poll"):  # Windows
+            return bool(select.select([sock], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def receive(self):
+        """Status and answer of the request that was sent; errors as for `send`."""
         response = self._connection.getresponse()
         data = response.read()
         if response.status == 204:
@@ -534,10 +587,17 @@ class _ZeroMQConnection:
             raise ValueError(f"a request may have {_MOST_BYTES} bytes, but this one has {len(data)}")
         return self._raw(data)
 
-    def ask(self, method, path, data):
+    def send(self, method, path, data):
         if self._socket is None:
             self._connect()
         self._socket.send(self._encoder.encode((self._token, path, data)))
+
+    def has_answer(self):
+        return self._socket is None or bool(self._socket.poll(0) or self._events.poll(0))
+
+    def receive(self):
+        if self._socket is None:
+            raise ConnectionError("the connection was lost")
         again, until = self._zmq.Again, time.monotonic() + self._timeout_s
         while True:
             try:

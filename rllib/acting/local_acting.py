@@ -1,6 +1,7 @@
 """Clients that act by a copy of the server's policy: what `PolicyClient(inference_mode="local")` does.
 
-A client keeps the steps of its episodes, and sends them in parts; the server answers with newer weights.
+A client keeps the steps of its episodes, and sends them in parts; the server answers with newer weights. While a
+request is under way the client acts on, until it has kept as many steps as the next one may have.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -30,12 +31,18 @@ logger = logging.getLogger(__name__)
 _APART_S = 0.02
 # Steps are kept so long, if the client acts (seconds).
 _KEPT_S = 1.0
+# Between two looks for the answer to the request that is under way (seconds).
+_GLANCE_S = 0.001
 # Lost episodes that are remembered until their next call; of more, the oldest are forgotten.
 _MOST_LOST = 10_000
 
 
 def _message(array: np.ndarray) -> dict[str, list]:
     return {"$array": [array.dtype.str, list(array.shape), array.tobytes()]}
+
+
+def _num_rows(message: dict[str, list]) -> int:
+    return message["$array"][1][0]
 
 
 class Place:
@@ -139,7 +146,7 @@ class Place:
             "episode_id": self._id,
             "version": copy.version,
             "observations": _message(self._observations[:seen]) if copy.is_array else self._raw,
-            "rewards": self._rewards,
+            "rewards": _message(np.array(self._rewards)),
             "actions": _message(self._actions[:count]),
         }
         if copy.policy.distribution.has_log_prob:
@@ -222,11 +229,27 @@ class PolicyCopy:
             raise ValueError(problem)
 
 
+class Requests(Protocol):
+    """Requests to the server. One may be under way while the client acts; no other is sent until its answer."""
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """The answer to a request for what is there; None: there is no news."""
+
+    def send(self, path: str, body: dict[str, Any]) -> None:
+        """Sends a request, whose answer `answer` gives."""
+
+    def has_answer(self) -> bool:
+        """Whether the answer is there, or there will be none."""
+
+    def answer(self) -> dict[str, Any]:
+        """Waits for the answer to the request that was sent."""
+
+
 class LocalActing:
     """Episodes of a client that acts by a copy of the server's policy.
 
     Args:
-        ask: function of (method, path, body or None), which returns the answer; it raises what the client raises.
+        requests: of the client, which raise what the client raises.
         lost: the client's exception for episodes that cannot go on.
         update_interval: most seconds between looks for newer weights; 0: one at each episode's start; None: none.
         fragment_length: most steps that are kept before they are sent.
@@ -235,14 +258,14 @@ class LocalActing:
 
     def __init__(
         self,
-        ask: Callable[[str, str, dict[str, Any] | None], Any],
+        requests: Requests,
         lost: type[Exception],
         *,
         update_interval: float | None,
         fragment_length: int,
         seed: int | None,
     ):
-        self._ask, self._lost_error, self._interval, self._size = ask, lost, update_interval, fragment_length
+        self._requests, self._lost_error, self._interval, self._size = requests, lost, update_interval, fragment_length
         self._seeds = np.random.SeedSequence(seed)
         self._copy: PolicyCopy | None = None
         self._places: dict[str, Place] = {}
@@ -250,8 +273,13 @@ class LocalActing:
         self._outbox: list[dict[str, Any]] = []
         self._lost: dict[str, str] = {}
         self._num_kept = 0  # steps that were not sent
+        # Episodes with steps in the request that is under way; None: there is none.
+        self._under_way: list[str] | None = None
+        self._asks_for_weights = False  # that request
+        # Its answer, whose weights act once all steps by the old ones are sent.
+        self._answer: dict[str, Any] | None = None
         self._sent = -math.inf
-        self._looked = self._kept_since = 0.0
+        self._looked = self._kept_since = self._glanced = 0.0
 
     @property
     def version(self) -> int | None:
@@ -267,7 +295,7 @@ class LocalActing:
         if episode_id in self._places:
             raise ValueError(f"Episode {episode_id} is already started")
         if self._copy is None:
-            self._copy = PolicyCopy(self._ask("GET", "/v1/weights", None))
+            self._copy = PolicyCopy(self._requests.get("/v1/weights"))
             self._looked = time.monotonic()
         elif self._interval is not None and time.monotonic() - self._looked >= self._interval:
             self.refresh()
@@ -315,7 +343,9 @@ class LocalActing:
         self._outbox.append(place.end(observation, reward, given.get("info"), truncated))
         self._free.append(self._places.pop(episode_id))
         if time.monotonic() - self._sent > _APART_S:
+            self._settle(episode_id)
             self._send()
+            self._collect()
 
     def _checked(self, episode_id: str, observation: Any, given: Mapping[str, Any]) -> tuple[Place, float]:
         """The place of an episode, and the reward since its last action."""
@@ -336,84 +366,141 @@ class LocalActing:
         found = self._checked(episode_id, observation, given)
         self._copy.check_legal(observation, *logged)
         now = time.monotonic()
-        if self._num_kept and (self._num_kept >= self._size or now - self._kept_since > _KEPT_S):
-            with contextlib.suppress(self._lost_error):  # each episode learns of it with its own next call
-                self._send()
-            if episode_id in self._lost:
-                raise self._lost_error(self._lost.pop(episode_id))
+        if self._num_kept >= self._size:
+            self._settle(episode_id)
+            self._send()
+        elif self._under_way is not None:
+            self._glance(episode_id, now)
+        elif self._num_kept and now - self._kept_since > _KEPT_S:
+            self._send()
         if not self._num_kept:
             self._kept_since = now
         self._num_kept += 1
         return found
 
+    def _settle(self, episode_id: str) -> None:
+        """Waits for the answer to the request that is under way; raises if this episode is lost by it."""
+        with contextlib.suppress(self._lost_error):  # each episode learns of it with its own next call
+            self._collect()
+        if episode_id in self._lost:
+            raise self._lost_error(self._lost.pop(episode_id))
+
+    def _glance(self, episode_id: str, now: float) -> None:
+        """Looks for the answer to the request that is under way; newer weights act from now on."""
+        if now - self._glanced < _GLANCE_S:
+            return
+        self._glanced = now
+        if self._requests.has_answer():
+            self._settle(episode_id)
+            if self._answer is not None and "weights" in self._answer:
+                self._send()
+
     def refresh(self) -> None:
         """Sends what is kept, and takes over the newest weights."""
+        self._collect()
         if self._outbox or self._num_kept:
             self._send(have=True)
+            self._collect()
         elif self._copy is not None:
             self._look()
 
     def _look(self) -> None:
         """Asks for newer weights. All that was acted has been sent."""
-        answer = self._ask("GET", f"/v1/weights?have={self._copy.edition}", None)
+        answer = self._requests.get(f"/v1/weights?have={self._copy.edition}")
         self._looked = time.monotonic()
         if answer is not None:
             self._copy.load(answer)
 
     def _send(self, have: bool = False) -> None:
-        """Sends the steps that are kept.
+        """Sends the steps that are kept, while no request is under way, and takes over the weights that have come.
 
         Args:
             have: whether the answer brings newer weights, whenever the last came.
-
-        Raises:
-            EpisodeLost: if the server refuses them; all episodes that they are of are lost.
         """
         copy, interval = self._copy, self._interval
         parts = self._outbox + [place.part() for place in self._places.values() if place.num_steps]
         self._outbox, self._num_kept = [], 0
         for place in itertools.chain(self._free, self._places.values()):
             place.stop_drawing()
-        body: dict[str, Any] = {"parts": parts}
-        # Where old rows are dropped, newer weights are needed as soon as there are any.
-        is_due = interval is not None and (
-            copy.max_lag_updates is not None or time.monotonic() - self._looked >= interval > 0
-        )
-        if have or is_due:
-            body["have"] = copy.edition
+        if parts:
+            body: dict[str, Any] = {"parts": parts}
+            self._sent = time.monotonic()
+            # Where old rows are dropped, newer weights are needed as soon as there are any.
+            is_due = interval is not None and (
+                copy.max_lag_updates is not None or self._sent - self._looked >= interval > 0
+            )
+            if have or is_due:
+                has_newer = self._answer is not None and "weights" in self._answer  # loaded below
+                body["have"] = self._answer["edition"] if has_newer else copy.edition
+            self._asks_for_weights = "have" in body
+            self._under_way = [part["episode_id"] for part in parts]
+            self._requests.send("/v1/samples", body)
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Takes over what the newest answer has brought. No steps are kept."""
+        if self._answer is not None:
+            self._copy.load(self._answer)
+            self._answer = None
+
+    def _collect(self) -> None:
+        """Waits for the answer to the request that is under way, if one is.
+
+        Raises:
+            EpisodeLost: if the server has refused it; all episodes that it had steps of are lost.
+        """
+        if self._under_way is None:
+            return
+        episodes, self._under_way = self._under_way, None
         try:
-            answer = self._ask("POST", "/v1/samples", body)
+            answer = self._requests.answer()
         except ValueError as error:
-            logger.warning("the steps of %d episodes are lost: the server has refused them: %s", len(parts), error)
-            self._lose_all(parts, f"the server has refused its last steps: {error}. Start a new one.")
-            raise self._lost_error(f"{len(parts)} episodes are lost: {error}") from error
-        except BaseException:
-            self._lose_all(parts, "its last steps could not be sent. Start a new one.")
+            logger.warning("the steps of %d episodes are lost: the server has refused them: %s", len(episodes), error)
+            self._lose_all(episodes, f"the server has refused its last steps: {error}. Start a new one.")
+            raise self._lost_error(f"{len(episodes)} episodes are lost: {error}") from error
+        except BaseException:  # what is kept will not be sent either
+            kept = [part["episode_id"] for part in self._outbox]
+            kept += [episode_id for episode_id, place in self._places.items() if place.num_steps]
+            self._lose_all(episodes + kept, "its last steps could not be sent. Start a new one.")
             raise
         self._sent = time.monotonic()
-        if "have" in body:
+        if self._asks_for_weights:
             self._looked = self._sent
-        copy.load(answer)
+        self._answer = answer
         for episode_id, message in answer["lost"].items():
             self._lose(episode_id, message)
+        if not (self._outbox or self._num_kept):
+            self._take_over()
 
-    def _lose_all(self, parts: list[dict[str, Any]], message: str) -> None:
-        for part in parts:
-            self._lose(part["episode_id"], message)
+    def _lose_all(self, episodes: list[str], message: str) -> None:
+        for episode_id in episodes:
+            self._lose(episode_id, message)
 
     def _lose(self, episode_id: str, message: str) -> None:
-        """Gives an episode up: its next call raises. Of one that has ended, nobody asks."""
-        place = self._places.pop(episode_id, None)
+        """Gives an episode up: its next call raises. Of one that has ended, and was sent, nobody asks."""
+        place, num_parts = self._places.pop(episode_id, None), len(self._outbox)
+        self._outbox = [part for part in self._outbox if part["episode_id"] != episode_id]
         if place is not None:
             self._free.append(place)
-            self._lost[episode_id] = f"episode {episode_id} is lost: {message}"
-            if len(self._lost) > _MOST_LOST:
-                del self._lost[next(iter(self._lost))]
+        elif len(self._outbox) == num_parts:
+            return
+        # What is kept of it would follow steps that the server does not have.
+        self._num_kept = sum(_num_rows(part["actions"]) for part in self._outbox)
+        self._num_kept += sum(each.num_steps for each in self._places.values())
+        self._lost[episode_id] = f"episode {episode_id} is lost: {message}"
+        if len(self._lost) > _MOST_LOST:
+            del self._lost[next(iter(self._lost))]
 
     def close(self) -> None:
-        """Sends what is kept."""
-        if self._copy is not None and (self._outbox or self._num_kept):
+        """Sends what is kept, and waits until it is taken in."""
+        try:
+            self._collect()
+        except self._lost_error:
             self._send()
+            self._collect()
+            raise
+        self._send()
+        self._collect()
 
 
 def _copies(space) -> Callable:

@@ -438,47 +438,163 @@ def test_wrong_values_are_refused_in_the_client():
         client.close()
 
 
-@pytest.fixture
-def apart(sampled, monkeypatch):
-    """A client that acts itself, and the answers to what it sends; None: the server cannot be reached."""
-    client, answers = PolicyClient(url_of(sampled[0]), "local", fragment_length=2, retry_s=0.0), []
-    ask = client._connection.ask
+class Apart:
+    """Connection of a client, whose requests with samples get the answers of a list.
 
-    def answer(method, path, body):
-        if path != "/v1/samples":
-            return ask(method, path, body)
-        if (next_answer := answers.pop(0)) is None:
+    Attributes:
+        answers: to come; None: the server cannot be reached.
+        sent: requests with samples.
+        is_silent: whether no answer is there unless it is waited for.
+    """
+
+    def __init__(self, connection):
+        self._connection, self.answers, self.sent, self.is_silent, self._is_ours = connection, [], [], False, False
+        self.encode, self.close = connection.encode, connection.close
+
+    def send(self, method, path, body):
+        self._is_ours = path == "/v1/samples"
+        if self._is_ours:
+            self.sent.append(msgspec.msgpack.decode(body))
+        else:
+            self._connection.send(method, path, body)
+
+    def has_answer(self):
+        return not self.is_silent
+
+    def receive(self):
+        if not self._is_ours:
+            return self._connection.receive()
+        if (next_answer := self.answers.pop(0)) is None:
             raise ConnectionResetError
         return next_answer
 
-    monkeypatch.setattr(client._connection, "ask", answer)
-    yield client, answers
+
+@pytest.fixture
+def apart(sampled):
+    """A client that acts itself, and its connection."""
+    client = PolicyClient(url_of(sampled[0]), "local", fragment_length=2, retry_s=0.0)
+    client._connection = Apart(client._connection)
+    yield client, client._connection
     client._connection.close()
+
+
+TAKEN = 200, {"timesteps": 0, "lost": {}}
+ZEROS = np.zeros(2, np.float32)
 
 
 def begun(client, *episodes):
     """Begins episodes, and acts once in each."""
     for episode in episodes:
         client.start_episode(episode)
-        client.get_action(episode, np.zeros(2, np.float32))
+        client.get_action(episode, ZEROS)
+
+
+def test_a_client_acts_on_while_a_request_is_under_way(apart):
+    client, server = apart
+    server.is_silent = True
+    begun(client, "a")
+    for _ in range(3):  # two steps are under way, and two are kept
+        client.get_action("a", ZEROS)
+    server.answers += [TAKEN, TAKEN, TAKEN]
+    assert [len(body["parts"]) for body in server.sent] == [1]
+    client.get_action("a", ZEROS)
+    assert len(server.sent) == 2 and len(server.answers) == 2
+    client.close()  # sends the last one
+    assert not server.answers
+    assert [body["seq"] for body in server.sent] == sorted(body["seq"] for body in server.sent)
+    assert [body["parts"][0]["actions"]["$array"][1][0] for body in server.sent] == [2, 2, 1]
+
+
+def test_a_request_whose_answer_was_lost_is_sent_again(apart):
+    client, server = apart
+    client._retry_s, server.is_silent = 60.0, True
+    server.answers += [None, TAKEN, TAKEN]
+    begun(client, "a", "b", "c")
+    client.close()
+    assert server.sent[0] == server.sent[1] != server.sent[2] and not server.answers
+
+
+def test_newer_weights_act_once_the_steps_by_the_old_ones_are_sent(apart, sampled, monkeypatch):
+    client, server = apart
+    monkeypatch.setattr(local_acting, "_GLANCE_S", 0.0)
+    _, newer = sampled[1](b"", "GET", "/v1/weights")
+    newer = {**newer, "policy_version": 7, "edition": newer["edition"] + 1}
+    del newer["description"], newer["max_lag_updates"]
+    server.answers += [(200, {**newer, "lost": {}}), TAKEN, TAKEN]
+    server.is_silent = True
+    begun(client, "a", "b", "c")  # the third step is kept while the first two are under way
+    server.is_silent = False
+    client.get_action("c", ZEROS)
+    client.get_action("c", ZEROS)
+    client.close()
+    versions = [[part["version"] for part in body["parts"]] for body in server.sent]
+    assert versions == [[0, 0], [0], [7]]
+    assert [body["parts"][0]["actions"]["$array"][1][0] for body in server.sent] == [1, 1, 2]
+    assert server.sent[1]["have"] == server.sent[2]["have"] == newer["edition"] == server.sent[0]["have"] + 1
+
+
+def test_what_is_kept_of_a_lost_episode_is_not_sent(apart):
+    client, server = apart
+    server.is_silent = True
+    begun(client, "a", "b")
+    client.get_action("a", ZEROS)  # the first steps are under way, without "c"
+    begun(client, "c")
+    server.answers += [(400, {"error": "no such action"}), TAKEN]
+    with pytest.raises(EpisodeLost, match="2 episodes are lost"):
+        client.update_policy_weights()
+    for episode in "ab":
+        with pytest.raises(EpisodeLost, match=f"episode {episode} is lost: .*no such action"):
+            client.get_action(episode, ZEROS)
+    client.get_action("c", ZEROS)
+    client.close()
+    assert [[part["episode_id"] for part in body["parts"]] for body in server.sent] == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "raised"), [(None, ConnectionError), ((503, {"error": "it is over", "ended": True}), RunEnded)]
+)
+def test_what_is_kept_is_not_sent_to_a_server_that_is_gone(apart, answer, raised):
+    client, server = apart
+    server.is_silent = True
+    begun(client, "a", "b", "c")
+    server.answers += [answer]
+    with pytest.raises(raised):
+        client.get_action("c", ZEROS)
+        client.get_action("c", ZEROS)
+    client.close()
+    assert len(server.sent) == 1
+
+
+def test_an_end_tells_that_earlier_steps_are_lost(apart):
+    client, server = apart
+    server.is_silent = True
+    begun(client, "a", "b", "c")
+    client._local._sent = -np.inf  # long ago: the end is sent at once
+    server.answers += [(200, {"timesteps": 0, "lost": {"a": "it was given up"}}), TAKEN]
+    with pytest.raises(EpisodeLost, match="episode a is lost: it was given up"):
+        client.end_episode("a", ZEROS)
+    with pytest.raises(ValueError, match="Episode a not found"):
+        client.log_returns("a", 1.0)
+    client.close()
+    assert [[part["episode_id"] for part in body["parts"]] for body in server.sent] == [["a", "b"], ["c"]]
 
 
 def test_the_id_of_a_lost_episode_may_be_used_again(apart):
-    client, answers = apart
-    answers += [None]
+    client, server = apart
+    server.answers += [None]
     begun(client, "a", "b")
     with pytest.raises(ConnectionError):
-        client.get_action("a", np.zeros(2, np.float32))
+        client.update_policy_weights()
     begun(client, "b")
     with pytest.raises(EpisodeLost, match="could not be sent"):
-        client.get_action("a", np.zeros(2, np.float32))
+        client.get_action("a", ZEROS)
 
 
 def test_few_lost_episodes_are_remembered(apart, monkeypatch):
-    client, answers = apart
+    client, server = apart
     monkeypatch.setattr(local_acting, "_MOST_LOST", 3)
     for number in range(5):
-        answers += [None]
+        server.answers += [None]
         begun(client, f"{number} a", f"{number} b")
         with pytest.raises(ConnectionError):
             client.update_policy_weights()
@@ -489,8 +605,8 @@ def test_few_lost_episodes_are_remembered(apart, monkeypatch):
     ("answer", "raised"), [(None, ConnectionError), ((400, {"error": "no such action"}), EpisodeLost)]
 )
 def test_an_end_that_cannot_be_sent_is_an_end(apart, answer, raised):
-    client, answers = apart
-    answers += [answer]
+    client, server = apart
+    server.answers += [answer]
     begun(client, "a")
     with pytest.raises(ValueError, match="shape"):  # it goes on
         client.end_episode("a", np.zeros(3, np.float32))
@@ -501,8 +617,8 @@ def test_an_end_that_cannot_be_sent_is_an_end(apart, answer, raised):
 
 
 def test_refused_steps_lose_their_episodes_alone(apart):
-    client, answers = apart
-    answers += [(400, {"error": "no such action"}), (200, {"timesteps": 0, "lost": {}})]
+    client, server = apart
+    server.answers += [(400, {"error": "no such action"}), TAKEN]
     begun(client, "a", "b", "c")  # the steps of the first two are sent when the third begins
     for episode in "ab":
         with pytest.raises(EpisodeLost, match=f"episode {episode} is lost: .*no such action"):

@@ -1,5 +1,6 @@
 """Learners: train the weights of modules on batches, and return statistics."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import numpy as np
 
 from rllib.errors import NotFiniteError
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
-from rllib.learners.updates.core_choice import CoreChoice
+from rllib.learners.updates.core_choice import FreeCores
 from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
@@ -60,7 +61,7 @@ class Learner:
         return str(getattr(self.backend, "device", "cpu"))
 
     @property
-    def core_choice(self) -> CoreChoice | None:
+    def core_choice(self) -> FreeCores | None:
         """Choice of the number of cores for updates in this process; None where the number is fixed."""
         return getattr(self.backend, "core_choice", None)
 
@@ -294,7 +295,8 @@ class Learner:
         Returns:
             whether any moved.
         """
-        return any([target.follow(now) for target in self.targets.values()])
+        with getattr(self.backend, "on_cores", contextlib.nullcontext)():
+            return any([target.follow(now) for target in self.targets.values()])
 
     def start_over(self, policy_rng: np.random.Generator, rng: np.random.Generator) -> None:
         """Draws all weights anew, which target copies take over, and empties the memory of the optimizers.
@@ -404,7 +406,7 @@ def make_learner(
     kind: str = "auto",
     device: str = "cpu",
     rng: np.random.Generator | None = None,
-    cores: int | CoreChoice | None = None,
+    cores: int | FreeCores | None = None,
     torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
 ) -> Learner:
@@ -421,9 +423,8 @@ def make_learner(
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
         cores: number of cores for updates. Closed forms use at most these, and fewer for small updates; torch gets them
-            for the whole process. None: one core for closed forms, since threads that wait for each other spin, and
-            lose most of their time where other programs use the cores; torch keeps its own number. A CoreChoice
-            chooses the number for closed forms, update by update.
+            for the whole process. None: one core for closed forms; torch keeps its own number. FreeCores choose the
+            number for closed forms, update by update.
         torch_options: options of a torch learner.
         make_group: makes the processes that learn instead of this one. It is called with the learner's vector, its
             target copies, and a function of keyword arguments `policy`, `targets` and `rng` that makes their learners.
@@ -448,8 +449,7 @@ def make_learner(
             "Use a Loss, which gets the outputs of whole sequences, or over_sequences(loss)."
         )
     for target in targets:
-        on = cores if isinstance(cores, int) else 1
-        target.attach(vector[target.module], policy.spec if target.module == POLICY else None, on)
+        target.attach(vector[target.module], policy.spec if target.module == POLICY else None)
     whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
         all(hasattr(module, "numpy") for module in modules.values())
     )

@@ -1,18 +1,14 @@
 """Choice of the number of cores for updates, with a clock that the test moves."""
 
-import ctypes
 import itertools
 import random
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from rllib import PPOConfig, SACConfig, processes
 from rllib.learners.updates import core_choice
-from rllib.learners.updates.core_choice import LONGEST_PAUSE_S, NUM_MEASURED, CoreChoice
-from rllib.models.arithmetic import kernels
-from rllib.models.arithmetic.shared_products import Library, SharedProducts
+from rllib.learners.updates.core_choice import FIRST_PAUSE_S, LONGEST_PAUSE_S, NUM_MEASURED, CoreChoice, FreeCores
 
 
 class Machine:
@@ -162,78 +158,21 @@ def test_an_update_that_has_failed_is_not_measured():
     assert machine.choice.cores == 2
 
 
+def test_free_cores_are_taken_without_measuring_and_given_up_when_they_are_claimed():
+    now, free = 0.0, 3
+    cores = FreeCores(4, lambda: free, lambda: now)
+    assert [cores.begin(worth) for worth in (1, 2, 4)] == [1, 2, 3] and cores.reason == "these are free"
+    free = 1
+    assert cores.begin(4) == 3, "nobody is asked before each update"
+    now += FIRST_PAUSE_S
+    assert cores.begin(4) == 1 and cores.reason == "no other core is free"
+    assert cores.begin(1) == 1 and not cores.reason, "nothing to tell of updates that are too short"
+
+
 # ---------------------------------------------------------------------- bits
 
 
-@pytest.fixture
-def products():
-    found = kernels.shared_products(most_cores=3)
-    if found is None:
-        pytest.skip("numpy's library has no batches of products, or OPENBLAS_NUM_THREADS is set")
-    return found
-
-
-def layouts(rows, width):
-    """Factors as in the networks: transposed, with a column for the bias, views into larger arrays, stacks."""
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((rows, width + 1), np.float32)
-    w = rng.standard_normal((2, width + 1, 256), np.float32)
-    d = rng.standard_normal((2, 256, rows), np.float32)
-    yield w.swapaxes(1, 2)[0], x.T
-    yield d[0], x
-    yield w[0, :-1], d[0]
-    yield w[:, :-1], d
-    yield d, np.stack([x, x])
-    yield d, x[None]
-
-
-@pytest.mark.parametrize("rows", [1, 40, 1000])
-@pytest.mark.parametrize("width", [17, 256])
-def test_products_have_the_same_bits_on_any_number_of_cores(products, rows, width):
-    for a, b in layouts(rows, width):
-        results = []
-        for cores in (1, 2, 3):
-            larger = np.full((*a.shape[:-2], a.shape[-2] + 1, b.shape[-1]), np.nan, np.float32)
-            with kernels.in_blocks(products, cores):
-                kernels.matmul(a, b, out=larger[..., :-1, :])
-            results.append(larger.tobytes())
-        assert len(set(results)) == 1
-        assert np.isnan(larger[..., -1, :]).all(), "nothing is written behind the result"
-        np.testing.assert_allclose(larger[..., :-1, :], np.matmul(a, b), rtol=1e-4, atol=1e-4)
-
-
-def test_large_products_are_computed_in_blocks(products):
-    for a, b in layouts(512, 256):
-        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        assert products.multiply(a, b, np.empty((*stack, a.shape[-2], b.shape[-1]), np.float32))
-    a = np.ones((64, 64), np.float32)
-    assert not products.multiply(a, a, np.empty_like(a)), "too small"
-    a = np.ones((512, 512), np.float32)
-    fixed = np.empty_like(a)
-    fixed.flags.writeable = False
-    assert not products.multiply(a, a, fixed) and not products.multiply(a, a, np.empty_like(a).T)
-
-
-def test_factors_that_do_not_fit_are_refused(products):
-    a = np.ones((512, 512), np.float32)
-    for b, out in ((a[:400], a.copy()), (a, a[:400].copy())):
-        with kernels.in_blocks(products, 2), pytest.raises(ValueError, match=r"align|shape|dimension"):
-            kernels.matmul(a, b, out=out)
-
-
-def test_batches_that_round_differently_are_not_used():
-    threads = [1]
-
-    def of_the_number_of_threads(*arguments):
-        out = ctypes.cast(arguments[12][0], ctypes.POINTER(ctypes.c_float))
-        out[0] = threads[-1]
-
-    products = SharedProducts(Library(of_the_number_of_threads, threads.append), most_cores=2)
-    a = np.ones((512, 512), np.float32)
-    assert not products.multiply(a, a, np.empty_like(a)) and threads == [1, 2, 1]
-
-
-class InTurn(CoreChoice):
+class InTurn(FreeCores):
     """Uses one core and two in turn."""
 
     def begin(self, worth):
@@ -259,13 +198,12 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_keeps_its_bits_when_the_number_of_cores_changes(kind, products, monkeypatch):
+def test_a_run_keeps_its_bits_when_the_number_of_cores_changes(kind, monkeypatch):
     found = []
-    for choice in (CoreChoice, InTurn):
-        monkeypatch.setattr("rllib.algorithms.base.wiring.CoreChoice", choice)
-        monkeypatch.setattr("rllib.algorithms.base.wiring.num_free_cores", lambda: 1)
+    monkeypatch.setattr("rllib.algorithms.base.wiring.num_cores", lambda: 1)
+    for choice in (FreeCores, InTurn):
+        monkeypatch.setattr("rllib.algorithms.base.wiring.FreeCores", choice)
         config = KINDS[kind]().rollouts(num_rollout_workers=0).debugging(seed=3)
-        config.learners(num_cpus_per_learner="measured")
         with config.build() as algo:
             for _ in range(4 if kind == "SAC" else 2):
                 algo.train()
@@ -274,7 +212,7 @@ def test_a_run_keeps_its_bits_when_the_number_of_cores_changes(kind, products, m
     assert found[0] == found[1] and cores.begun >= 2
 
 
-def test_results_say_which_number_was_chosen_and_why(products):
+def test_results_say_which_number_was_chosen_and_why():
     config = KINDS["PPO"]().rollouts(num_rollout_workers=0).learners(num_cpus_per_learner="measured")
     with config.build() as algo:
         chosen = algo.train()["info"]["learner_cores"]

@@ -93,11 +93,14 @@ def make_batch(name, seed):
     )
 
 
-@pytest.mark.parametrize(("critics", "cores"), [(1, 1), (2, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize(("critics", "cores"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
 # CrossQ's networks are normalised in their own way.
 @pytest.mark.parametrize(("name", "layer_norm"), [(name, norm) for name in KINDS for norm in {False, name != "crossq"}])
-def test_closed_forms_are_autograds(name, layer_norm, critics, cores):
-    """Weights, target copies and statistics of several updates, also in microbatches."""
+def test_closed_forms_are_autograds(name, layer_norm, critics, cores, monkeypatch):
+    """Weights, target copies and statistics of several updates, also in microbatches and on several cores."""
+    if cores > 1:
+        for least in ("PART", "FEWEST_ROWS"):
+            monkeypatch.setattr(kernels, least, 1)
     learners = [make(name, kind, critics, layer_norm) for kind in ("numpy", "torch")]
     settings = dict.fromkeys(("critics", "actor"), KINDS[name][3])
     for seed in range(4):

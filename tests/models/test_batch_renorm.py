@@ -103,7 +103,7 @@ def statistics(layout, flat):
 @pytest.mark.parametrize(("copies", "cores"), [(1, 1), (3, 1), (3, 2)])
 def test_critics(copies, cores, hiddens, activation, monkeypatch):
     """Values, gradients of weights and actions, and running statistics, of batches in both modes."""
-    monkeypatch.setattr(kernels, "FEW", 0)
+    monkeypatch.setattr(kernels, "PART", 1)
     module = FullyConnected(hiddens=hiddens, copies=copies, activation=activation, batch_renorm=CONSTANTS)
     layout = module.layout(WIDTHS)
     weights = started(layout)

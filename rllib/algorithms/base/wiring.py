@@ -20,7 +20,7 @@ from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
 from rllib.learners.group.learner_group import GroupSettings
-from rllib.learners.updates.core_choice import CoreChoice
+from rllib.learners.updates.core_choice import CoreChoice, FreeCores
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
 from rllib.processes import GpuClaim, check_cores, num_cores, num_free_cores, tell_crowd
@@ -314,12 +314,13 @@ def refuse_crowded_updates(config: AlgorithmConfig) -> None:
         check_cores(_claimed_cores(config), "num_cpus_per_learner")
 
 
-def cores_per_learner(config: AlgorithmConfig) -> int | CoreChoice | None:
+def cores_per_learner(config: AlgorithmConfig) -> int | FreeCores | None:
     """Cores for the updates of a learner; None: nothing was said. Warns where the trial has fewer."""
-    if config.num_cpus_per_learner == "auto":
-        return None
-    if config.num_cpus_per_learner == "measured":
-        return CoreChoice(num_cores(), num_free_cores)
+    if not isinstance(config.num_cpus_per_learner, int):
+        if config.num_learners:
+            return None
+        kind = FreeCores if config.num_cpus_per_learner == "auto" else CoreChoice
+        return kind(num_cores(), num_cores if _workers_wait(config) else num_free_cores)
     asked, there = _claimed_cores(config), num_cores()
     if asked > there and not config.num_learners:
         logger.warning(
@@ -332,15 +333,21 @@ def cores_per_learner(config: AlgorithmConfig) -> int | CoreChoice | None:
     return asked
 
 
+def _workers_wait(config: AlgorithmConfig) -> bool:
+    """Whether rollout workers do nothing during updates."""
+    is_synchronous = config.algo_class is None or config.algo_class.is_synchronous
+    return is_synchronous and not config.get("sample_async")
+
+
 def _claimed_cores(config: AlgorithmConfig) -> int:
     """Cores that each learner claims; 0: the user has named no number."""
     return max(1, config.num_cpus_per_learner) if isinstance(config.num_cpus_per_learner, int) else 0
 
 
 def core_choices(learners: Mapping[str, Any]) -> dict[str, dict]:
-    """Policy id -> number of cores of its updates, and why, where the number is measured."""
+    """Policy id -> number of cores of its updates, and why, where they are large enough for several."""
     found = {policy_id: getattr(learner, "core_choice", None) for policy_id, learner in learners.items()}
-    return {name: {"cores": each.cores, "reason": each.reason} for name, each in found.items() if each is not None}
+    return {name: {"cores": each.cores, "reason": each.reason} for name, each in found.items() if each and each.reason}
 
 
 def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:

@@ -1,4 +1,4 @@
-"""Number of cores for updates, chosen by measuring how long updates take."""
+"""Number of cores for updates: those that are free, or what is faster by measuring how long updates take."""
 
 import math
 import statistics
@@ -20,8 +20,48 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 _EARLY = 0.1
 
 
-class CoreChoice:
-    """Choice between one core and all that are free.
+class FreeCores:
+    """All cores that are free, for updates that are worth several.
+
+    Nothing is measured: threads that help sleep while there is nothing to do, and work that they are late for is done
+    without them (models/arithmetic/crew.py).
+
+    Args:
+        most: largest number of cores that is ever chosen.
+        free: returns the number of cores that nobody else uses during updates, at least 1.
+        clock: seconds.
+
+    Attributes:
+        most: as given.
+        cores: number in use.
+        reason: why, as the end of a sentence; empty where updates are too short for more than one.
+    """
+
+    def __init__(self, most: int, free: Callable[[], int], clock: Callable[[], float] = time.perf_counter):
+        self.most, self._free, self._clock = most, free, clock
+        self.cores, self.reason = 1, ""
+        self._found, self._looked_at = 1, -math.inf
+
+    def begin(self, worth: int) -> int:
+        """Number of cores of an update that begins now; `end` tells that it is over.
+
+        Args:
+            worth: number of cores that it can use.
+        """
+        self.cores, self.reason = 1, ""
+        if min(worth, self.most) > 1:
+            if self._clock() - self._looked_at >= FIRST_PAUSE_S:
+                self._found, self._looked_at = min(self.most, self._free()), self._clock()
+            self.cores = min(self._found, worth)
+            self.reason = "these are free" if self.cores > 1 else "no other core is free"
+        return self.cores
+
+    def end(self, rows: int) -> None:
+        """Ends the update, which has computed gradients of this number of rows, each as often as it was used."""
+
+
+class CoreChoice(FreeCores):
+    """Choice between one core and all that are free, by measuring.
 
     It begins with one core. A measurement compares the number in use with the other one, and takes that if it is
     clearly faster. It is repeated at growing intervals, and earlier when updates have become slower; cores that have
@@ -29,20 +69,12 @@ class CoreChoice:
 
     Updates are compared by the time for each row, so that batches may differ in size.
 
-    Args:
-        most: largest number of cores that is ever chosen.
-        free: returns the number of cores that nobody else has claimed, at least 1; called before measurements.
-        clock: seconds.
-
-    Attributes:
-        most: as given.
-        cores: number in use.
-        reason: why, as the end of a sentence.
+    Args, attributes: as for FreeCores; the reason is never empty.
     """
 
     def __init__(self, most: int, free: Callable[[], int], clock: Callable[[], float] = time.perf_counter):
-        self.most, self._free, self._clock = most, free, clock
-        self.cores, self.reason = 1, "nothing has been measured yet"
+        super().__init__(most, free, clock)
+        self.reason = "nothing has been measured yet"
         self._recent: deque[float] = deque(maxlen=NUM_MEASURED)
         self._expected_s = math.inf
         self._other: int | None = None

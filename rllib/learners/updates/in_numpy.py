@@ -10,17 +10,13 @@ import numpy as np
 from rllib.errors import LearnerError, NotFiniteError
 from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.collective import Collective
-from rllib.learners.updates.core_choice import CoreChoice
+from rllib.learners.updates.core_choice import FreeCores
 from rllib.learners.updates.minibatches import Cuts
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.optimizers import clip_gradient, global_norm
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.models.arithmetic import kernels
-from rllib.models.arithmetic.shared_products import SharedProducts
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
-
-# Multiplications in a forward pass of all modules for which a further core is worth its overhead.
-WORTH_A_CORE = 2**24
 
 
 class NumpyBackend:
@@ -30,12 +26,12 @@ class NumpyBackend:
         vector: the modules, whose weights are trained in place.
         objectives: minimised one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
-        cores: largest number of cores that `train` uses; small products use fewer. A CoreChoice chooses it for each
-            update, and large products are computed in blocks, so that the bits are the same on any number.
+        cores: largest number of cores that `train` uses; small updates use fewer. FreeCores choose it for each
+            update. The bits are the same on any number.
 
     Attributes:
         collective: connects the learners that share each minibatch; None: this is the only one.
-        core_choice: the given choice of the number of cores; None: the number is fixed.
+        core_choice: the given FreeCores; None: the number is fixed.
         num_done: number of steps of the last `train`, over all objectives; infinity if `stop_above` has ended it.
     """
 
@@ -44,7 +40,7 @@ class NumpyBackend:
         vector: ModuleVector,
         objectives: Sequence[Objective],
         targets: Iterable[TargetCopy] = (),
-        cores: int | CoreChoice = 1,
+        cores: int | FreeCores = 1,
     ):
         modules = {POLICY: vector.policy.network}
         if any(each.is_over_modules for each in objectives):
@@ -52,24 +48,21 @@ class NumpyBackend:
             for target in targets:
                 modules[f"target_{target.module}"] = _on_weights(vector, target.module, target.weights)
         self._descents = [_Descent(each, modules, vector) for each in objectives]
-        self.core_choice = cores if isinstance(cores, CoreChoice) else None
-        self._cores, self._size = 1 if isinstance(cores, CoreChoice) else cores, len(vector.flat)
-        self._products: SharedProducts | None = None
-        if self.core_choice is not None:
-            self._products = kernels.shared_products(self.core_choice.most)
-            if self._products is None:
-                self.core_choice.reason = "the library of numpy has no products for several"
+        self.core_choice = cores if isinstance(cores, FreeCores) else None
+        self._cores = self._most = 1 if isinstance(cores, FreeCores) else cores
+        self._size = len(vector.flat)
         self.collective: Collective | None = None
         self.num_done = 0.0
-        if self._cores > 1:
-            kernels.load()
 
-    def _on_cores(self, rows: int) -> contextlib.AbstractContextManager:
+    def on_cores(self) -> contextlib.AbstractContextManager:
+        """Context of arithmetic on the cores of the last update."""
+        return kernels.on_cores(self._cores)
+
+    def _begin(self, rows: int) -> contextlib.AbstractContextManager:
         """Context of an update in steps of this number of rows, on the cores that it is worth."""
-        worth = max(1, rows * self._size // WORTH_A_CORE)
-        if self._products is not None:
-            return kernels.in_blocks(self._products, self.core_choice.begin(worth))
-        return kernels.on_cores(min(self._cores, worth))
+        worth = kernels.num_parts(rows, self._size)
+        self._cores = min(self._most, worth) if self.core_choice is None else self.core_choice.begin(worth)
+        return self.on_cores()
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
@@ -132,7 +125,7 @@ class NumpyBackend:
         epoch = epoch_of(columns, inputs)
         num_rows = min(minibatch_size, microbatch_size, len(inputs))
         # Overflows are reported by parameter name, not by numpy's warnings.
-        with np.errstate(over="ignore", invalid="ignore"), self._on_cores(num_rows):
+        with np.errstate(over="ignore", invalid="ignore"), self._begin(num_rows):
             for number, order in enumerate(orders):
                 if refresh is not None and number:
                     epoch.replace(refresh())
@@ -157,7 +150,7 @@ class NumpyBackend:
                 else:
                     continue
                 break
-        if self._products is not None:
+        if self.core_choice is not None:
             self.core_choice.end(num_rows * sum(len(descent.steps) for descent, _, _ in active))
         if meanwhile is not None:
             meanwhile()

@@ -32,15 +32,14 @@ class TargetCopy:
         self._moved_at = 0
         self._is_elsewhere = False
 
-    def attach(self, source: np.ndarray, spec: PolicySpec | None = None, cores: int = 1) -> None:
+    def attach(self, source: np.ndarray, spec: PolicySpec | None = None) -> None:
         """Copies `source`, the module's flat weights, and follows that memory from now on.
 
         Args:
             source: float32 [weights], the memory itself.
             spec: spec of the policy if the module is its network, else None.
-            cores: number of cores that a move uses.
         """
-        self._source, self._cores = source, cores
+        self._source = source
         self.weights = source.copy()
         self.policy = None if spec is None else Policy(spec, self.weights)
 
@@ -68,8 +67,7 @@ class TargetCopy:
             # Not by the formula, in which 0 * NaN would stay NaN.
             np.copyto(self.weights, self._source)
         else:
-            with kernels.on_cores(self._cores):
-                kernels.move_towards(self.weights, self._source, self.tau)
+            kernels.move_towards(self.weights, self._source, self.tau)
         self._renew()
         return True
 

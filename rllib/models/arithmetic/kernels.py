@@ -1,22 +1,23 @@
-"""Arithmetic kernels of updates: numpy on one core, torch on several.
+"""Arithmetic kernels of updates, in numpy, and how several cores share them.
 
-Both work on the same numpy arrays, in place. OpenBLAS, which numpy's wheels bring, gains less than torch from several
-cores, and numpy computes everything but products on one.
+Large work is divided by its sizes alone: into towers of networks and parts of a minibatch's rows (dense/in_numpy.py), a
+large product into blocks, a long vector into slices. On one core they are computed one after the
+other, on several by a Crew, each on one core, so that the bits are the same on any number.
 """
 
 import contextlib
 import ctypes
 import functools
+import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
-from rllib.models.arithmetic.shared_products import SYMBOL, Library, SharedProducts
+from rllib.models.arithmetic.crew import Crew, crew
 
 logger = logging.getLogger(__name__)
 
@@ -24,14 +25,16 @@ SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"
 # Arrays instead of Python numbers: numpy computes faster with them.
 ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 
-# Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
+# Numbers that one pass of an optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
-# Sizes of arrays up to which numpy is faster than torch, whose calls take longer to begin.
-FEW = 4096
+# Multiplications of a part, at least: waking up a thread takes a tenth of their time.
+PART = 2**23
+# Rows of a part and columns of a block, at least, and their number, at most: narrow products take longer.
+FEWEST_ROWS, MOST_PARTS = 128, 4
 
-# A step of Adam so late that beta to this power is 0.
-_LATE_STEP = 1e9
+# Sizes of arrays from which numpy is faster with an array of zeros than with a single one.
+MANY = 4096
 
 _UNCHANGED = contextlib.nullcontext()
 
@@ -40,12 +43,12 @@ class _Here(threading.local):
     """State of a thread.
 
     Attributes:
-        torch: the module inside `on_cores` with several cores, else None.
-        shared: computes large products inside `in_blocks`, else None.
+        crew: helps inside `on_cores` with several cores, else None.
+        is_part: this thread computes a part, which is not divided further.
     """
 
-    torch: ModuleType | None = None
-    shared: SharedProducts | None = None
+    crew: Crew | None = None
+    is_part: bool = False
 
 
 _here = _Here()
@@ -86,168 +89,144 @@ def use_one_blas_thread() -> None:
         logger.debug("numpy's matrix products use %d thread(s); OPENBLAS_NUM_THREADS sets this", threads)
 
 
-def shared_products(most_cores: int) -> SharedProducts | None:
-    """Products for `in_blocks`, on up to this number of cores.
-
-    Returns:
-        None if numpy's library has none, or the environment variable OPENBLAS_NUM_THREADS sets its threads.
-    """
-    if (found := _openblas()) is None or _asked_for():
-        return None
-    library, set_threads = found
-    if not hasattr(library, SYMBOL):
-        return None
-    return SharedProducts(Library(getattr(library, SYMBOL), set_threads), most_cores)
-
-
-@contextlib.contextmanager
-def in_blocks(products: SharedProducts, cores: int) -> Iterator[None]:
-    """Context in which this thread's large `matmul` calls share this number of cores, with the same bits on any."""
-    before, _here.shared, products.cores = _here.shared, products, cores
-    try:
-        yield
-    finally:
-        _here.shared = before
-
-
-def load() -> ModuleType:
-    """Imports torch, which takes a second, ahead of `on_cores`."""
-    import torch
-
-    return torch
+def can_share() -> bool:
+    """Whether several cores can share the work: numpy's own library computes each product on one."""
+    return _openblas() is not None and _asked_for() <= 1
 
 
 def on_cores(count: int) -> contextlib.AbstractContextManager:
-    """Context in which this thread's calls of these functions use `count` cores.
+    """Context in which this thread's calls of these functions use up to `count` cores, with the same bits on any."""
+    return _UNCHANGED if count == 1 or not can_share() else _with(crew(min(count, MOST_PARTS) - 1, _begin_to_help))
 
-    With more than one, torch computes; one changes nothing.
-    """
-    return _UNCHANGED if count == 1 else _by_torch(count)
+
+def _begin_to_help() -> None:
+    _here.is_part = True
 
 
 @contextlib.contextmanager
-def _by_torch(count: int) -> Iterator[None]:
-    torch, outer = load(), _here.torch
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    _here.torch = torch
+def _with(helpers: Crew) -> Iterator[None]:
+    before, _here.crew = _here.crew, helpers
     try:
         yield
     finally:
-        _here.torch = outer
-        torch.set_num_threads(before)
+        _here.crew = before
 
 
-def _tensor(array: np.ndarray):
-    """A tensor on the array's memory, to be read; read-only arrays, which torch refuses, are copied."""
-    return _here.torch.from_numpy(array if array.flags.writeable else array.copy())
+def num_parts(rows: int, weights: int) -> int:
+    """Number of parts that a minibatch is worth, computed by networks with this number of weights."""
+    return max(1, min(MOST_PARTS, rows * weights // PART))
 
 
-def _written(array: np.ndarray):
-    """A tensor on the array's memory, to be written."""
-    if not array.flags.writeable:
-        raise ValueError("output array is read-only")  # as numpy says
-    return _here.torch.from_numpy(array)
+def together(tasks: Sequence[Callable[[], object]]) -> None:
+    """Runs tasks on the cores of `on_cores`. They write into separate memory, and read none that another writes."""
+    before, _here.is_part = _here.is_part, True
+    try:
+        if _here.crew is None or before or len(tasks) == 1:
+            for task in tasks:
+                task()
+        else:
+            _here.crew.run(tasks)
+    finally:
+        _here.is_part = before
 
 
 def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, plus: np.ndarray | None = None) -> None:
-    """Writes the product of matrices, or of stacks of matrices, into out; all float32, a single out C-contiguous.
+    """Writes the product of matrices, or of stacks of matrices, into out; all float32, in any layout that BLAS has.
 
     `plus` is added to stacks of products; it has their shape, or length 1 where it is repeated.
     """
-    if _here.torch is None:
-        if _here.shared is None or not _here.shared.multiply(a, b, out):
-            (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
-        if plus is not None:
-            np.add(out, plus, out=out)
-    elif plus is None:
-        _here.torch.matmul(_tensor(a), _tensor(b), out=_written(out))
+    if out.size * a.shape[-1] < 2 * PART or _here.is_part or not _fits(a, b, out):
+        _multiply(a, b, out)
     else:
-        _here.torch.baddbmm(_tensor(plus), _tensor(a), _tensor(b), out=_written(out))
+        together(_blocks(a, b, out))
+    if plus is not None:
+        np.add(out, plus, out=out)
+
+
+def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    (np.dot if out.ndim == 2 and out.flags.c_contiguous else np.matmul)(a, b, out=out)
+
+
+def _fits(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
+    """Whether these are matrices, or stacks of them, whose product fits into out; else numpy says what is wrong."""
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    return a.ndim == b.ndim == out.ndim <= 3 and a.shape[-1] == b.shape[-2] and out.shape == shape
+
+
+def _blocks(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> list[Callable[[], object]]:
+    """Tasks that compute each product of a stack, or a single one in blocks of columns; the shapes alone divide it."""
+    if out.ndim == 3 and len(out) > 1:
+        return [
+            functools.partial(_multiply, a[index % len(a)], b[index % len(b)], its) for index, its in enumerate(out)
+        ]
+    columns = out.shape[-1]
+    count = max(1, min(num_parts(out.size, a.shape[-1]), columns // FEWEST_ROWS))
+    edges = [number * columns // count for number in range(count + 1)]
+    parts = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+    return [functools.partial(_multiply, a, b[..., part], out[..., part]) for part in parts]
 
 
 def relu(z: np.ndarray, out: np.ndarray) -> None:
     """Writes max(z, 0) into out."""
-    if _here.torch is None:
-        np.maximum(z, ZERO, out=out)
-    else:
-        _here.torch.clamp(_tensor(z), min=0, out=_written(out))
+    np.maximum(z, ZERO if z.size < MANY else _zeros(z.shape), out=out)
+
+
+@functools.lru_cache(maxsize=16)
+def _zeros(shape: tuple[int, ...]) -> np.ndarray:
+    return np.zeros(shape, np.float32)
 
 
 def relu_derivative(gradient: np.ndarray, h: np.ndarray) -> None:
     """Multiplies gradient by 1 where h, which `relu` wrote, is positive, and by 0 elsewhere."""
-    if _here.torch is None:
-        np.multiply(gradient, h > ZERO, out=gradient)
-    else:
-        tensor = _written(gradient)
-        _here.torch.ops.aten.threshold_backward.grad_input(tensor, _tensor(h), 0, grad_input=tensor)
+    np.multiply(gradient, h > ZERO, out=gradient)
 
 
 def scale_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
     """Writes x * slopes, one for each row [..., 1], into out; axes of length 1 in x are repeated."""
-    if _is_for_numpy(out):
-        np.multiply(x, slopes, out=out)
-    else:
-        # torch does not broadcast results along axes that only out has.
-        read = _tensor(x) if x.shape == out.shape else _tensor(x).expand(out.shape)
-        _here.torch.mul(read, _tensor(slopes), out=_written(out))
+    np.multiply(x, slopes, out=out)
 
 
 def add_scaled_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
     """Adds x * slopes, as in `scale_rows`, to out; scratch has out's shape."""
-    if _is_for_numpy(out):
-        np.add(out, np.multiply(x, slopes, out=scratch), out=out)
-    else:
-        _written(out).addcmul_(_tensor(x), _tensor(slopes))
+    np.add(out, np.multiply(x, slopes, out=scratch), out=out)
 
 
 def subtract_from_rows(x: np.ndarray, subtracted: np.ndarray, out: np.ndarray) -> None:
     """Writes x - subtracted, one for each row [..., 1], into out of x's shape."""
-    if _is_for_numpy(out):
-        np.subtract(x, subtracted, out=out)
-    else:
-        _here.torch.sub(_tensor(x), _tensor(subtracted), out=_written(out))
+    np.subtract(x, subtracted, out=out)
 
 
 def row_sums(x: np.ndarray) -> np.ndarray:
     """Sums over the last axis, which is kept with length 1."""
-    if _is_for_numpy(x):
-        return np.add.reduce(x, axis=-1, keepdims=True)
-    return _tensor(x).sum(-1, keepdim=True).numpy()
+    return np.add.reduce(x, axis=-1, keepdims=True)
 
 
 def row_squares(x: np.ndarray) -> np.ndarray:
     """Sums of x * x over the last axis, which is kept with length 1."""
-    if _is_for_numpy(x):
-        return np.einsum("...b,...b->...", x, x)[..., None]
-    return _here.torch.linalg.vector_norm(_tensor(x), dim=-1, keepdim=True).square_().numpy()
+    return np.einsum("...b,...b->...", x, x)[..., None]
 
 
 def row_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Sums of a * b over the last axis, which is kept with length 1."""
-    # On one core in any case: torch would write the products first, which takes longer.
     return np.einsum("...b,...b->...", a, b)[..., None]
 
 
-def _is_for_numpy(array: np.ndarray) -> bool:
-    return _here.torch is None or array.size <= FEW
-
-
-def chunks(size: int) -> list[slice]:
-    """Slices of CHUNK numbers that cover a vector of this size."""
-    return [slice(start, start + CHUNK) for start in range(0, size, CHUNK)]
+def slices(size: int) -> list[slice]:
+    """Slices of equal size, at most CHUNK, that cover a vector of this size."""
+    count = -(-size // CHUNK)
+    edges = [number * size // count for number in range(count + 1)]
+    return [slice(*each) for each in itertools.pairwise(edges)]
 
 
 def move_towards(weights: np.ndarray, goal: np.ndarray, share: float) -> None:
     """Moves weights [size] by `share` of the way to goal."""
-    if _here.torch is not None:
-        _written(weights).lerp_(_tensor(goal), share)
-        return
-    share, scratch = np.float32(share), np.empty(min(len(weights), CHUNK), np.float32)
-    for part in chunks(len(weights)):
-        moved = weights[part]
-        moved *= 1 - share
-        moved += np.multiply(goal[part], share, out=scratch[: len(moved)])
+    share = np.float32(share)
+    together([functools.partial(_move_towards, weights[part], goal[part], share) for part in slices(len(weights))])
+
+
+def _move_towards(weights: np.ndarray, goal: np.ndarray, share: np.float32) -> None:
+    weights *= 1 - share
+    weights += goal * share
 
 
 def adam(
@@ -269,27 +248,14 @@ def adam(
         step_size: see above.
         epsilon: see above; None leaves the division out.
     """
-    if _here.torch is None:
-        for part in chunks(len(weights)):
-            arrays = weights[part], m[part], v[part], gradient[part], scratch[part]
-            _adam_in_numpy(*arrays, betas=betas, step_size=step_size, epsilon=epsilon)
-        return
-    if epsilon is None:
-        its_m, its_gradient = _written(m), _tensor(gradient)
-        _written(v).mul_(betas[1]).addcmul_(its_gradient, its_gradient, value=1 - betas[1])
-        _written(weights).sub_(its_m.lerp_(its_gradient, 1 - betas[0]), alpha=step_size)
-        return
-    # What torch.optim.Adam(fused=True) calls: one pass over the memory instead of seven. It corrects the biases of the
-    # means by the number of steps. step_size and epsilon include that already, and after many steps it is nothing.
-    torch = _here.torch
-    means = [_written(m)], [_written(v)], []
-    torch._fused_adam_(
-        [_written(weights)], [_tensor(gradient)], *means, [torch.tensor(_LATE_STEP)],
-        lr=step_size, beta1=betas[0], beta2=betas[1], eps=epsilon, weight_decay=0.0, amsgrad=False, maximize=False,
-    )  # fmt: skip
+    arrays = weights, m, v, gradient, scratch
+    together([
+        functools.partial(_adam, *(each[part] for each in arrays), betas, step_size, epsilon)
+        for part in slices(len(weights))
+    ])  # fmt: skip
 
 
-def _adam_in_numpy(weights, m, v, gradient, scratch, betas, step_size, epsilon):
+def _adam(weights, m, v, gradient, scratch, betas, step_size, epsilon):
     np.subtract(gradient, m, out=scratch)
     scratch *= np.float32(1 - betas[0])
     m += scratch

@@ -2,15 +2,20 @@
 
 The trick: activations are feature-major, [towers, width + 1, B], with a last row of ones. A layer of both towers is
 then one stacked matrix product, which includes the biases (forward and backward), and elementwise functions and the
-reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once.
+reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once. Large batches
+are computed in parts, which several cores share (arithmetic/kernels.py): tower by tower, or a single tower's rows.
 """
 
-from functools import cached_property
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from rllib.models.arithmetic import kernels
-from rllib.models.arithmetic.activations import ACTIVATIONS
+from rllib.models.arithmetic.activations import ACTIVATIONS, Activation
 from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.layer_norm import LayerNorm
 from rllib.models.dense.layout import LayersLayout
@@ -61,18 +66,18 @@ class NumpyNetwork:
         self.gives_values = "policy" in self._towers and self._towers["policy"].gives_values
 
     # Made when it is needed: a network that only acts, as hundreds of frozen policies do, takes half the memory.
-    @cached_property
+    @functools.cached_property
     def gradient(self) -> np.ndarray:
         """The newest gradient, float32 [layout.size]."""
         return np.zeros(self.layout.size, np.float32)
 
-    @cached_property
+    @functools.cached_property
     def gradient_blocks(self) -> dict[str, np.ndarray]:
         """Views of the gradient by the names of parameters."""
         return self.layout.blocks(self.gradient)
 
-    def _training_buffers(self, rows: int) -> "TrainingBuffers":
-        return TrainingBuffers(self, rows)
+    def _training_buffers(self, rows: int) -> "Passes":
+        return divided(self, rows, TrainingBuffers)
 
     def _tower(self, head: str) -> "Tower":
         return Tower(self, head)
@@ -119,7 +124,7 @@ class NumpyNetwork:
 
     def policy_features(self, rows: int) -> np.ndarray:
         """Inputs [width, B] of the policy's head in the last `forward` with this number of rows; needs layers."""
-        return self._training[rows].layers[-1].h[0]
+        return self._training[rows].policy_features()
 
     def acting_features(self, rows: int) -> np.ndarray:
         """Inputs [width, B] of the policy's head in the last `forward_policy` with this number of rows."""
@@ -193,15 +198,22 @@ class Tower:
         return steps, self._num_read, result[: len(self.head)], result
 
 
-class TrainingBuffers:
-    """Forward and backward passes of one batch size; all views of weights and buffers are made once."""
+class Passes:
+    """Forward and backward passes of one batch size; all views of weights and buffers are made once.
 
-    def __init__(self, network: NumpyNetwork, rows: int):
-        layout, blocks = network.layout, network.blocks
-        self.gradients, self.first_weights = network.gradient_blocks, blocks.get("hidden_0")
-        self.inputs = None
-        scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
-        self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
+    Args:
+        network: a NumpyNetwork, or a Share of one.
+        rows: the batch size.
+
+    Attributes:
+        undivided: the buffers that compute: these, or those of the parts.
+    """
+
+    undivided: list["TrainingBuffers"]
+
+    def __init__(self, network: "NumpyNetwork | Share", rows: int):
+        layout = network.layout
+        self.gradients = network.gradient_blocks
         # The results of all heads share memory, so that one product writes them if the heads share layers.
         self.outputs = np.empty((sum(layout.heads.values()), rows), np.float32)
         self.output_gradient = np.empty_like(self.outputs)
@@ -211,9 +223,48 @@ class TrainingBuffers:
         self.value_gradient = self.output_gradient[num_outputs:].reshape(-1)
         self.log_std = None
         if layout.num_log_std:
-            self.log_std = blocks["log_std"][:, None]
+            self.log_std = network.blocks["log_std"][:, None]
             self.dist_inputs = np.empty((num_outputs + layout.num_log_std, rows), np.float32)
         self.ones = np.ones(rows, np.float32)
+
+    def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
+        """Results [all outputs, B] of all heads."""
+        raise NotImplementedError
+
+    def policy_features(self) -> np.ndarray:
+        """Inputs [width, B] of the policy's head."""
+        raise NotImplementedError
+
+    def weight_gradient(self, d_outputs: np.ndarray, d_features: np.ndarray | None = None) -> None:
+        """Writes the gradient with respect to the weights."""
+        raise NotImplementedError
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.outputs_of(inputs)
+        if self.log_std is not None:
+            self.dist_inputs[: self.num_outputs] = self.outputs[: self.num_outputs]
+            self.dist_inputs[self.num_outputs :] = self.log_std
+        return self.dist_inputs.T, self.values
+
+    def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray, d_features: np.ndarray | None) -> None:
+        d_inputs_t = d_dist_inputs.T
+        self.output_gradient[: self.num_outputs] = d_inputs_t[: self.num_outputs]
+        self.value_gradient[:] = d_values
+        if self.log_std is not None:
+            np.dot(d_inputs_t[self.num_outputs :], self.ones, out=self.gradients["log_std"])
+        self.weight_gradient(self.output_gradient, d_features)
+
+
+class TrainingBuffers(Passes):
+    """Passes that compute all rows at once."""
+
+    def __init__(self, network: "NumpyNetwork | Share", rows: int):
+        super().__init__(network, rows)
+        layout, blocks = network.layout, network.blocks
+        self.undivided = [self]
+        self.first_weights, self.inputs = blocks.get("hidden_0"), None
+        scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
+        self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
         self.head_bias = layout.head_bias
         # For each tower: the weights of its heads, their gradient, and the rows of their results.
         self.heads, start = [], 0
@@ -230,12 +281,8 @@ class TrainingBuffers:
             kernels.matmul(weights.T, features, out=results)
         return self.outputs
 
-    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self.outputs_of(inputs)
-        if self.log_std is not None:
-            self.dist_inputs[: self.num_outputs] = self.outputs[: self.num_outputs]
-            self.dist_inputs[self.num_outputs :] = self.log_std
-        return self.dist_inputs.T, self.values
+    def policy_features(self) -> np.ndarray:
+        return self.layers[-1].h[0]
 
     def _forward_hidden(self, inputs: np.ndarray) -> None:
         before = None
@@ -254,14 +301,6 @@ class TrainingBuffers:
         if self.layers:
             return self.layers[-1].augmented if self.head_bias else self.layers[-1].h
         return [self.inputs.T if self.head_bias else self.inputs.T[:-1]] * len(self.heads)
-
-    def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray, d_features: np.ndarray | None) -> None:
-        d_inputs_t = d_dist_inputs.T
-        self.output_gradient[: self.num_outputs] = d_inputs_t[: self.num_outputs]
-        self.value_gradient[:] = d_values
-        if self.log_std is not None:
-            np.dot(d_inputs_t[self.num_outputs :], self.ones, out=self.gradients["log_std"])
-        self.weight_gradient(self.output_gradient, d_features)
 
     def weight_gradient(self, d_outputs: np.ndarray, d_features: np.ndarray | None = None) -> None:
         self._enter_backward(d_outputs)
@@ -304,6 +343,151 @@ class TrainingBuffers:
         if layer.norm is not None:
             layer.norm.backward(layer.gradient, layer.z, self.gradients[f"norm_{index}"], layer.scratch)
         return layer
+
+
+class Share(NamedTuple):
+    """What the passes of a part read of a network."""
+
+    layout: LayersLayout
+    activations: list[Activation]
+    blocks: dict[str, np.ndarray]
+    gradient_blocks: dict[str, np.ndarray]
+
+
+class _Divided(Passes):
+    """Passes of which `kernels` computes parts on the cores that it has."""
+
+    _own: list[slice]
+
+    def _each(self, compute: Callable[[TrainingBuffers, slice], object]) -> None:
+        """Calls a function of each part's buffers and of its own slice."""
+        kernels.together([functools.partial(compute, *each) for each in zip(self.undivided, self._own)])
+
+
+class _ByTower(_Divided):
+    """Passes that compute each tower by itself.
+
+    Args:
+        network, rows: as for Passes.
+        make: makes the buffers of a Share.
+    """
+
+    def __init__(self, network: NumpyNetwork, rows: int, make: Callable[[Share, int], TrainingBuffers]):
+        super().__init__(network, rows)
+        layout, stop = network.layout, 0
+        self.undivided, self._own = [], []
+        for index, (name, outputs) in enumerate(layout.heads.items()):
+            own = dataclasses.replace(layout, heads={name: outputs}, num_log_std=0)
+            views = (_of_tower(layout, index, blocks) for blocks in (network.blocks, network.gradient_blocks))
+            start, stop = stop, stop + outputs
+            self.undivided.append(make(Share(own, network.activations, *views), rows))
+            self._own.append(slice(start, stop))
+
+    def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
+        def forward(tower: TrainingBuffers, own: slice) -> None:
+            self.outputs[own] = tower.outputs_of(inputs)
+
+        self._each(forward)
+        return self.outputs
+
+    def policy_features(self) -> np.ndarray:
+        return self.undivided[0].policy_features()
+
+    def weight_gradient(self, d_outputs: np.ndarray, d_features: np.ndarray | None = None) -> None:
+        def backward(tower: TrainingBuffers, own: slice) -> None:
+            tower.weight_gradient(d_outputs[own], None if own.start else d_features)
+
+        self._each(backward)
+
+    def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        found = np.empty((len(self._own), which.stop - which.start, d_outputs.shape[1]), np.float32)
+
+        def backward(tower: TrainingBuffers, own: slice) -> None:
+            found[self._own.index(own)] = tower.input_gradient(d_outputs[own], which)
+
+        self._each(backward)
+        return np.add.reduce(found)
+
+
+def _of_tower(layout: LayersLayout, tower: int, blocks: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Views of a tower's parameters, in the shapes of a network of this tower alone."""
+    views, stacked = {}, slice(tower, tower + 1)
+    for name, block in blocks.items():
+        if name == "hidden_0" and not layout.batch_renorm:
+            views[name] = layout.layer(blocks, 0, tower)
+        elif name.startswith(("hidden_", "norm_", "renorm_", "running_")):
+            views[name] = block[stacked]
+        else:
+            views[name] = block
+    return views
+
+
+class _ByRows(_Divided):
+    """Passes of a single tower that compute parts of the rows, each with a gradient of its own.
+
+    The gradient is the sum of theirs: its bits depend on their number, and not on that of the cores.
+
+    Args:
+        network, rows, make: as for _ByTower.
+        count: number of parts.
+    """
+
+    def __init__(self, network: NumpyNetwork, rows: int, make: Callable[[Share, int], TrainingBuffers], count: int):
+        super().__init__(network, rows)
+        layout, edges = network.layout, [number * rows // count for number in range(count + 1)]
+        self._gradient, self._further = network.gradient, np.zeros((count - 1, layout.size), np.float32)
+        gradients = network.gradient_blocks, *map(layout.blocks, self._further)
+        self._own = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+        self.undivided = [
+            make(Share(layout, network.activations, network.blocks, its), own.stop - own.start)
+            for its, own in zip(gradients, self._own)
+        ]
+
+    def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
+        def forward(part: TrainingBuffers, own: slice) -> None:
+            self.outputs[:, own] = part.outputs_of(inputs[own])
+
+        self._each(forward)
+        return self.outputs
+
+    def policy_features(self) -> np.ndarray:
+        return np.concatenate([part.policy_features() for part in self.undivided], axis=1)
+
+    def weight_gradient(self, d_outputs: np.ndarray, d_features: np.ndarray | None = None) -> None:
+        def backward(part: TrainingBuffers, own: slice) -> None:
+            part.weight_gradient(d_outputs[:, own], None if d_features is None else d_features[:, own])
+
+        self._each(backward)
+        for further in self._further:
+            np.add(self._gradient, further, out=self._gradient)
+
+    def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        result = np.empty((which.stop - which.start, d_outputs.shape[1]), np.float32)
+
+        def backward(part: TrainingBuffers, own: slice) -> None:
+            result[:, own] = part.input_gradient(d_outputs[:, own], which)
+
+        self._each(backward)
+        return result
+
+
+def divided(
+    network: NumpyNetwork, rows: int, make: Callable[[NumpyNetwork | Share, int], TrainingBuffers]
+) -> Passes:
+    """Passes of a batch size, divided where that is worth it.
+
+    Args:
+        network, rows: as for Passes.
+        make: makes undivided buffers.
+    """
+    layout, count = network.layout, kernels.num_parts(rows, network.layout.size)
+    if layout.hiddens and layout.num_towers > 1 and count >= min(layout.num_towers, kernels.MOST_PARTS):
+        return _ByTower(network, rows, make)
+    count = min(count, rows // kernels.FEWEST_ROWS)
+    # Batch renormalisation needs all rows.
+    if layout.hiddens and layout.num_towers == 1 and count > 1 and layout.batch_renorm is None:
+        return _ByRows(network, rows, make, count)
+    return make(network, rows)
 
 
 class _Layer:

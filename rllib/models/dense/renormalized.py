@@ -3,23 +3,34 @@
 import numpy as np
 
 from rllib.models.dense.batch_renorm import RenormalizedProduct, renormalize_rows
-from rllib.models.dense.in_numpy import NumpyNetwork, Tower, TrainingBuffers
+from rllib.models.dense.in_numpy import NumpyNetwork, Passes, Share, Tower, TrainingBuffers, divided
 
 
 class RenormalizedNetwork(NumpyNetwork):
     """Like NumpyNetwork. Calls normalise by the running statistics; with `by_batch` by the batch, which moves them."""
 
-    def _training_buffers(self, rows: int) -> "_Training":
-        return _Training(self, rows)
+    def _training_buffers(self, rows: int) -> Passes:
+        return divided(self, rows, _Training)
 
     def _tower(self, head: str) -> "_Tower":
         return _Tower(self, head)
 
     def forward(self, inputs: np.ndarray, by_batch: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        return self._training[len(inputs)].normalizing(by_batch).forward(inputs)
+        results = self._normalizing(len(inputs), by_batch).forward(inputs)
+        self.blocks["passes"] += by_batch
+        return results
 
     def all_outputs(self, inputs: np.ndarray, by_batch: bool = False) -> np.ndarray:
-        return self._training[len(inputs)].normalizing(by_batch).outputs_of(inputs)
+        results = self._normalizing(len(inputs), by_batch).outputs_of(inputs)
+        self.blocks["passes"] += by_batch
+        return results
+
+    def _normalizing(self, rows: int, by_batch: bool) -> Passes:
+        """Buffers of a pass by the statistics of the batch, or by the running ones."""
+        passes = self._training[rows]
+        for each in passes.undivided:
+            each.by_batch = by_batch
+        return passes
 
 
 class _Tower(Tower):
@@ -62,13 +73,23 @@ class _Tower(Tower):
 
 
 class _Training(TrainingBuffers):
-    """Forward and backward passes of one batch size."""
+    """Forward and backward passes of one batch size.
 
-    def __init__(self, network: RenormalizedNetwork, rows: int):
+    Attributes:
+        by_batch: whether the next pass normalises by the statistics of the batch, instead of by the running ones.
+    """
+
+    by_batch: bool
+
+    def __init__(self, network: RenormalizedNetwork | Share, rows: int):
         super().__init__(network, rows)
         layout, blocks, gradients = network.layout, network.blocks, network.gradient_blocks
         pairs = [(blocks[f"hidden_{index}"], gradients[f"hidden_{index}"]) for index in range(len(self.layers))]
-        pairs.append((layout.stacked_heads(network.weights), layout.stacked_heads(network.gradient)))
+        if layout.num_towers == 1:
+            (head,) = layout.head_blocks
+            pairs.append((blocks[head][None], gradients[head][None]))
+        else:
+            pairs.append((layout.stacked_heads(network.weights), layout.stacked_heads(network.gradient)))
         largest = max(max(rows, weights.shape[2]) * weights[:, :-1, 0].size for weights, _ in pairs)
         scratch = np.empty(largest, np.float32)
         self._products = [
@@ -77,21 +98,14 @@ class _Training(TrainingBuffers):
         ]
         self._results = self.outputs.reshape(layout.num_towers, -1, rows)
         self._input_gradient = np.empty((layout.num_towers, layout.num_inputs, rows), np.float32)
-        self._passes, self._by_batch = blocks["passes"], False
-
-    def normalizing(self, by_batch: bool) -> "_Training":
-        """Chooses the statistics of the next pass: of the batch, or the running ones. Returns self."""
-        self._by_batch = by_batch
-        return self
 
     def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
         x = inputs.T[None]
         for layer, product in zip(self.layers, self._products):
-            product.forward(x, self._by_batch, out=layer.z)
+            product.forward(x, self.by_batch, out=layer.z)
             layer.activation.apply(layer.y, layer.h)
             x = layer.augmented
-        self._products[-1].forward(x, self._by_batch, out=self._results)
-        self._passes += self._by_batch
+        self._products[-1].forward(x, self.by_batch, out=self._results)
         return self.outputs
 
     def weight_gradient(self, d_outputs: np.ndarray, d_features: None = None) -> None:

@@ -4,9 +4,9 @@ Networks of 256x256, batches of 256, uniform replay of a million rows, one envir
 and one update per environment step. With workers there are two sides: their steps and the updates wait for each other,
 or workers sample the next round meanwhile (`sample_async`). With `--train-freq 16` every side makes 16 steps in a row,
 which workers share, then 16 updates. SBX and Stable-Baselines3 do the same as ours in one process, with the same
-numbers. SBX and ours compute on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on
-one. Every side of a round is a process of its own, so that the time from the start of learning to the end of the first
-update has everything in it that is compiled.
+numbers. SBX and ours compute on all cores that a side may use, ours with the default of `num_cpus_per_learner`, and
+Stable-Baselines3 on one. Every side of a round is a process of its own, so that the time from the start of learning to
+the end of the first update has everything in it that is compiled.
 
 `--critics` compares instead the critics of our own SAC, one row for each beside plain SAC: fully connected ones of
 256x256, bins, residual blocks of SimBa and SimbaV2 of two sizes, the networks of XQC and FlashSAC, and CrossQ; one
@@ -63,10 +63,8 @@ LABELS = {"sbx": "SBX", "sb3": "SB3"}
 # ---------------------------------------------------------------------------------------------- ours, in its process
 
 
-def build(
-    name: str, environment: str, workers: int, cores: int, fragment: int = 1, sample_async: bool = False, **training
-):
-    """The algorithm with one environment, in this process or in each worker, and this many cores for updates."""
+def build(name: str, environment: str, workers: int, fragment: int = 1, sample_async: bool = False, **training):
+    """The algorithm with one environment, in this process or in each worker."""
     from rllib.algorithms.base.registry import get_algorithm_config
 
     noise = {"type": "GaussianNoise", "random_timesteps": LEARNING_STARTS, "stddev": 0.1}
@@ -88,7 +86,6 @@ def build(
                 **training,
             },
         )
-        .learners(num_cpus_per_learner=cores)
         .exploration(**explored)
         .reporting(min_sample_timesteps_per_iteration=20, min_time_s_per_iteration=None)
         .build()
@@ -100,7 +97,7 @@ def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
     fragment, training = max(given.train_freq // max(workers, 1), 1), {}
     if given.critic:
         name, training = CRITICS[given.critic]
-    with build(name, given.environment, workers, given.cores, fragment, given.sample_async, **training) as algo:
+    with build(name, given.environment, workers, fragment, given.sample_async, **training) as algo:
         watch = Watch()
         watch.method("update", algo.learner, "update")
         started = time.perf_counter()

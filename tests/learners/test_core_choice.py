@@ -237,3 +237,22 @@ def test_free_cores_are_those_that_nobody_has_claimed(monkeypatch, available, he
     context = SimpleNamespace(get_assigned_resources=lambda: held)
     monkeypatch.setattr(processes.runtime, "get_runtime_context", lambda: context)
     assert processes.num_free_cores() == expected
+
+
+def test_the_log_says_once_when_workers_leave_updates_one_core(monkeypatch, caplog):
+    monkeypatch.setattr("rllib.algorithms.base.wiring.num_cores", lambda: 2)
+    monkeypatch.setattr("rllib.algorithms.base.wiring.num_free_cores", lambda: 1)
+    config = KINDS["SAC"]().rollouts(num_rollout_workers=1, sample_async=True)
+    with caplog.at_level("INFO", "rllib"), config.build() as algo:
+        results = [algo.train() for _ in range(4)]
+    assert results[-1]["info"]["learner_cores"]["default_policy"] == {"cores": 1, "reason": "no other core is free"}
+    told = [record.getMessage() for record in caplog.records if "updates take one core" in record.getMessage()]
+    assert len(told) == 1 and "num_rollout_workers=0" in told[0]
+
+
+def test_workers_that_wait_leave_all_cores_to_updates(monkeypatch):
+    monkeypatch.setattr("rllib.algorithms.base.wiring.num_cores", lambda: 2)
+    monkeypatch.setattr("rllib.algorithms.base.wiring.num_free_cores", lambda: 1)
+    with KINDS["SAC"]().rollouts(num_rollout_workers=1).build() as algo:
+        results = [algo.train() for _ in range(4)]
+    assert results[-1]["info"]["learner_cores"]["default_policy"] == {"cores": 2, "reason": "these are free"}

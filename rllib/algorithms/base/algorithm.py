@@ -59,6 +59,7 @@ from rllib.exploration.explorers import Exploration
 from rllib.exploration.network_noise import StateDependentNoise
 from rllib.learners.group.learner_group import LearnerGroup
 from rllib.learners.learner import Learner, make_learner
+from rllib.learners.updates.core_choice import CLAIMED
 from rllib.learners.updates.objective import POLICY, Objective
 from rllib.learners.updates.optimizers import OptimizerSettings
 from rllib.learners.updates.torch_options import TorchOptions
@@ -231,6 +232,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
         self._reporting = self._owns(Reporting(self))
         self._told_no_episode = False
+        self._told_claimed_cores = False
         self.goal: Mapping[str, float] = {}
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -714,6 +716,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             result["info"].update(extra)
             if choices := wiring.core_choices(self.learners):
                 result["info"]["learner_cores"] = choices
+                self._log_claimed_cores(choices)
             result.update(evaluation or {})
             self._add_surroundings(result)
             if self.config.env_task_fn is not None:
@@ -844,6 +847,17 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             logger.info(
                 "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",
                 result["longest_running_episode"],
+            )
+
+    def _log_claimed_cores(self, choices: dict[str, dict]) -> None:
+        workers = self.config.num_rollout_workers
+        if not self._told_claimed_cores and workers and any(each["reason"] == CLAIMED for each in choices.values()):
+            self._told_claimed_cores = True
+            logger.info(
+                "updates take one core: num_rollout_workers=%d have claimed the others, and sample meanwhile. Where "
+                "updates take most of the time, .rollouts(num_rollout_workers=0, sample_async=False) is faster: they "
+                "then take all cores.",
+                workers,
             )
 
     def profile(self) -> Profile:

@@ -302,9 +302,10 @@ class AlgorithmConfig(OfflineDataConfig):
         ] = 0,
         num_cpus_per_learner: Annotated[
             int | Literal["auto", "measured"],
-            'cores for updates, which each of them claims; with num_learners=0, those of this process. "auto": one for '
-            "what numpy learns; learner processes share out the cores for torch, this one leaves torch's threads; "
-            '"measured": for what numpy learns here, one or the free ones, whichever is faster, with the same bits',
+            'cores for updates, which each of them claims; with num_learners=0, those of this process. "auto": for '
+            "what numpy learns, those that nobody uses during updates, in learner processes one; these share out the "
+            "cores for torch, and this process leaves torch's threads; \"measured\": for what numpy learns here, one "
+            "or the free ones, whichever is faster. What numpy learns has the same bits on any number",
             at_least(0),
         ] = "auto",
         learner_collective: Annotated[

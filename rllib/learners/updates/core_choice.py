@@ -14,6 +14,8 @@ WORTH_CHANGING = 0.9
 SLOWER = 1.5
 # A number of cores whose update takes this many times as long is measured no further.
 HOPELESS = 2.0
+# Reason of one core where others are there.
+CLAIMED = "no other core is free"
 # Seconds from one measurement to the next: they double, since each costs some slower updates.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 # Slower updates are looked into after this share of the pause at the earliest.
@@ -53,7 +55,7 @@ class FreeCores:
             if self._clock() - self._looked_at >= FIRST_PAUSE_S:
                 self._found, self._looked_at = min(self.most, self._free()), self._clock()
             self.cores = min(self._found, worth)
-            self.reason = "these are free" if self.cores > 1 else "no other core is free"
+            self.reason = "these are free" if self.cores > 1 else CLAIMED
         return self.cores
 
     def end(self, rows: int) -> None:
@@ -122,7 +124,7 @@ class CoreChoice(FreeCores):
             return
         other = free if self.cores == 1 else 1
         if other == self.cores:
-            self._keep("no other core is free")
+            self._keep(CLAIMED)
             self._expected_s = statistics.median(self._recent)
             return
         self._other, self._other_s = other, []

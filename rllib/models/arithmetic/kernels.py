@@ -212,8 +212,8 @@ def row_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def slices(size: int) -> list[slice]:
-    """Slices of equal size, at most CHUNK, that cover a vector of this size."""
-    count = -(-size // CHUNK)
+    """Slices of equal size, about CHUNK, that cover a vector of this size."""
+    count = max(1, round(size / CHUNK))
     edges = [number * size // count for number in range(count + 1)]
     return [slice(*each) for each in itertools.pairwise(edges)]
 

@@ -21,6 +21,10 @@ from rllib.models.arithmetic.layer_norm import LayerNorm
 from rllib.models.dense.layout import LayersLayout
 
 
+# Share of the rows with a gradient up to which the others are left out: to gather rows costs a tenth of a layer.
+MANY_LEFT = 0.75
+
+
 def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
     """Raises a ValueError if the weights have another size or dtype than the layout."""
     if weights.shape != (layout.size,) or weights.dtype != np.float32:
@@ -266,6 +270,11 @@ class TrainingBuffers(Passes):
         scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
         self.head_bias = layout.head_bias
+        # A critic of several: where another one is least, its inputs have no gradient.
+        self._leaves_rows_out = (
+            bool(self.layers) and layout.num_towers == 1 and kernels.num_parts(rows, layout.size) > 1
+            and not any(layer.norm or layer.activation.keeps_input for layer in self.layers)
+        )  # fmt: skip
         # For each tower: the weights of its heads, their gradient, and the rows of their results.
         self.heads, start = [], 0
         for name in layout.head_blocks:
@@ -319,6 +328,10 @@ class TrainingBuffers(Passes):
                 kernels.matmul(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        if self._leaves_rows_out:
+            rows = np.flatnonzero(d_outputs.any(axis=0))
+            if len(rows) <= MANY_LEFT * d_outputs.shape[1]:
+                return self._input_gradient_of(rows, d_outputs, which)
         self._enter_backward(d_outputs)
         if not self.layers:
             return sum(np.dot(weights[which], d_results) for weights, _, _, d_results in self.heads)
@@ -327,6 +340,21 @@ class TrainingBuffers(Passes):
             if index:
                 kernels.matmul(layer.weights_without_bias, layer.gradient, out=self.layers[index - 1].gradient)
         return np.dot(self.first_weights[which], layer.gradient_flat)
+
+    def _input_gradient_of(self, rows: np.ndarray, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        """As `input_gradient`, computed for these rows; all others have no gradient, as where another critic is least."""
+        result = np.zeros((which.stop - which.start, d_outputs.shape[1]), np.float32)
+        ((weights, _, _, _),) = self.heads
+        gradient = np.dot(weights[: len(self.layers[-1].h[0])], d_outputs[:, rows])
+        for index in reversed(range(len(self.layers))):
+            layer = self.layers[index]
+            scratch = layer.scratch.reshape(-1)[: gradient.size].reshape(gradient.shape)
+            h = np.take(layer.h[0], rows, axis=1)
+            layer.activation.multiply_derivative(gradient, h, gradient, scratch)
+            if index:
+                gradient = np.dot(layer.weights_without_bias[0], gradient)
+        result[:, rows] = np.dot(self.first_weights[which], gradient)
+        return result
 
     def _enter_backward(self, d_outputs: np.ndarray) -> None:
         """Computes the gradient with respect to the inputs of the heads from the gradient of all outputs."""

@@ -20,7 +20,6 @@ from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.layer_norm import LayerNorm
 from rllib.models.dense.layout import LayersLayout
 
-
 # Share of the rows with a gradient up to which the others are left out: to gather rows costs a tenth of a layer.
 MANY_LEFT = 0.75
 
@@ -342,7 +341,7 @@ class TrainingBuffers(Passes):
         return np.dot(self.first_weights[which], layer.gradient_flat)
 
     def _input_gradient_of(self, rows: np.ndarray, d_outputs: np.ndarray, which: slice) -> np.ndarray:
-        """As `input_gradient`, computed for these rows; all others have no gradient, as where another critic is least."""
+        """As `input_gradient`, for these rows; all others have no gradient, as where another critic is least."""
         result = np.zeros((which.stop - which.start, d_outputs.shape[1]), np.float32)
         ((weights, _, _, _),) = self.heads
         gradient = np.dot(weights[: len(self.layers[-1].h[0])], d_outputs[:, rows])

@@ -373,7 +373,7 @@ class TrainingBuffers(Passes):
 
 
 class Share(NamedTuple):
-    """What the passes of a part read of a network."""
+    """Parts of a network that the passes of a tower, or of some rows, read."""
 
     layout: LayersLayout
     activations: list[Activation]

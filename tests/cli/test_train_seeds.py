@@ -15,6 +15,7 @@ from rich.console import Console
 from rllib.cli.seeds import training
 from rllib.cli.seeds.panel import SeedPanel
 from rllib.cli.seeds.processes import SeedRun, Share, State, shares, train_side_by_side
+from rllib.tune.running.runner import Interrupts
 from tests.runtime.runtime_support import wait_until
 
 SETTINGS = ("num_rollout_workers=0", "train_batch_size=400")
@@ -114,6 +115,31 @@ def test_ctrl_c_ends_all_seeds_in_order(rllib_command, stand_in, tmp_path, monke
     assert [len(results_of(folder / f"seed_{seed}")) for seed in range(3)] == [3, 3, 3]
 
 
+def test_a_signal_to_the_whole_job_is_one_request_to_save(tmp_path):
+    """A queue's manager tells each process to end, and the parent passes on what it was told."""
+    with Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.seen == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    program = (
+        "import signal, time\n"
+        "for number in (signal.SIGTERM, signal.SIGINT):\n"
+        "    signal.signal(number, lambda number, frame: print(signal.Signals(number).name, flush=True))\n"
+        "print('begun', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    run = SeedRun(0, tmp_path, [sys.executable, "-c", program], tmp_path / "log")
+    run.start(Share())
+    try:
+        for told in ("begun", "SIGTERM", "SIGINT"):
+            wait_until(lambda told=told: told in run.log.read_text().split(), 30)
+            run.interrupt()
+    finally:
+        run.kill()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -208,7 +234,7 @@ def test_seeds_train_and_end_with_the_program_that_started_them(rllib, tmp_path)
     process.wait()
 
     def lives(name):
-        return subprocess.run(["pgrep", "-f", f"--results-dir {name}"], capture_output=True).returncode == 0
+        return subprocess.run(["pgrep", "-f", "--", f"--results-dir {name}"], capture_output=True).returncode == 0
 
     wait_until(lambda: not lives("results/all"), 60)
     seen = max(int(path.name[-6:]) for path in folder.glob("seed_*/checkpoint_*"))

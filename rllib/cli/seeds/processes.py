@@ -96,6 +96,7 @@ class SeedRun:
     result: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
     _process: subprocess.Popen | None = field(default=None, repr=False)
+    _is_told: bool = field(default=False, repr=False)
     _results: Any = field(default=None, repr=False)
 
     def start(self, share: Share) -> None:
@@ -139,7 +140,8 @@ class SeedRun:
     def interrupt(self) -> None:
         """Asks the run to save and to end; the second time, to end at once."""
         if self._process is not None:
-            self._process.terminate()
+            self._process.send_signal(signal.SIGINT if self._is_told else signal.SIGTERM)
+            self._is_told = True
         elif self.state is State.WAITING:
             self.state = State.INTERRUPTED
 

@@ -185,7 +185,8 @@ class Interrupts:
     """Context in which the first Ctrl-C sets `seen`, and only the second raises KeyboardInterrupt.
 
     It works in the main thread, where Python handles signals, and for signals that are not ignored (as SIGINT is for
-    background jobs of scripts).
+    background jobs of scripts). A second SIGTERM changes nothing: managers of services and queues send it to all
+    processes of a job, and one of these passes it on to another. Who cannot wait sends SIGINT or SIGKILL.
 
     Args:
         signals: signals that count; SIGINT by default.
@@ -211,7 +212,9 @@ class Interrupts:
 
     def _handle(self, number: int, frame) -> None:
         if self.seen is not None:
-            raise KeyboardInterrupt
+            if number != signal.SIGTERM:
+                raise KeyboardInterrupt
+            return
         self.seen = number
         if self._on_first:
             self._on_first()

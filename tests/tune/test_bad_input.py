@@ -81,6 +81,9 @@ def test_settings_of_an_algorithm_that_no_trial_can_have(run, tmp_path, config, 
     ({"num_samples": 2, "config": {"lr": tune.uniform(0, 1)}}, False),
     ({"config": {"seed": tune.grid_search([1, 2])}}, False),
     ({"num_samples": 2, "scheduler": "pbt"}, False),
+    ({"num_samples": 2, "num_seeds": 3}, True),
+    ({"num_samples": 2, "num_seeds": 3, "config": {"seed": None}}, True),
+    ({"num_samples": 2, "config": {"seed": None}}, False),
     ({}, False),
 ])  # fmt: skip
 def test_trials_that_would_repeat_one_another_are_told(caplog, settings, is_told):

@@ -288,11 +288,13 @@ def _check_algorithm(spec: ExperimentSpec, trainable: type[AlgorithmTrainable], 
     else:
         config.validate()
     is_searched = holds_domains(space, or_grids=False) or spec.search_alg not in (None, "random") or spec.scheduler
-    if spec.num_samples != 1 and space.get("seed") is not None and not is_searched:
-        logger.warning(
-            "num_samples=%d runs the same trials again: nothing is drawn, and the seed is %s in all of them. Use "
-            "seed=tune.grid_search([1, 2, ...]), or no seed.", spec.num_samples, space["seed"]
-        )  # fmt: skip
+    seed = space.get("seed")
+    if spec.num_samples != 1 and not is_searched and (seed is not None or spec.num_seeds > 1):
+        seeds, advice = f"the seed is {seed}", "seed=tune.grid_search([1, 2, ...]), or no seed"
+        if spec.num_seeds > 1:
+            seeds, advice = f"the seeds are {seed or 0} to {(seed or 0) + spec.num_seeds - 1}", "a larger num_seeds"
+        logger.warning("num_samples=%d runs the same trials again: nothing is drawn, and %s in all of them. Use %s.",
+                       spec.num_samples, seeds, advice)  # fmt: skip
     is_ours = trainable.algorithm_class.__module__.startswith("rllib.")
     has_callbacks = any(space.get(name) for name in ("callbacks", "callbacks_class", "callback_functions"))
     if is_ours and not has_callbacks:

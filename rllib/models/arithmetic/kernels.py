@@ -131,14 +131,14 @@ def together(tasks: Sequence[Callable[[], object]]) -> None:
 
 
 def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, plus: np.ndarray | None = None) -> None:
-    """Writes the product of matrices, or of stacks of matrices, into out; all float32, in any layout that BLAS has.
+    """Writes the product of matrices, or of stacks of matrices, into out; all float32, a single out C-contiguous.
 
     `plus` is added to stacks of products; it has their shape, or length 1 where it is repeated.
     """
-    if out.size * a.shape[-1] < 2 * PART or _here.is_part or not _fits(a, b, out):
-        _multiply(a, b, out)
-    else:
+    if out.size * a.shape[-1] >= 2 * PART and not _here.is_part and _fits(a, b, out):
         together(_blocks(a, b, out))
+    else:
+        (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
     if plus is not None:
         np.add(out, plus, out=out)
 
@@ -221,6 +221,9 @@ def slices(size: int) -> list[slice]:
 def move_towards(weights: np.ndarray, goal: np.ndarray, share: float) -> None:
     """Moves weights [size] by `share` of the way to goal."""
     share = np.float32(share)
+    if len(weights) <= CHUNK:
+        _move_towards(weights, goal, share)
+        return
     together([functools.partial(_move_towards, weights[part], goal[part], share) for part in slices(len(weights))])
 
 
@@ -249,6 +252,9 @@ def adam(
         epsilon: see above; None leaves the division out.
     """
     arrays = weights, m, v, gradient, scratch
+    if len(weights) <= CHUNK:
+        _adam(*arrays, betas, step_size, epsilon)
+        return
     together([
         functools.partial(_adam, *(each[part] for each in arrays), betas, step_size, epsilon)
         for part in slices(len(weights))

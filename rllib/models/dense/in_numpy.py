@@ -268,6 +268,9 @@ class TrainingBuffers(Passes):
         self.first_weights, self.inputs = blocks.get("hidden_0"), None
         scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
+        # A tower's first weights lie beside those of other towers.
+        first = self.gradients.get("hidden_0")
+        self._multiply_first = kernels.matmul if first is None or first.flags.c_contiguous else np.matmul
         self.head_bias = layout.head_bias
         # A critic of several: where another one is least, its inputs have no gradient.
         self._leaves_rows_out = (
@@ -324,7 +327,7 @@ class TrainingBuffers(Passes):
                 kernels.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
                 kernels.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
             else:
-                kernels.matmul(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
+                self._multiply_first(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
         if self._leaves_rows_out:

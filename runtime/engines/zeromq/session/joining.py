@@ -101,7 +101,10 @@ def _newest():
     sessions = running_sessions()
     if not sessions:
         places = ", ".join(dict.fromkeys(session_places()))
-        raise ConnectionError(f"no session of this user is running; looked in {places}")
+        raise ConnectionError(
+            f"no session of this user is running; looked in {places}. "
+            "A Ray cluster needs engine='ray', or RUNTIME_ENGINE=ray"
+        )
     return sessions[0]
 
 

@@ -101,6 +101,7 @@ FOUR = {"fcnet_hiddens": [4]}
         ("vf_share_layers: true", "model.fcnet_hiddens=[4]", {"model": {"vf_share_layers": True, **FOUR}}),
         ("model: {vf_share_layers: true}", "vf_share_layers=false", {"model": {"vf_share_layers": False}}),
         ("env: Pendulum-v1", "lr=0.01", {"lr": 0.01}),
+        ("num_rollout_workers: 2", "env=Acrobot-v1", {"env": "Acrobot-v1"}),
     ],
 )
 def test_command_line_goes_over_the_file_under_any_name(rllib_command, behaviour, tmp_path, filed, typed, becomes):

@@ -224,6 +224,8 @@ def _experiments(words: tuple[str, ...], file: str | None, options: dict, load_u
             given.update(zip(["algorithm"], names))
         elif names or not (file or {*flags, *settings, *assigned} >= {"algorithm", "env"}):
             raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
+        if file and "env" in assigned:  # as for every other setting, what is typed takes precedence
+            given.setdefault("env", assigned.pop("env"))
         typed(given)
         if file and wants_defaults:
             raise Mistake("--defaults is for ALGO ENV; settings that a file leaves out are RLlib's defaults already")

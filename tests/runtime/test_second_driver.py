@@ -270,6 +270,13 @@ def test_addresses_that_cannot_be(fresh, arguments, error, text):
     assert not runtime.is_initialized()
 
 
+def test_an_address_that_finds_no_session_names_the_engine_of_clusters(fresh, tmp_path, monkeypatch):
+    """Programs for Ray give "auto" for the cluster of their machine."""
+    monkeypatch.setattr("runtime.engines.zeromq.session.joining.session_places", lambda: [str(tmp_path)])
+    with pytest.raises(ConnectionError, match=f"looked in {tmp_path}.*RUNTIME_ENGINE=ray"):
+        runtime.init(address="auto")
+
+
 def test_a_session_that_has_ended_is_not_joined(fresh, tmp_path):
     """Its lock says so, though its number may be that of another process by now."""
     described = {"protocol": "R2", "python": "3.0", "node_pid": os.getpid(), "driver_pid": 1, "resources": {}}

@@ -267,8 +267,8 @@ class TestWhatIsInFlight:
                 lags.append(told["policy_lag_max"])
                 assert told["policy_lag_mean"] <= told["policy_lag_max"]
             assert 9 <= max(lags) < 41
-            # All fragments of a round are of the same weights, so the lag climbs by one from update to update.
-            assert np.mean(np.diff(lags) == 1) > 0.7
+            # Weights are of updates 0, 10, 20, ...: from update to update the lag climbs by one, but for whole rounds.
+            assert (np.diff(lags) % 10 == 1).all(), lags
 
     @pytest.mark.parametrize(("queue", "expected"), [(16, 2), (1, 1)])
     def test_workers_are_ahead_by_a_bounded_number_of_fragments(self, queue, expected):

@@ -335,8 +335,12 @@ def cores_per_learner(config: AlgorithmConfig) -> int | FreeCores | None:
 
 def _workers_wait(config: AlgorithmConfig) -> bool:
     """Whether rollout workers do nothing during updates."""
-    is_synchronous = config.algo_class is None or config.algo_class.is_synchronous
-    return is_synchronous and not config.get("sample_async")
+    return _is_synchronous(config) and not config.get("sample_async")
+
+
+def _is_synchronous(config: AlgorithmConfig) -> bool:
+    """Whether the algorithm samples and updates in turn, as one without a name is taken to do."""
+    return config.algo_class is None or config._algorithm_class().is_synchronous
 
 
 def _claimed_cores(config: AlgorithmConfig) -> int:
@@ -364,7 +368,7 @@ def _cpus_per_learner(config: AlgorithmConfig) -> int:
     """CPUs that a learner claims: none where rollout workers and learners wait for one another."""
     if isinstance(config.num_cpus_per_learner, int):
         return config.num_cpus_per_learner
-    return int(config.algo_class is None or not config.algo_class.is_synchronous)
+    return int(config.algo_class is None or not _is_synchronous(config))
 
 
 def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:

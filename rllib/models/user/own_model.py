@@ -226,8 +226,9 @@ class Probe:
     """
 
     # Number of made-up observations with which a module is called.
-    # Calls that have to agree: a few numbers that dropout leaves or drops are the same by chance now and then.
-    num_rows, num_calls = 2, 8
+    num_rows = 2
+    # Calls that have to agree: few numbers that dropout leaves or drops are the same by chance now and then.
+    num_calls = 8
 
     def __init__(self, spec):
         self.spec, self.num_outputs = spec, spec.distribution.num_inputs

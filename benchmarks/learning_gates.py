@@ -72,6 +72,12 @@ _EMPTY_ROOM = {"env_config": {"id": "MiniGrid-Empty-Random-5x5-v0"}}
 _KEY_CORRIDOR = {"env_config": {"id": "MiniGrid-KeyCorridorS3R1-v0"}}
 # Layers as wide as the LSTM and the one behind it, but nothing that remembers where the cart and the pole were.
 _NO_MEMORY = {"model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu"}}
+# The same of SAC's actor and critics: as wide as the cell and the layer behind it.
+_SAC_WITHOUT = {
+    "model": {"fcnet_hiddens": [64, 128], "fcnet_activation": "relu"},
+    "zero_init_states": True,
+    "replay_buffer_config": {"type": "ReplayBuffer", "capacity": 20_000},
+}
 # No model setting but use_lstm, and what fits 60,000 steps of it.
 _DEFAULT_LSTM = {
     "model": {"use_lstm": True},
@@ -219,6 +225,20 @@ GATES = {
         "ppo/repeat_after_me_attention", 80, "80 at 500k steps as stop criterion, RLlib", seeds=5
     ),
     "A51-R2D2": Gate("r2d2/repeat_after_me", 50, "50 as stop criterion of PPO, RLlib"),
+    "A52": Gate(
+        "sac/pendulum_memory",
+        -170.8,
+        "-148.5, SAC that sees velocities (A30); within 15 % of it",
+        seeds=3,
+    ),
+    "A52-control": Gate(
+        "sac/pendulum_memory",
+        -math.inf,
+        "networks without a memory see no velocities",
+        changes=_SAC_WITHOUT,
+        seeds=3,
+        below=-400,
+    ),
     "MA1": Gate(
         "ppo/multi_agent_cartpole",
         475,

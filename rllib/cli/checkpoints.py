@@ -85,6 +85,7 @@ def _without_data(checkpoint: Path) -> dict[str, Any]:
         "input_": data,
         "input_fraction_of_best": None,
         "offline_validation_fraction": 0.0,
+        "offline_evaluation_interval": None,
         "off_policy_estimation_methods": {},
     }
 

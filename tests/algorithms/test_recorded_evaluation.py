@@ -153,6 +153,14 @@ def test_the_command_line_prints_a_table_of_estimates(checkpoint):
     assert "effective sample size" in output and "Below 10, is, wis and their intervals say little" in output
 
 
+def test_the_command_line_takes_a_run_that_evaluates_on_recorded_episodes(tmp_path):
+    made = config(data=SMALL).offline_data(offline_validation_fraction=0.4).evaluation(offline_evaluation_interval=1)
+    with made.build() as algorithm:
+        algorithm.save(tmp_path / "run")
+    code, output = evaluate(tmp_path / "run", "--data", SMALL, "--estimators", "is")
+    assert code == 0, output
+
+
 def test_the_command_line_prints_estimates_as_json(checkpoint):
     code, output = evaluate(checkpoint, "--data", SMALL, "--estimators", "is", "--json")
     found = json.loads(output.splitlines()[-1])
@@ -193,3 +201,9 @@ def test_other_data_to_evaluate_on_is_not_said_to_be_learned_from(caplog):
         caplog.clear()
         algorithm.evaluate()
     assert "it repeats them" not in caplog.text
+
+
+def test_nothing_is_said_of_episodes_where_none_is_sampled(caplog):
+    with caplog.at_level("INFO", "rllib"), config(data=SMALL).build() as algorithm:
+        algorithm.train()
+    assert "no episode has finished" not in caplog.text

@@ -215,3 +215,9 @@ def test_what_is_neither_is_none():
     assert rows_of(space, (np.zeros(1, np.float32), {})) is None  # what reset() returns
     assert rows_of(space, np.zeros((2, 3, 1))) is None
     assert rows_of(GoalOnALine.observation_space, {"observation": np.zeros((2, 1))}) is None
+
+
+@pytest.mark.parametrize("name", ["save", "load"])
+def test_where_running_statistics_are_saved(name):
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}': .*MeanStdFilter.*model\.save"):
+        getattr(DummyVecEnv([CountingEnv]), name)

@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rllib.did_you_mean import explains
 from rllib.env.spaces.batches import batch_of
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,12 @@ logger = logging.getLogger(__name__)
 Indices = int | Iterable[int] | None
 
 
+@explains(
+    dict.fromkeys(
+        ("save", "load"),
+        "numbers of .rollouts(observation_filter='MeanStdFilter') are saved with the algorithm: use model.save(path)",
+    )
+)
 class DummyVecEnv:
     """Environments in this process, which begin anew by themselves when an episode ends.
 

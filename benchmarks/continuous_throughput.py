@@ -21,7 +21,7 @@ import functools
 import json
 import time
 
-from measure import Rounds, Row, aligned, arguments, machine, ours, peer, rows, table
+from measure import Rounds, Row, aligned, alternate, arguments, machine, ours, peer, rows, table
 from peers.continuous_common import BATCH, HIDDENS, LEARNING_STARTS, REPLAY, Watch, add_options, keep_to
 
 OURS = ("SAC", "TQC", "CrossQ", "TD3", "DDPG")
@@ -127,12 +127,12 @@ def same_for_all(options) -> tuple:
 def compare_critics(options) -> list[Row]:
     """A row for each of CRITICS: its rate beside that of plain SAC, in rounds in which they take turns."""
     alone = ("--one", "--algorithms", "SAC", "--workers", 0, *same_for_all(options))
-    values = {}
-    for _ in range(options.rounds):
-        for critic in CRITICS:
-            printed = ours("continuous_throughput", "--critic", critic, *alone)
-            values.setdefault(critic, []).append(printed[RATE])
-    found = Rounds(values)
+
+    def rate(critic: str) -> float:
+        return ours("continuous_throughput", "--critic", critic, *alone)[RATE]
+
+    sides = {critic: functools.partial(rate, critic) for critic in CRITICS}
+    found = alternate(options.rounds, warm_up=0, **sides)
     return [
         row for critic in CRITICS
         for row in rows(found, f"critic: {critic}", "updates/s", {"plain": ("plain", "")}, ours=critic)

@@ -246,8 +246,9 @@ def tour(python: Path, where: Path) -> None:
                 if not address:
                     raise Problem(f"{line} printed no address, but: {said}")
                 _show(said)
-                print(f"$ curl {address[0]}{path}" + (f" -d '{body.decode()}'" if body else ""))
-                with urllib.request.urlopen(address[0] + path, body, timeout=60) as answer:
+                print("$ curl" + (f" --json '{body.decode()}'" if body else "") + f" {address[0]}{path}")
+                request = urllib.request.Request(address[0] + path, body, {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     _show(answer.read().decode())
             finally:
                 server.terminate()

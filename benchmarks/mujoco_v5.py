@@ -105,7 +105,8 @@ def draw(path: Path) -> None:
         axes.fill_between(steps, *interval(returns), color="#4a90d9", alpha=0.3, linewidth=0)
         axes.plot(steps, iqm(returns), color="#4a90d9", label="interquartile mean")
         axes.plot(steps, returns.mean(axis=0), color="#808080", linestyle="--", label="mean")
-    grid[0, 0].legend(fontsize=7)
+    if handles := grid[0, 0].get_legend_handles_labels()[0]:
+        grid[0, 0].legend(handles=handles, fontsize=7)
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("return", fontsize=9)
     figure.tight_layout()

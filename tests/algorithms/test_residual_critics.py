@@ -129,7 +129,7 @@ def test_weights_stay_on_the_sphere(training):
 
 @pytest.mark.parametrize("training", [XQC, FLASH_SAC])
 def test_actors_act_by_statistics_of_what_they_learned_from(training):
-    """Those of the first layer follow the observations of the updates of the actor, one in so many of the critics'."""
+    """The actor's first layer follows the observations of its own updates, which are fewer than the critics'."""
     with config(SACConfig, **training).build() as algo:
         algo.train()
         algo.train()

@@ -94,7 +94,7 @@ def test_rows_may_draw_the_critics_of_their_targets():
 
 
 def test_one_pass_judges_both_halves_where_batches_normalise():
-    """(s, a) comes first and (s', a') second, in one call of critics and of copies, which are told to use the batch."""
+    """(s, a) comes first and (s', a') second, in one call of critics and copies, which use the batch's statistics."""
     (logits, target_logits), batch = tables(2, 7)
     others, called = np.random.default_rng(8).normal(size=(2, 2, ROWS, BINS.count)), []
 

@@ -842,8 +842,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         result.update(perf=perf, config=self.config.to_dict())
 
     def _log_no_episode_yet(self, result: Result) -> None:
-        samples = not getattr(self.config, "is_offline", False)
-        if samples and not self._told_no_episode and math.isnan(result["episode_reward_mean"]):
+        is_known = self._told_no_episode or self.config.is_offline
+        if not is_known and math.isnan(result["episode_reward_mean"]):
             self._told_no_episode = True
             logger.info(
                 "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",

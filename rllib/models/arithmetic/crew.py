@@ -14,8 +14,8 @@ import numpy as np
 class Crew:
     """Threads that take tasks from the thread which calls `run`.
 
-    A task goes to whoever is free first, so a helper that wakes up late, since other programs use its core, finds
-    nothing left to do and is not waited for. Between calls helpers sleep: threads that spin, as those of OpenBLAS and
+    The first free thread takes the next task. A helper that wakes up late, because other programs use its core, finds
+    no task left, and nobody waits for it. Between calls helpers sleep: threads that spin, as those of OpenBLAS and
     of OpenMP do, take the cores from other programs and lose most of their time where these use them as well.
 
     Args:

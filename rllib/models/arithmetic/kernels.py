@@ -1,8 +1,8 @@
 """Arithmetic kernels of updates, in numpy, and how several cores share them.
 
 Large work is divided by its sizes alone: into towers of networks and parts of a minibatch's rows (dense/in_numpy.py), a
-large product into blocks, a long vector into slices. On one core they are computed one after the
-other, on several by a Crew, each on one core, so that the bits are the same on any number.
+large product into blocks, a long vector into slices. On one core they are computed one after the other, on several by a
+Crew, each on one core, so that the bits are the same on any number.
 """
 
 import contextlib

@@ -412,8 +412,8 @@ class FinalReturn:
         return played["episode_reward_mean"] if played["episode_cost_mean"] <= self._gate.most_cost else -math.inf
 
 
-def train(name: str, seed: int) -> Outcome:
-    """Train the gate's example to its end and evaluate it."""
+def train(name: str, seed: int, steps: int | None = None) -> Outcome:
+    """Train the gate's example to its end, or for these steps, and evaluate it."""
     import runtime
     from rllib.algorithms.base.registry import get_algorithm_config
     from rllib.cli.spec import find_file, load_spec, make_spec
@@ -422,7 +422,7 @@ def train(name: str, seed: int) -> Outcome:
     spec = make_spec(load_spec(find_file(gate.example)), {}, gate.example)
     config = get_algorithm_config(spec.algorithm).environment(spec.env)
     config.update_from_dict({**spec.config, **gate.changes}).debugging(seed=seed)
-    steps = gate.steps or spec.stop["timesteps_total"]
+    steps = steps or gate.steps or spec.stop["timesteps_total"]
     measured = Exploitability(steps) if gate.exploited else FinalReturn(gate)
     started = time.perf_counter()
     with contextlib.chdir(ROOT), config.build() as algo:  # recorded data is named from there
@@ -475,6 +475,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="GATE", help=f"of {', '.join(GATES)} [default: all]")
     parser.add_argument("--seeds", type=int, help="how many [default: the gate's]")
+    parser.add_argument("--steps", type=int, help="to train for, where a gate takes too long [default: the gate's]")
     parser.add_argument("--first-seed", type=int, default=3000, help="[default: 3000]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once [default: one a core]")
     options = parser.parse_args()
@@ -484,7 +485,10 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, context, max_tasks_per_child=1) as pool:
         runs = {
-            name: [pool.submit(train, name, options.first_seed + i) for i in range(options.seeds or GATES[name].seeds)]
+            name: [
+                pool.submit(train, name, options.first_seed + i, options.steps)
+                for i in range(options.seeds or GATES[name].seeds)
+            ]
             for name in options.names or GATES
         }
         for name, futures in runs.items():

@@ -136,7 +136,8 @@ def adam_without_division(out):
 def test_several_cores_compute_what_one_computes(computes, monkeypatch):
     for least in ("PART", "FEWEST_ROWS", "MANY"):
         monkeypatch.setattr(kernels, least, 1)
-    monkeypatch.setattr(kernels, "CHUNK", 5)
+    monkeypatch.setattr(kernels, "SLICE", 5)
+    monkeypatch.setattr(kernels, "SLICED", 5)
     # As in a network with towers: rows lie apart in the memory of a larger array.
     larger = np.full((3, 2, 4, 4), np.nan, np.float32)
     for cores, out in zip((1, 2, 4), larger[:, :, :-1]):

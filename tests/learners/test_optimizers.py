@@ -18,7 +18,7 @@ from rllib.learners.updates.optimizers import (
     clip_gradient,
     global_norm,
 )
-from rllib.models.arithmetic.kernels import CHUNK
+from rllib.models.arithmetic.kernels import SLICED
 
 
 def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):
@@ -31,7 +31,7 @@ def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):
     return weights
 
 
-@pytest.mark.parametrize("size", [1, 1000, CHUNK + 17])
+@pytest.mark.parametrize("size", [1, 1000, SLICED + 17])
 def test_adam_is_the_paper_s_algorithm(size):
     rng = np.random.default_rng(0)
     weights = rng.standard_normal(size)
@@ -49,7 +49,7 @@ def test_adam_s_first_step_is_lr_against_the_sign():
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3])
-@pytest.mark.parametrize("size", [1000, CHUNK + 17])
+@pytest.mark.parametrize("size", [1000, SLICED + 17])
 def test_radam_is_torch_s(epsilon, size):
     """Through the first five steps, which are those of momentum alone, and far beyond."""
     rng = np.random.default_rng(0)

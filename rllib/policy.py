@@ -17,6 +17,7 @@ from rllib.models.acting_buffers import ActingBuffers
 from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
 from rllib.models.arithmetic.kernels import use_one_blas_thread
+from rllib.models.distributions.q_values import QBatch
 from rllib.models.observations.masks import no_choice, without_choice
 from rllib.models.policy_spec import PolicySpec, described_spec, description_of
 from rllib.sample_batch import (
@@ -141,7 +142,7 @@ class Policy:
     @classmethod
     def from_checkpoint(
         cls, checkpoint_path: str | os.PathLike, *, load_user_code: bool = False
-    ) -> "Policy | dict[str, Policy]":
+    ) -> Any:  # callers know which of both it is; a union would be an error at each use
         """Loads the policies of an algorithm's checkpoint by id, or one policy.
 
         One policy is what `export_policy_model` wrote, or the directory `policies/<id>` of an algorithm's checkpoint.
@@ -737,8 +738,8 @@ class Policy:
             state[goes_on] = following[goes_on]
         return state
 
-    def action_values(self, observations: np.ndarray):
-        """Action values (models/distributions/q_values.py: QBatch) of observations [B, *shape] as stored."""
+    def action_values(self, observations: np.ndarray) -> QBatch:
+        """Action values of observations [B, *shape] as stored."""
         return self.distribution.at(_kept(self.network.forward(self.encode(observations))[0]))
 
     def values(self, observations: np.ndarray, state: np.ndarray | None = None) -> np.ndarray:

@@ -175,7 +175,7 @@ class ConfigObject(Settings):
 
     # ------------------------------------------------------------------ as an object
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # copy and pickle ask for these before there are values
             raise AttributeError(name)
         if isinstance(computed := getattr(type(self), name, None), property):

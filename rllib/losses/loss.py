@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -21,8 +21,9 @@ class Loss(Protocol):
 
     `outputs` are the results of the network's forward pass; gradients are a tuple in the same order.
     `minibatch` maps the names in `columns` to arrays (or tensors) of B rows. `settings` are numbers that may change
-    from one update to the next. Both forms compute means over the rows. The torch form imports torch when it is called,
-    so that a process which trains in numpy never loads it.
+    from one update to the next; a loss names those that it takes, which `*args: Any` makes type checkers accept. Both
+    forms compute means over the rows. The torch form imports torch when it is called, so that a process which trains in
+    numpy never loads it.
 
     The form in numpy is optional. A loss that calls the policy's torch module itself has a method `bind(module)`,
     and the torch learner uses the loss that it returns.
@@ -44,10 +45,10 @@ class Loss(Protocol):
     @property
     def stats(self) -> tuple[str, ...]: ...
 
-    def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
+    def numpy(self, distribution, outputs: tuple, minibatch: Mapping, *args: Any, **settings: Any) -> tuple:
         """(statistics, gradients): a sequence of numbers, and the gradient with respect to each output."""
 
-    def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
+    def torch(self, distribution, outputs: tuple, minibatch: Mapping, *args: Any, **settings: Any) -> tuple:
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):

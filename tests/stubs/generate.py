@@ -222,7 +222,8 @@ def _type(type_: Any) -> str:
 
 
 if __name__ == "__main__":
+    made = stubs()
     shutil.rmtree(STUBS, ignore_errors=True)
-    for stub_path, stub_text in stubs().items():
+    for stub_path, stub_text in made.items():
         stub_path.parent.mkdir(parents=True, exist_ok=True)
         stub_path.write_text(stub_text)

@@ -92,6 +92,7 @@ def both(number: int) -> tuple[int, int]:
     return number, -number
 
 
+@runtime.remote
 class Counter:
     def __init__(self, start: int = 0):
         self.value = start
@@ -102,11 +103,18 @@ class Counter:
         return amount, self.value
 
 
+@runtime.remote(max_restarts=1)
+class Log:
+    def write(self, line: str) -> None:
+        print(line)
+
+
 with runtime.init(num_cpus=2):
     assert_type(runtime.get(double.remote(2)), int)
     assert_type(runtime.get([double.options(num_cpus=1).remote(i) for i in range(2)]), list)
     first, second = both.remote(1)
-    counter = runtime.remote(Counter).remote(3)  # as a decorator, mypy would leave it a class
+    counter = Counter.options(name="counter").remote(3)
+    assert_type(Log.remote(), runtime.ActorHandle)
     amount, value = counter.add.remote(2)
     done, pending = runtime.wait([runtime.put(1.0), runtime.put(2.0)], num_returns=1)
     assert_type(runtime.get(done), list[float])

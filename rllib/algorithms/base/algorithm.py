@@ -13,7 +13,7 @@ import math
 import operator
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -368,20 +368,21 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         parts = [part.of_policy(spec) for part in self._auxiliary_losses]
         return WithAuxiliary(loss, parts, custom, spec.masked_opened)
 
-    def make_learner(
-        self, policy_id: str, objectives: Objective | Sequence[Objective] | None = None, **more
-    ) -> Learner:
+    def make_learner(self, policy_id: str, *objectives: Any, **more: Any) -> Learner:
         """Makes the learner of a policy, in this process or in several others, as the config says.
+
+        Algorithms override it with the id alone, which type checkers accept since the rest is `Any`.
 
         Args:
             policy_id: of the policy whose weights are learned.
-            objectives: losses and the modules that each moves; by default `make_loss(policy_id)` over the policy.
+            objectives: one argument, an Objective or a sequence of them: losses and the modules that each moves; by
+                default `make_loss(policy_id)` over the policy.
             more: further modules, target copies and their generator, as for `make_learner` of learners/learner.py.
         """
         config, make_group = self.config_of(policy_id), None
-        if objectives is None:
+        if not objectives:
             clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-            objectives = Objective(self._whole_loss(policy_id), optimizer=self._optimizer_settings(config), **clip)
+            objectives = (Objective(self._whole_loss(policy_id), optimizer=self._optimizer_settings(config), **clip),)
         if config.num_learners:
             settings = wiring.group_settings(config, self._spans_directory)
 
@@ -394,7 +395,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, graphs)
         cores = wiring.cores_per_learner(config)
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
-        return make_learner(self.policies[policy_id], objectives, cores=cores, **how, **more)
+        return make_learner(self.policies[policy_id], *objectives, cores=cores, **how, **more)
 
     def _optimizer_settings(self, config: AlgorithmConfig) -> OptimizerSettings:
         """The optimizer of the networks, and its constants."""
@@ -627,8 +628,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Current weights of the user's auxiliary losses, as settings of the loss."""
         return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
 
-    def scheduled(self, *names: str, policy_id: str = DEFAULT_POLICY) -> dict[str, float | None]:
-        """Current values of a policy's settings that may be schedules."""
+    def scheduled(self, *names: str, policy_id: str = DEFAULT_POLICY) -> dict[str, Any]:
+        """Current values, numbers or None, of a policy's settings that may be schedules."""
         schedules = {name: self._schedule(policy_id, name) for name in names}
         return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
 

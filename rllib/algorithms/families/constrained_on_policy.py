@@ -7,7 +7,6 @@ A train batch's advantages are those of rewards minus the multiplier times those
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 from rllib.algorithms.families.constrained import COST_CRITIC, Constrained, ConstrainedConfig
@@ -63,12 +62,10 @@ class ConstrainedActorCriticConfig(ConstrainedConfig, ActorCriticConfig):
 class ConstrainedActorCritic(Constrained, IntrinsicallyRewarded):
     """Base of actor-critics whose workers compute advantages, of costs as well where these have a limit."""
 
-    def make_learner(
-        self, policy_id: str, objectives: Objective | Sequence[Objective] | None = None, **more
-    ) -> Learner:
+    def make_learner(self, policy_id: str, *objectives: Any, **more: Any) -> Learner:
         config = self.config_of(policy_id)
         if config.cost_limit is None:
-            return super().make_learner(policy_id, objectives, **more)
+            return super().make_learner(policy_id, *objectives, **more)
         how = {
             "optimizer": self._optimizer_settings(config),
             "grad_clip": config.grad_clip,

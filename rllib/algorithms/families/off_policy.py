@@ -34,6 +34,7 @@ from rllib.evaluation.postprocess.transitions import Transitions
 from rllib.evaluation.settings import Postprocess
 from rllib.offline.dataset import Dataset
 from rllib.offline.stream import Unread
+from rllib.policy import Policy
 from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.gpu import GPU
 from rllib.replay.mixed_replay import MixedReplay
@@ -341,9 +342,21 @@ class OffPolicy(SamplingAhead):
         """The replay of the only policy."""
         return self.replays[DEFAULT_POLICY]
 
+    def target_of(self, policy_id: str) -> Policy:
+        """The target network of a policy, of a learner with a TargetCopy of the module "policy"."""
+        return self.learners[policy_id].targets["policy"].policy
+
     @abstractmethod
-    def learn_from(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, Any]:
+    def learn_from(
+        self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, *args: Any, **settings: Any
+    ) -> dict[str, Any]:
         """Makes one update on rows from a policy's replay.
+
+        Args:
+            batch: the rows.
+            policy_id: of the policy that learns.
+            args: none. With it type checkers accept overrides that name their settings.
+            settings: given to `update`.
 
         Returns:
             its statistics, with the new TD errors [B] as td_error.

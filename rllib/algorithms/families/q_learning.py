@@ -178,10 +178,6 @@ class QLearning(OffPolicy):
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
-    def target_of(self, policy_id: str) -> Policy:
-        """The target network of a policy."""
-        return self.learners[policy_id].targets["policy"].policy
-
     @property
     def target(self) -> Policy:
         """The target network of the only policy."""

@@ -46,7 +46,7 @@ class Tuner:
         self,
         trainable,
         *,
-        param_space: Mapping[str, Any] | None = None,
+        param_space: Mapping[str, Any] | AlgorithmConfig | None = None,
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ):
@@ -72,7 +72,7 @@ class Tuner:
         resume_unfinished: bool = True,
         resume_errored: bool = False,
         restart_errored: bool = False,
-        param_space: Mapping[str, Any] | None = None,
+        param_space: Mapping[str, Any] | AlgorithmConfig | None = None,
         load_user_code: bool = False,
         **more,
     ) -> "Tuner":

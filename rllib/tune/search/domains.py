@@ -174,67 +174,70 @@ class Function(Domain):
         return f"sample_from({getattr(self.function, '__name__', type(self.function).__name__)})"
 
 
-def choice(values: Sequence) -> Choice:
+# What stands for a setting is `Any`, so that type checkers accept it where the setting is a number.
+
+
+def choice(values: Sequence) -> Any:
     """One of the values, each equally likely."""
     return Choice(values)
 
 
-def uniform(lower: float, upper: float) -> Float:
+def uniform(lower: float, upper: float) -> Any:
     """Uniform in [lower, upper]."""
     return Float(lower, upper)
 
 
-def quniform(lower: float, upper: float, q: float) -> Float:
+def quniform(lower: float, upper: float, q: float) -> Any:
     """Uniform among the multiples of q in [lower, upper]."""
     return Float(lower, upper, q=q, name="quniform")
 
 
-def loguniform(lower: float, upper: float, base: float = 10) -> Float:
+def loguniform(lower: float, upper: float, base: float = 10) -> Any:
     """In [lower, upper] with a uniform logarithm; the base has no effect."""
     return Float(lower, upper, log=True, name="loguniform")
 
 
-def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
+def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Any:
     """A multiple of q in [lower, upper] with a uniform logarithm; the base has no effect."""
     return Float(lower, upper, log=True, q=q, name="qloguniform")
 
 
-def randint(lower: int, upper: int) -> Integer:
+def randint(lower: int, upper: int) -> Any:
     """A whole number in [lower, upper): upper excluded."""
     return Integer(lower, upper)
 
 
-def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
+def qrandint(lower: int, upper: int, q: int = 1) -> Any:
     """A multiple of q in [lower, upper]: upper included."""
     return Integer(lower, upper, q=q, name="qrandint", inclusive=True)
 
 
-def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
+def lograndint(lower: int, upper: int, base: float = 10) -> Any:
     """A whole number in [lower, upper) with a uniform logarithm: upper excluded."""
     return Integer(lower, upper, log=True, name="lograndint")
 
 
-def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
+def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Any:
     """A multiple of q in [lower, upper] with a uniform logarithm: upper included."""
     return Integer(lower, upper, log=True, q=q, name="qlograndint", inclusive=True)
 
 
-def randn(mean: float = 0.0, sd: float = 1.0) -> Normal:
+def randn(mean: float = 0.0, sd: float = 1.0) -> Any:
     """Normally distributed."""
     return Normal(mean, sd)
 
 
-def qrandn(mean: float, sd: float, q: float) -> Normal:
+def qrandn(mean: float, sd: float, q: float) -> Any:
     """Normally distributed, rounded to multiples of q."""
     return Normal(mean, sd, q)
 
 
-def sample_from(function: Callable) -> Function:
+def sample_from(function: Callable) -> Any:
     """The value of `function(spec)`; `spec.config.x` are the values that have been drawn."""
     return Function(function)
 
 
-def grid_search(values: Sequence) -> dict[str, list]:
+def grid_search(values: Sequence) -> Any:
     """Each of the values once, in combination with all other grids."""
     return {"grid_search": _listed(values, "grid_search")}
 

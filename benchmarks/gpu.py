@@ -1,9 +1,11 @@
 """A report in Markdown on this machine's GPU: the checks that need one, and updates beside the eager torch loop.
 
 `make gpu` runs it. One update is that of PPO on Atari: 1,024 rows of 84 x 84 x 4 bytes, the network of the Nature
-paper, minibatches of 256, four epochs. Another has two fully connected towers (learner_update.py). DQN's draws 512
-rows of such images from a replay, in memory and on the GPU. SAC's has 256 x 256 units. Then comes CartPole whose
-rollouts stay on the device, and whole runs of Pong where ale-py is installed.
+paper, minibatches of 256, four epochs. Others have two fully connected towers, for choices and for continuous actions
+(learner_update.py). SAC and TD3 have 256 x 256 units, and whole runs besides (gpu_control.py). Then comes CartPole
+whose rollouts stay on the device. DQN's update draws 512 rows of images from a replay, in memory and on the GPU. Whole
+runs of Pong are made where ale-py is installed. A section that has taken --part-seconds makes no further row, and is
+printed as soon as it has ended; the checks come last.
 
 The limit of an update is its roofline: the longer of its arithmetic at the rate of a large matrix product in float32,
 and of the bytes that it cannot do without at the rate of a large copy, both measured here. These bytes are the rows,
@@ -12,22 +14,26 @@ between the layers are left out, since they may stay in the caches. Without a GP
 tensors, and the report says so.
 """
 
+import functools
 import importlib.util
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 
+import gpu_control
 import gymnasium
 import numpy as np
 import tensor_environments
 import torch
-from learner_update import EPOCHS, GRAD_CLIP, LR, SETTINGS, Work, plain_loop
-from measure import ROOT, Rounds, Row, alternate, arguments, machine, table
+from learner_update import EPOCHS, GRAD_CLIP, LR, SETTINGS, Work, categorical, plain_loop
+from measure import ROOT, Row, alternate, arguments, machine, table
 from ppo_throughput import training_rate
+from roofline import BYTES_PER_WEIGHT, Roofline
 from tensor_environments import sampling_rate
 
-from rllib import DQNConfig, SACConfig
+from rllib import DQNConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.base.registry import get_algorithm_config
 from rllib.learners.learner import make_learner
@@ -43,41 +49,15 @@ ACTIONS = gymnasium.spaces.Discrete(6)
 # Multiplications and additions of a forward pass of the Nature network for one image, biases left out: convolutions of
 # 20 x 20 x 32 from 8 x 8 x 4, 9 x 9 x 64 from 4 x 4 x 32, 7 x 7 x 64 from 3 x 3 x 64, then 3136 x 512 and two heads.
 FLOP_FORWARD = 2 * (400 * 32 * 256 + 81 * 64 * 512 + 49 * 64 * 576 + 3136 * 512 + 512 * 7)
-# Of a trained weight: read forwards and backwards, its gradient written; Adam reads four numbers and writes three.
-BYTES_PER_WEIGHT = 10 * 4
 # What PufferLib has published: training on an RTX 5090, C environments on the CPU; the best of its environments.
 PUFFER = "PufferLib 3.0 publishes up to 4,000,000 steps/s in training on one RTX 5090 (https://puffer.ai/blog.html)"
 PUFFER_STEPS_PER_S = 4e6
 
 
-class Roofline:
-    """The least time of work on a device, by rates that are measured when this is made.
-
-    Attributes:
-        flop_per_s: of a product of large float32 matrices.
-        bytes_per_s: of a large copy, which reads and writes each byte.
-    """
-
-    def __init__(self, device: str):
-        self.flop_per_s, self.bytes_per_s = product_rate(device), copy_rate(device)
-
-    def ms(self, flop: float, size_bytes: float) -> float:
-        """Milliseconds."""
-        return max(flop / self.flop_per_s, size_bytes / self.bytes_per_s) * 1e3
-
-    def row(self, found: Rounds, flop: float, size_bytes: float, **row) -> Row:
-        """The row of the sides "ours" and "plain", with the limit beside them."""
-        limit = self.ms(flop, size_bytes)
-        found.values["limit"] = [limit] * len(found.values["ours"])
-        peer = {"peer_name": "eager"} if "plain" in found.values else {}
-        return Row.of(found, "plain", unit="ms", **peer, **row)
-
-    def __str__(self) -> str:
-        return f"{self.flop_per_s / 1e12:.3g} TFLOP/s in float32 products, {self.bytes_per_s / 1e9:.3g} GB/s in copies"
-
-
 class ImageAgent(torch.nn.Module):
     """The network of the Nature paper with two heads, as everyone writes it."""
+
+    judge = staticmethod(categorical)
 
     def __init__(self):
         super().__init__()
@@ -151,9 +131,7 @@ class ImageWork:
         row_bytes = sum(column.nbytes for column in self.batch.values()) / self.batch.count
         size_bytes = row_bytes * self.minibatch_size + BYTES_PER_WEIGHT * len(self.first_weights)
         what = f"PPO, images, minibatch {self.minibatch_size}"
-        return roofline.row(
-            found, 3 * FLOP_FORWARD * self.minibatch_size, size_bytes, what=what, bar="<= 0.5 peer"
-        )
+        return roofline.row(found, 3 * FLOP_FORWARD * self.minibatch_size, size_bytes, what=what, bar="<= 0.5 peer")
 
 
 class ImageEnv(gymnasium.Env):
@@ -235,71 +213,17 @@ class ReplayWork:
         weights = sum(parameter.numel() for parameter in ImageAgent().parameters())
         # Forwards and backwards for the observations; forwards for the next ones, online and by the target network.
         flop, size_bytes = 5 * FLOP_FORWARD * self.batch_size, row_bytes * self.batch_size + BYTES_PER_WEIGHT * weights
-        return roofline.row(
-            found, flop, size_bytes, what=f"DQN, images, {self.batch_size} rows, replay in {storage}"
-        )
+        return roofline.row(found, flop, size_bytes, what=f"DQN, images, {self.batch_size} rows, replay in {storage}")
 
 
-def sac_row(device: str, rounds: int, batch_size: int, roofline: Roofline) -> Row:
-    """SAC's update on Pendulum's rows: two critics, the actor and the temperature."""
-    config = SACConfig().environment("Pendulum-v1").resources(num_gpus=int(device == "cuda")).debugging(seed=0)
-    config.training(learner="torch", train_batch_size=batch_size, num_steps_sampled_before_learning_starts=batch_size)
-    config.reporting(min_sample_timesteps_per_iteration=2 * batch_size, min_time_s_per_iteration=0)
-    with config.build() as algo:
-        algo.train()
-        rates = algo.learning_rates()
-
-        def side() -> float:
-            started = time.perf_counter()
-            for _ in range(10):
-                algo.update(rates=rates)
-            return (time.perf_counter() - started) * 1e2
-
-        found = alternate(rounds, ours=side)
-        actor = len(algo.policy.weights)
-        critics = len(algo.learner.weights) - actor
-        batch = algo.replay.sample(batch_size, np.random.default_rng(0))
-    # Of a row and a weight 2 operations a pass. Critics: three passes of their own, one of the targets, two for the
-    # actor's gradient. The actor: one for the next action, three of its own.
-    flop = 2 * batch_size * (6 * critics + 4 * actor)
-    size_bytes = sum(column.nbytes for column in batch.values()) + BYTES_PER_WEIGHT * (critics + actor)
-    return roofline.row(found, flop, size_bytes, what=f"SAC, 256x256, {batch_size} rows")
-
-
-def towers_row(device: str, rounds: int, width: int, minibatch_size: int, roofline: Roofline) -> Row:
+def towers_row(work: Work, what: str, device: str, rounds: int, roofline: Roofline) -> Row:
     """PPO's update of two fully connected towers."""
-    work = Work(width, minibatch_size, 4)
     found = alternate(rounds, ours=work.ours("torch", device), plain=work.plain(device))
-    weights = len(work.first_weights)
+    weights, size = len(work.first_weights), work.minibatch_size
     row_bytes = sum(column.nbytes for column in work.batch.values()) / work.batch.count
-    size_bytes = row_bytes * minibatch_size + BYTES_PER_WEIGHT * weights
-    what = f"PPO, {width}x{width}, minibatch {minibatch_size}"
-    return roofline.row(found, 6 * weights * minibatch_size, size_bytes, what=what, bar="<= 0.5 peer")
-
-
-def product_rate(device: str) -> float:
-    """Floating-point operations a second of a product of large float32 matrices."""
-    size = 4096 if device == "cuda" else 512
-    a, b = (torch.randn(size, size, device=device) for _ in range(2))
-    (a @ b).sum().item()
-    started = time.perf_counter()
-    for _ in range(10):
-        c = a @ b
-    c.sum().item()
-    return 10 * 2 * size**3 / (time.perf_counter() - started)
-
-
-def copy_rate(device: str) -> float:
-    """Bytes a second that a large copy reads and writes."""
-    size = 2**28 if device == "cuda" else 2**24
-    a = torch.zeros(size, dtype=torch.float32, device=device)
-    b = a.clone()
-    b[:1].sum().item()
-    started = time.perf_counter()
-    for _ in range(10):
-        b.copy_(a)
-    b[:1].sum().item()
-    return 10 * 2 * 4 * size / (time.perf_counter() - started)
+    size_bytes = row_bytes * size + BYTES_PER_WEIGHT * weights
+    what = f"PPO, {what}{work.width}x{work.width}, minibatch {size}"
+    return roofline.row(found, 6 * weights * size, size_bytes, what=what, bar="<= 0.5 peer")
 
 
 def checks() -> str:
@@ -310,15 +234,12 @@ def checks() -> str:
     return f"`pytest -m gpu`: {lines[-1] if lines else found.stderr[-500:]} (exit code {found.returncode})"
 
 
-def tensor_rows(device: str, rounds: int, envs: int) -> list[Row]:
+def tensor_row(what: str, rate: Callable, device: str, rounds: int, envs: int) -> Row:
     """PPO on CartPole in torch, whose rollouts stay on the device."""
-    rows = []
-    for what, rate in (("training", training_rate), ("sampling", sampling_rate)):
-        with tensor_environments.build(envs, device, on_device=True) as algo:
-            found = alternate(rounds, ours=lambda algo=algo, rate=rate: rate(algo, 5))
-        peer = {"peer": PUFFER_STEPS_PER_S, "peer_name": "PufferLib"} if what == "training" else {}
-        rows.append(Row(f"PPO, {envs} environments in torch, {what}", "env steps/s", found.median("ours"), **peer))
-    return rows
+    with tensor_environments.build(envs, device, on_device=True) as algo:
+        found = alternate(rounds, ours=lambda: rate(algo, 5))
+    peer = {"peer": PUFFER_STEPS_PER_S, "peer_name": "PufferLib"} if what == "training" else {}
+    return Row(f"PPO, {envs} environments in torch, {what}", "env steps/s", found.median("ours"), **peer)
 
 
 def pong_row(name: str, workers: int, envs: int, acts_there: bool) -> Row:
@@ -339,12 +260,43 @@ def pong_row(name: str, workers: int, envs: int, acts_there: bool) -> Row:
     return Row(f"{name}, Pong, {workers} x {envs}, workers act on the {where}", "env steps/s", rate)
 
 
+class Report:
+    """Sections of rows, each printed as soon as its rows are there: a run that is cut off leaves what it measured.
+
+    Args:
+        place: name of the device.
+        part_s: seconds after which a section makes no further row.
+        clock: seconds.
+    """
+
+    def __init__(self, place: str, part_s: float, clock: Callable[[], float] = time.perf_counter):
+        self._place, self._part_s, self._clock = place, part_s, clock
+
+    def section(self, title: str, makers: Sequence[Callable[[], Row]]) -> None:
+        """Measures and prints."""
+        rows, started = [], self._clock()
+        for make in makers:
+            if rows and self._clock() - started > self._part_s:
+                break
+            rows.append(make())
+        print(f"## {title} ({self._place})\n\n```")
+        table(rows)
+        print("```\n")
+        for row in rows:
+            if row.limit:
+                print(f"- {row.what}: {row.limit / row.ours:.1%} of the limit")
+        if left := len(makers) - len(rows):
+            print(f"- {left} of {len(makers)} rows left out: the section had taken {self._part_s:g} s")
+        print(flush=True)
+
+
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--no-checks", action="store_true", help="measure only")
+    parser.add_argument("--part-seconds", type=float, default=60, help="after which a section makes no further row")
     options = parser.parse_args()
     is_gpu = torch.cuda.is_available()
-    device = "cuda" if is_gpu else "cpu"
+    device, rounds = "cuda" if is_gpu else "cpu", options.rounds
     print("# GPU report\n")
     print(f"{machine()}\n")
     if is_gpu:
@@ -353,36 +305,46 @@ def main() -> None:
     else:
         place = "CPU"
         print(f"**No GPU: torch {torch.__version__} finds none. All of this ran on the CPU, on smaller batches.**\n")
-    if not options.no_checks:
-        print(f"{checks()}\n")
-    roofline, rounds = Roofline(device), options.rounds
-    print(f"Limits: {roofline}\n")
-
-    def section(title: str, rows: list[Row]) -> None:
-        print(f"## {title} ({place})\n\n```")
-        table(rows)
-        print("```\n")
-        for row in rows:
-            if row.limit:
-                print(f"- {row.what}: {row.limit / row.ours:.1%} of the limit")
-        print()
+    roofline, report = Roofline(device), Report(place, options.part_seconds)
+    print(f"Limits: {roofline}\n", flush=True)
 
     rows, size = (1024, 256) if is_gpu else (64, 32)
-    section("PPO on images", [ImageWork(device, rows, size).row(rounds, roofline)])
-    widths = ((64, 256), (256, 1024)) if is_gpu else ((64, 256),)
-    section("PPO with fully connected towers", [towers_row(device, rounds, *each, roofline) for each in widths])
+    report.section("PPO on images", [lambda: ImageWork(device, rows, size).row(rounds, roofline)])
+    towers = {"": [(64, 256), (256, 1024)] if is_gpu else [(64, 256)], "continuous, ": [(64, 64)]}
+    spaces = {"": (), "continuous, ": (gpu_control.OBSERVATION, gpu_control.ACTIONS)}
+    report.section(
+        "PPO with fully connected towers",
+        [
+            functools.partial(towers_row, Work(*each, 4, *spaces[what]), what, device, rounds, roofline)
+            for what, sizes in towers.items()
+            for each in sizes
+        ],
+    )
+    report.section(
+        "SAC and TD3",
+        [
+            *(functools.partial(gpu_control.update_row, name, device, rounds, roofline) for name in gpu_control.EAGER),
+            *(functools.partial(gpu_control.run_row, name, device) for name in gpu_control.EAGER),
+        ],
+    )
+    print(f"{gpu_control.LEANRL}.\n")
+    envs, rates = 4096 if is_gpu else 64, {"training": training_rate, "sampling": sampling_rate}
+    report.section(
+        "CartPole on the device",
+        [functools.partial(tensor_row, what, rate, device, rounds, envs) for what, rate in rates.items()],
+    )
+    print(f"{PUFFER}.\n")
     replay = ReplayWork(device, *((512, 20_000) if is_gpu else (32, 200)))
     storages = ("memory", "gpu") if is_gpu else ("memory",)
-    section("DQN on images", [replay.row(rounds, storage, roofline) for storage in storages])
-    section("SAC", [sac_row(device, rounds, 256, roofline)])
-    section("CartPole on the device", tensor_rows(device, rounds, 4096 if is_gpu else 64))
-    print(f"{PUFFER}.")
+    report.section("DQN on images", [functools.partial(replay.row, rounds, storage, roofline) for storage in storages])
     if is_gpu and importlib.util.find_spec("ale_py"):
         workers = max(len(os.sched_getaffinity(0)) - 3, 1)
         runs = ("PPO", 8, False), ("PPO", 32, True), ("IMPALA", 32, True), ("APPO", 32, True)
-        section("Pong", [pong_row(name, workers, *rest) for name, *rest in runs])
+        report.section("Pong", [functools.partial(pong_row, name, workers, *rest) for name, *rest in runs])
     if is_gpu:
-        print(f"\nLargest memory on the device: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
+        print(f"Largest memory on the device: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB\n", flush=True)
+    if not options.no_checks:
+        print(f"{checks()}\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ Below: the products of such a step in GFLOP/s, over the time of the whole step, 
 core; and two learners beside one, the batch sent and the weights returned with each update.
 """
 
+import math
 import time
 
 import gymnasium
@@ -34,15 +35,24 @@ LARGE = 1024  # rows and columns of the product that shows what a core can do
 
 
 class Work:
-    """A policy, a batch that it sampled, and every way of updating the one with the other."""
+    """A policy, a batch that it sampled, and every way of updating the one with the other.
 
-    def __init__(self, width: int, minibatch_size: int, minibatches: int):
+    Args:
+        width: of two hidden layers in each of two towers.
+        minibatch_size, minibatches: rows of a step, and steps of an epoch.
+        observation, actions: spaces; normal distributions of continuous actions have deviations that are parameters.
+    """
+
+    def __init__(self, width: int, minibatch_size: int, minibatches: int, observation=OBSERVATION, actions=ACTIONS):
         self.width = width
         self.minibatch_size = minibatch_size
-        spec = policy_spec(OBSERVATION, ACTIONS, {"fcnet_hiddens": [width, width], "vf_share_layers": False})
+        model = {"fcnet_hiddens": [width, width], "vf_share_layers": False}
+        model |= {"free_log_std": isinstance(actions, gymnasium.spaces.Box)}
+        spec = policy_spec(observation, actions, model)
         self.policy = Policy(spec, rng=np.random.default_rng(0))
         self.first_weights = self.policy.weights.copy()
-        self.batch = sampled(self.policy, minibatch_size * minibatches)
+        self.observation, self.actions = observation, actions
+        self.batch = sampled(self.policy, observation, actions, minibatch_size * minibatches)
         self.steps = EPOCHS * minibatches
 
     def ours(self, kind: str, device: str = "cpu"):
@@ -65,7 +75,7 @@ class Work:
 
     def plain(self, device: str = "cpu"):
         """A side of `alternate`: the plain PyTorch loop."""
-        agent = Agent(self.policy, device)
+        agent = Agent(self, device)
         optimizer = torch.optim.Adam(agent.parameters(), lr=LR, eps=1e-5, fused=True)
 
         def side() -> float:
@@ -129,7 +139,7 @@ class Work:
         """The largest difference of a weight after an update by the numpy learner and one by the plain loop."""
         self.ours("numpy")()
         ours = self.policy.weights.copy()
-        agent = Agent(self.policy, "cpu")
+        agent = Agent(self, "cpu")
         agent.load(self.policy, self.first_weights)
         optimizer = torch.optim.Adam(agent.parameters(), lr=LR, eps=1e-5, fused=True)
         plain_loop(agent, optimizer, self.batch, self.minibatch_size, np.random.default_rng(1), "cpu")
@@ -137,11 +147,12 @@ class Work:
         return float(abs(self.policy.weights - ours).max())
 
 
-def sampled(policy: Policy, rows: int) -> SampleBatch:
+def sampled(policy: Policy, observation, space, rows: int) -> SampleBatch:
     """Rows that this very policy acted in, with made-up advantages and targets."""
     rng = np.random.default_rng(0)
-    observations = rng.standard_normal((rows, 4), dtype=np.float32)
-    dist_inputs, actions = np.empty((rows, 2), np.float32), np.empty(rows, np.int64)
+    observations = rng.standard_normal((rows, *observation.shape), dtype=np.float32)
+    dist_inputs = np.empty((rows, policy.distribution.num_inputs), np.float32)
+    actions = np.empty((rows, *space.shape), space.dtype)
     policy.act(observations, policy.noise(rng, rows), dist_inputs, actions)
     values = policy.values(observations)
     return SampleBatch(
@@ -160,13 +171,22 @@ def sampled(policy: Policy, rows: int) -> SampleBatch:
 class Agent(torch.nn.Module):
     """Two towers, as everyone writes them."""
 
-    def __init__(self, policy: Policy, device: str):
+    def __init__(self, work: Work, device: str):
         super().__init__()
-        widths = policy.spec.hiddens
-        self.towers = torch.nn.ModuleDict({"policy": _tower(widths, 2), "value": _tower(widths, 1)}).to(device)
+        widths, (inputs,) = work.policy.spec.hiddens, work.observation.shape
+        self.log_std = None
+        if is_normal := isinstance(work.actions, gymnasium.spaces.Box):
+            self.log_std = torch.nn.Parameter(torch.zeros(work.actions.shape, device=device))
+        outputs = work.policy.distribution.num_inputs // (2 if is_normal else 1)
+        towers = {"policy": _tower(inputs, widths, outputs), "value": _tower(inputs, widths, 1)}
+        self.towers = torch.nn.ModuleDict(towers).to(device)
+        self.judge = normal if is_normal else categorical
 
     def forward(self, observations):
-        return self.towers["policy"](observations), self.towers["value"](observations)[:, 0]
+        outputs = self.towers["policy"](observations)
+        if self.log_std is not None:
+            outputs = torch.cat([outputs, self.log_std.expand_as(outputs)], -1)
+        return outputs, self.towers["value"](observations)[:, 0]
 
     def _pairs(self, policy: Policy):
         named = policy.parameters()
@@ -176,6 +196,8 @@ class Agent(torch.nn.Module):
                 where = f"{name}.hidden_{index}" if index < len(linears) - 1 else f"{name}.head"
                 yield linear.weight, named[f"{where}.weight"]
                 yield linear.bias, named[f"{where}.bias"]
+        if self.log_std is not None:
+            yield self.log_std, named["policy.log_std"]
 
     @torch.no_grad()
     def load(self, policy: Policy, weights: np.ndarray) -> None:
@@ -191,8 +213,8 @@ class Agent(torch.nn.Module):
             theirs[...] = ours.numpy()
 
 
-def _tower(widths, outputs: int) -> torch.nn.Sequential:
-    layers, before = [], 4
+def _tower(inputs: int, widths, outputs: int) -> torch.nn.Sequential:
+    layers, before = [], inputs
     for width in widths:
         layers += [torch.nn.Linear(before, width), torch.nn.Tanh()]
         before = width
@@ -217,20 +239,34 @@ def plain_loop(agent, optimizer, batch: SampleBatch, minibatch_size: int, rng, d
 
 
 def plain_loss(agent, minibatch):
-    logits, values = agent(minibatch[sb.OBS])
-    log_p, old = torch.log_softmax(logits, -1), torch.log_softmax(minibatch[sb.ACTION_DIST_INPUTS], -1)
-    log_prob = log_p.gather(1, minibatch[sb.ACTIONS][:, None])[:, 0]
+    outputs, values = agent(minibatch[sb.OBS])
+    log_prob, entropy, kl = agent.judge(outputs, minibatch[sb.ACTION_DIST_INPUTS], minibatch[sb.ACTIONS])
     ratio = (log_prob - minibatch[sb.ACTION_LOGP]).exp()
     advantages, limit = minibatch[sb.ADVANTAGES], SETTINGS["clip_param"]
     policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - limit, 1 + limit)).mean()
     targets, old_values, limit = minibatch[sb.VALUE_TARGETS], minibatch[sb.VF_PREDS], SETTINGS["vf_clip_param"]
     clipped = old_values + (values - old_values).clamp(-limit, limit)
     value_loss = torch.max((values - targets) ** 2, (clipped - targets) ** 2).mean()
-    entropy = -(log_p.exp() * log_p).sum(-1).mean()
-    kl = (old.exp() * (old - log_p)).sum(-1).mean()
     loss = policy_loss + SETTINGS["kl_coeff"] * kl + SETTINGS["vf_loss_coeff"] * value_loss
     loss = loss - SETTINGS["entropy_coeff"] * entropy
     return loss, torch.stack((loss, policy_loss, value_loss, entropy, kl)).detach()
+
+
+def categorical(logits, old_logits, actions):
+    """Log-probabilities [B] of choices; means of the entropy, and of the KL divergence from the old distribution."""
+    log_p, old = torch.log_softmax(logits, -1), torch.log_softmax(old_logits, -1)
+    log_prob = log_p.gather(1, actions[:, None])[:, 0]
+    return log_prob, -(log_p.exp() * log_p).sum(-1).mean(), (old.exp() * (old - log_p)).sum(-1).mean()
+
+
+def normal(outputs, old_outputs, actions):
+    """As `categorical`, for independent normal distributions: means, then logarithms of the deviations."""
+    (mean, log_std), (old_mean, old_log_std) = outputs.chunk(2, -1), old_outputs.chunk(2, -1)
+    log_prob = -0.5 * ((actions - mean) / log_std.exp()).square() - log_std - 0.5 * math.log(2 * math.pi)
+    entropy = log_std + 0.5 * math.log(2 * math.pi * math.e)
+    moved = ((2 * old_log_std).exp() + (old_mean - mean).square()) / (2 * (2 * log_std).exp())
+    kl = log_std - old_log_std + moved - 0.5
+    return log_prob.sum(-1), entropy.sum(-1).mean(), kl.sum(-1).mean()
 
 
 def row(rounds: Rounds, side: str, what: str, bar: str = "") -> Row:

@@ -61,7 +61,7 @@ def test_a_section_ends_after_its_time_and_prints_what_there_is(capsys):
 
 @pytest.mark.slow
 def test_the_report_has_a_limit_for_every_update(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["gpu.py", "--no-checks", "--rounds", "1"])
+    monkeypatch.setattr("sys.argv", ["gpu.py", "--no-checks", "--rounds", "1", "--part-seconds", "1e6"])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     gpu.main()
     report = capsys.readouterr().out

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import platform
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,6 +176,50 @@ def test_products_have_the_same_bits_on_any_number_of_cores(rows, width):
         assert len(set(results)) == 1
         assert np.isnan(larger[..., -1, :]).all(), "nothing is written behind the result"
         np.testing.assert_allclose(larger[..., :-1, :], np.matmul(a, b), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("most", [0, 100, 700, 10**6])
+@pytest.mark.parametrize("inner", [1, 3])
+@pytest.mark.parametrize("columns", [4, 40, 41, 5000])
+def test_products_of_fixed_memory_in_blocks_are_those_of_whole_matrices(most, inner, columns, monkeypatch):
+    monkeypatch.setattr(kernels, "most_unpacked", lambda: most)
+    monkeypatch.setattr(kernels, "FEWEST_COLUMNS", 2)
+    left, right = matrix(2, inner, 5).swapaxes(1, 2), matrix(2, inner + 1, columns, seed=1)[:, :-1]
+    for a, b in ((left, right), (left[0], right[0]), (left[0], matrix(columns, inner).T)):
+        larger = np.full((*a.shape[:-2], 6, columns), np.nan, np.float32)
+        multiply = kernels.product(a, b, larger[..., :-1, :])
+        for _ in range(2):
+            b += 1
+            multiply()
+            np.testing.assert_allclose(larger[..., :-1, :], np.matmul(a, b), rtol=1e-4, atol=1e-4)
+        assert np.isnan(larger[..., -1, :]).all(), "nothing is written behind the result"
+
+
+@pytest.mark.parametrize(
+    ("shape", "most", "count"),
+    [
+        ((64, 65, 1024), 10**6, 128),
+        ((64, 65, 1000), 10**6, 200),
+        ((64, 65, 128), 10**6, 128),
+        ((64, 65, 1021), 10**6, 0),
+        ((256, 256, 256), 10**6, 0),
+        ((64, 65, 1024), 0, 0),
+    ],
+)
+def test_blocks_are_as_large_as_the_library_takes_them_and_equal(shape, most, count, monkeypatch):
+    monkeypatch.setattr(kernels, "most_unpacked", lambda: most)
+    assert kernels.unpacked_columns(*shape) == count
+
+
+@pytest.mark.parametrize(("core", "most"), [("Haswell", 0), ("SkylakeX", kernels.UNPACKED)])
+def test_the_kernels_in_use_say_whether_they_pack(core, most):
+    """SkylakeX is chosen, not run: this processor need not have its instructions."""
+    code = "from rllib.models.arithmetic import kernels; print(kernels.most_unpacked())"
+    environment = {**os.environ, "OPENBLAS_CORETYPE": core}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    if not list(Path(np.__file__).parent.parent.glob("numpy.libs/*openblas*")) or platform.machine() != "x86_64":
+        pytest.skip("this numpy does not bring its own OpenBLAS for x86")
+    assert (done.returncode, int(done.stdout)) == (0, most), done.stderr
 
 
 def test_factors_that_do_not_fit_are_refused():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rllib.models.arithmetic import activations
+from rllib.models.arithmetic import activations, kernels
 from rllib.models.dense.in_numpy import NumpyNetwork
 from rllib.models.dense.in_torch import ACTIVATIONS as torch_activations
 from rllib.models.dense.initializers import orthogonal
@@ -117,6 +117,25 @@ def test_backward_by_finite_differences(layout, activations):
         up[index] += step
         down[index] -= step
         assert gradient[index] == pytest.approx((objective(up) - objective(down)) / (2 * step), abs=2e-5)
+
+
+@pytest.mark.parametrize("shared", ["shared", None])
+@pytest.mark.parametrize("num_inputs", [4, 80])
+def test_products_in_blocks_give_the_same_passes(num_inputs, shared, monkeypatch):
+    layout, rows = LayersLayout(num_inputs, (8, 6), HEADS, shared), 6 * kernels.FEWEST_ROWS
+    rng = np.random.default_rng(2)
+    gradients = rng.standard_normal((rows, 2), np.float32), rng.standard_normal(rows, np.float32)
+    passes = []
+    # Whole matrices; blocks of all products; of the narrow ones.
+    for most in (0, 8 * 81 * 64, 8 * 9 * 128):
+        monkeypatch.setattr(kernels, "most_unpacked", lambda most=most: most)
+        network, _, inputs = make(layout, ("tanh", "relu"), rows)
+        outputs = network.forward(inputs)
+        network.backward(gradients)
+        passes.append([*outputs, network.gradient, network.forward_policy(inputs), network.forward_value(inputs)])
+    for other in passes[1:]:
+        for found, expected in zip(other, passes[0], strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

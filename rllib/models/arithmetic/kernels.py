@@ -34,6 +34,11 @@ PART = 2**23
 # Rows of a part and columns of a block, at least, and their number, at most: narrow products take longer.
 FEWEST_ROWS, MOST_PARTS = 128, 4
 
+# Multiplications of a product, at most, that OpenBLAS's kernels for AVX-512 compute without packing the matrices.
+# Narrow matrices take a third less time in blocks of that size, unless these have fewer columns.
+UNPACKED, FEWEST_COLUMNS = 10**6, 64
+UNPACKING_CORES = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
+
 # Sizes of arrays from which numpy is faster with an array of zeros than with a single one.
 MANY = 4096
 
@@ -56,15 +61,29 @@ _here = _Here()
 
 
 @functools.cache
-def _openblas() -> tuple[ctypes.CDLL, Callable[[int], object]] | None:
-    """OpenBLAS as numpy has loaded it, and its function that sets the number of threads; None with another library."""
+def _openblas() -> tuple[ctypes.CDLL, str] | None:
+    """OpenBLAS as numpy has loaded it, and the name of its function that sets the number of threads.
+
+    None with another library.
+    """
     package = Path(np.__file__).parent
     for path in (*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")):
         library = ctypes.CDLL(str(path))
         for symbol in SYMBOLS:
             if hasattr(library, symbol):
-                return library, getattr(library, symbol)
+                return library, symbol
     return None
+
+
+@functools.cache
+def most_unpacked() -> int:
+    """Multiplications of a product, at most, that OpenBLAS computes without packing the matrices; 0: it packs all."""
+    library, name = _openblas() or (None, "")
+    core_name = getattr(library, name.replace("set_num_threads", "get_corename"), None)
+    if core_name is None:
+        return 0
+    core_name.restype = ctypes.c_char_p
+    return UNPACKED if core_name() in UNPACKING_CORES else 0
 
 
 def _asked_for() -> int:
@@ -85,8 +104,8 @@ def use_one_blas_thread() -> None:
     """
     threads = _asked_for() or 1
     if (found := _openblas()) is not None:
-        _, set_threads = found
-        set_threads(threads)
+        library, symbol = found
+        getattr(library, symbol)(threads)
         logger.debug("numpy's matrix products use %d thread(s); OPENBLAS_NUM_THREADS sets this", threads)
 
 
@@ -142,6 +161,34 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, plus: np.ndarray | Non
         (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
     if plus is not None:
         np.add(out, plus, out=out)
+
+
+def product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], object]:
+    """A call that writes the product of these arrays, whose memory stays, into out; arguments as for `matmul`."""
+    rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    together = unpacked_columns(rows, inner, columns)
+    if 0 < together < columns:
+        a, b, out = a[..., None, :, :], blocks_of_columns(b, together), blocks_of_columns(out, together)
+    elif out.size * inner >= 2 * PART:
+        return functools.partial(matmul, a, b, out)
+    if inner == 1 and columns >= FEWEST_ROWS:
+        return functools.partial(np.multiply, a, b, out=out)
+    return functools.partial(np.dot if out.ndim == 2 and out.flags.c_contiguous else np.matmul, a, b, out=out)
+
+
+def unpacked_columns(rows: int, inner: int, columns: int) -> int:
+    """Number of columns, a divisor of all, of which OpenBLAS computes a product without packing; 0: it packs anyway.
+
+    Args:
+        rows, inner, columns: shapes of the factors are [rows, inner] and [inner, columns].
+    """
+    most = min(columns, most_unpacked() // (rows * inner))
+    return next((count for count in range(most, FEWEST_COLUMNS - 1, -1) if columns % count == 0), 0)
+
+
+def blocks_of_columns(matrices: np.ndarray, count: int) -> np.ndarray:
+    """View [..., blocks, rows, count] of matrices [..., rows, columns]."""
+    return matrices.reshape(*matrices.shape[:-1], -1, count).swapaxes(-2, -3)
 
 
 def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:

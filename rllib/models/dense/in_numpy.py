@@ -22,6 +22,8 @@ from rllib.models.dense.layout import LayersLayout
 
 # Share of the rows with a gradient up to which the others are left out: to gather rows costs a tenth of a layer.
 MANY_LEFT = 0.75
+# Inputs up to which it is worth transposing them, or their gradient, for a faster product of the first layer.
+MANY_INPUTS = 64
 
 
 def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
@@ -169,8 +171,11 @@ class Tower:
         """
         steps, num_read, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
-        for weights, norm, apply, z, active, augmented in steps:
-            np.dot(weights, h, out=z)
+        for weights, multiply, norm, apply, z, active, augmented in steps:
+            if multiply is None:
+                np.dot(weights, h, out=z)
+            else:
+                multiply()
             if norm is not None:
                 norm.forward(z, z, active)
             apply(z, active)
@@ -190,12 +195,13 @@ class Tower:
         return steps[-1][-2]
 
     def _allocate(self, rows: int) -> tuple:
-        steps = []
+        steps, augmented = [], None
         for weights, norm, apply in self.layers:
-            width = len(weights)
-            augmented = np.ones((width + 1, rows), np.float32)
+            width, before = len(weights), augmented
+            z, augmented = np.empty((width, rows), np.float32), np.ones((width + 1, rows), np.float32)
+            multiply = None if before is None else kernels.product(weights, before, z)
             norm = None if norm is None else LayerNorm(norm, rows)
-            steps.append((weights, norm, apply, np.empty((width, rows), np.float32), augmented[:-1], augmented))
+            steps.append((weights, multiply, norm, apply, z, augmented[:-1], augmented))
         num_log_std = 0 if self.log_std is None else len(self.log_std)
         result = np.empty((len(self.head) + num_log_std, rows), np.float32)
         return steps, self._num_read, result[: len(self.head)], result
@@ -267,10 +273,10 @@ class TrainingBuffers(Passes):
         self.undivided = [self]
         self.first_weights, self.inputs = blocks.get("hidden_0"), None
         scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
-        self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
-        # A tower's first weights lie beside those of other towers.
-        first = self.gradients.get("hidden_0")
-        self._multiply_first = kernels.matmul if first is None or first.flags.c_contiguous else np.matmul
+        self.layers: list[_Layer] = []
+        for index in range(len(layout.hiddens)):
+            self.layers.append(_Layer(network, index, rows, scratch, self.layers[-1] if index else None))
+        self._rows = rows
         self.head_bias = layout.head_bias
         # A critic of several: where another one is least, its inputs have no gradient.
         self._leaves_rows_out = (
@@ -284,28 +290,43 @@ class TrainingBuffers(Passes):
             results = slice(start, start + weights.shape[1])
             self.heads.append((weights, self.gradients[name], self.outputs[results], self.output_gradient[results]))
             start = results.stop
+        # The products of heads that read a layer: forward, for the gradient of the weights, and of the layer.
+        self._multiply_heads, self._multiply_gradients, self._enter_heads = [], [], []
+        if self.layers:
+            of_features = self.layers[-1].gradient
+            for features, d_features, head in zip(self._features(), of_features, self.heads):
+                weights, gradient, results, d_results = head
+                self._multiply_heads.append(kernels.product(weights.T, features, results))
+                self._multiply_gradients.append(kernels.product(features, d_results.T, gradient))
+                self._enter_heads.append(kernels.product(weights[: len(d_features)], d_results, d_features))
+
+    # Made when it is needed: batch renormalisation reads otherwise.
+    @functools.cached_property
+    def _reading(self) -> "_Reading":
+        return _Reading(self.layers[0], self.gradients["hidden_0"], self._rows)
 
     def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
         self.inputs = inputs
         self._forward_hidden(inputs)
-        for features, (weights, _, results, _) in zip(self._features(), self.heads):
-            kernels.matmul(weights.T, features, out=results)
+        for multiply in self._multiply_heads:
+            multiply()
+        if not self.layers:
+            for features, (weights, _, results, _) in zip(self._features(), self.heads):
+                kernels.matmul(weights.T, features, out=results)
         return self.outputs
 
     def policy_features(self) -> np.ndarray:
         return self.layers[-1].h[0]
 
     def _forward_hidden(self, inputs: np.ndarray) -> None:
-        before = None
         for layer in self.layers:
-            if before is None:
-                kernels.matmul(layer.weights_t, inputs.T, out=layer.z_flat)
+            if layer.multiply is None:
+                self._reading.forward(inputs)
             else:
-                kernels.matmul(layer.weights_t, before.augmented, out=layer.z)
+                layer.multiply()
             if layer.norm is not None:
                 layer.norm.forward(layer.z, layer.y, layer.y)
             layer.activation.apply(layer.y, layer.h)
-            before = layer
 
     def _features(self):
         """Inputs of the heads of each tower, [width + 1, B] each; without a bias [width, B]."""
@@ -317,17 +338,18 @@ class TrainingBuffers(Passes):
         self._enter_backward(d_outputs)
         if d_features is not None:
             self.layers[-1].gradient[0] += d_features
-        for features, (_, gradient, _, d_results) in zip(self._features(), self.heads):
-            kernels.matmul(features, d_results.T, out=gradient)
-        gradients = self.gradients
+        for multiply in self._multiply_gradients:
+            multiply()
+        if not self.layers:
+            for features, (_, gradient, _, d_results) in zip(self._features(), self.heads):
+                kernels.matmul(features, d_results.T, out=gradient)
         for index in reversed(range(len(self.layers))):
             layer = self._through_activation(index)
             if index:
-                before = self.layers[index - 1]
-                kernels.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
-                kernels.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
+                layer.multiply_weight_gradient()
+                layer.multiply_gradient()
             else:
-                self._multiply_first(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
+                self._reading.backward(self.inputs)
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
         if self._leaves_rows_out:
@@ -340,7 +362,7 @@ class TrainingBuffers(Passes):
         for index in reversed(range(len(self.layers))):
             layer = self._through_activation(index)
             if index:
-                kernels.matmul(layer.weights_without_bias, layer.gradient, out=self.layers[index - 1].gradient)
+                layer.multiply_gradient()
         return np.dot(self.first_weights[which], layer.gradient_flat)
 
     def _input_gradient_of(self, rows: np.ndarray, d_outputs: np.ndarray, which: slice) -> np.ndarray:
@@ -362,9 +384,8 @@ class TrainingBuffers(Passes):
         """Computes the gradient with respect to the inputs of the heads from the gradient of all outputs."""
         if d_outputs is not self.output_gradient:
             np.copyto(self.output_gradient, d_outputs)
-        for tower, (weights, _, _, d_results) in enumerate(self.heads if self.layers else ()):
-            gradient = self.layers[-1].gradient[tower]
-            kernels.matmul(weights[: len(gradient)], d_results, out=gradient)
+        for enter in self._enter_heads:
+            enter()
 
     def _through_activation(self, index: int) -> "_Layer":
         """Turns a layer's gradient into that with respect to its affine map."""
@@ -525,9 +546,22 @@ class _Layer:
 
     z is the affine map, y what the activation h reads: z itself, or its normal features scaled and shifted (z then
     holds the normal features). The gradient is first that with respect to y, then to z.
+
+    Args:
+        network, rows: as for Passes.
+        index: of the layer.
+        scratch: memory for one number of each unit and row.
+        before: the layer whose outputs this one reads; None: it reads the network's inputs.
+
+    Attributes:
+        multiply: writes the affine map of the layer before; None: there is none.
+        multiply_gradient: writes the gradient with respect to the outputs of the layer before.
+        multiply_weight_gradient: writes the gradient with respect to the weights.
     """
 
-    def __init__(self, network: NumpyNetwork, index: int, rows: int, scratch: np.ndarray):
+    def __init__(
+        self, network: "NumpyNetwork | Share", index: int, rows: int, scratch: np.ndarray, before: "_Layer | None"
+    ):
         towers, width = network.layout.num_towers, network.layout.hiddens[index]
         block, norm = network.blocks[f"hidden_{index}"], network.blocks.get(f"norm_{index}")
         self.activation = activation = network.activations[index]
@@ -543,6 +577,56 @@ class _Layer:
         self.gradient_t = self.gradient.swapaxes(-1, -2)
         self.gradient_flat = self.gradient.reshape(towers * width, rows)
         self.scratch = scratch[: self.z.size].reshape(self.z.shape)
+        self.multiply = None
+        if before is not None:
+            weight_gradient = network.gradient_blocks[f"hidden_{index}"]
+            self.multiply = kernels.product(self.weights_t, before.augmented, self.z)
+            self.multiply_gradient = kernels.product(self.weights_without_bias, self.gradient, before.gradient)
+            self.multiply_weight_gradient = kernels.product(before.augmented, self.gradient_t, weight_gradient)
+
+
+class _Reading:
+    """Products of the first layer, of all towers at once, with the network's inputs.
+
+    Args:
+        layer: the first layer.
+        weight_gradient: [inputs, width], written by `backward`.
+        rows: the batch size.
+    """
+
+    def __init__(self, layer: "_Layer", weight_gradient: np.ndarray, rows: int):
+        self._layer, self._weight_gradient = layer, weight_gradient
+        num_inputs, width = weight_gradient.shape
+        self._multiply = self._partial = None
+        if num_inputs > MANY_INPUTS:
+            return
+        columns = kernels.unpacked_columns(width, num_inputs, rows)
+        if columns and rows >= kernels.FEWEST_ROWS:
+            self._inputs_t = np.empty((num_inputs, rows), np.float32)
+            self._multiply = kernels.product(layer.weights_t, self._inputs_t, layer.z_flat)
+        # Its transpose is computed faster. Large ones are divided among cores.
+        if width * num_inputs * rows < 2 * kernels.PART:
+            self._partial = np.empty((rows // (columns or rows), width, num_inputs), np.float32)
+            self._gradient = kernels.blocks_of_columns(layer.gradient_flat, columns or rows)
+
+    def forward(self, inputs: np.ndarray) -> None:
+        """Writes the affine map of inputs [B, inputs]."""
+        if self._multiply is None:
+            kernels.matmul(self._layer.weights_t, inputs.T, out=self._layer.z_flat)
+        else:
+            np.copyto(self._inputs_t, inputs.T)
+            self._multiply()
+
+    def backward(self, inputs: np.ndarray) -> None:
+        """Writes the gradient with respect to the weights, from the layer's."""
+        weight_gradient = self._weight_gradient
+        if self._partial is None:
+            multiply = kernels.matmul if weight_gradient.flags.c_contiguous else np.matmul
+            multiply(inputs.T, self._layer.gradient_flat.T, out=weight_gradient)
+            return
+        partial = self._partial
+        np.matmul(self._gradient, inputs.reshape(len(partial), -1, inputs.shape[1]), out=partial)
+        np.add.reduce(partial, axis=0, out=weight_gradient.T)
 
 
 class NetworkPerRow:

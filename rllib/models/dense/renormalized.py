@@ -49,7 +49,7 @@ class _Tower(Tower):
     def forward(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
         (steps, normal), head_out, result = self._buffers[len(inputs)]
         x = inputs.T[:-1]
-        for (weights, _, apply, z, active, _), augmented, statistics in zip(steps, normal, self._statistics):
+        for (weights, _, _, apply, z, active, _), augmented, statistics in zip(steps, normal, self._statistics):
             renormalize_rows(x, *statistics, self._epsilon, augmented[:-1])
             np.dot(weights, augmented, out=z)
             apply(z, active)

@@ -195,6 +195,24 @@ def test_products_of_fixed_memory_in_blocks_are_those_of_whole_matrices(most, in
         assert np.isnan(larger[..., -1, :]).all(), "nothing is written behind the result"
 
 
+@pytest.mark.parametrize("most", [0, 1500, 10**6])
+@pytest.mark.parametrize(("rows", "inner"), [(13, 40), (26, 40), (26, 41), (17, 40)])
+def test_products_along_rows_are_those_of_whole_matrices(most, rows, inner, monkeypatch):
+    monkeypatch.setattr(kernels, "most_unpacked", lambda: most)
+    monkeypatch.setattr(kernels, "FEWEST_COLUMNS", 2)
+    monkeypatch.setattr(kernels, "MOST_COLUMNS", 10)
+    a, gradient = matrix(2, rows + 1, inner)[:, :-1], matrix(2, 9, inner, seed=1)
+    larger = np.full((2, rows + 1, 9), np.nan, np.float32)
+    for index in (slice(None), 0):
+        b, out = gradient[index].swapaxes(-1, -2), larger[index][..., :-1, :]
+        multiply = kernels.product_along_rows(a[index], b, out)
+        for _ in range(2):
+            b += 1
+            multiply()
+            np.testing.assert_allclose(out, np.matmul(a[index], b), rtol=1e-4, atol=1e-4)
+    assert np.isnan(larger[:, -1]).all(), "nothing is written behind the result"
+
+
 @pytest.mark.parametrize(
     ("shape", "most", "count"),
     [

@@ -122,12 +122,12 @@ def test_backward_by_finite_differences(layout, activations):
 @pytest.mark.parametrize("shared", ["shared", None])
 @pytest.mark.parametrize("num_inputs", [4, 80])
 def test_products_in_blocks_give_the_same_passes(num_inputs, shared, monkeypatch):
-    layout, rows = LayersLayout(num_inputs, (8, 6), HEADS, shared), 6 * kernels.FEWEST_ROWS
+    layout, rows = LayersLayout(num_inputs, (14, 6), HEADS, shared), 6 * kernels.FEWEST_ROWS
     rng = np.random.default_rng(2)
     gradients = rng.standard_normal((rows, 2), np.float32), rng.standard_normal(rows, np.float32)
     passes = []
     # Whole matrices; blocks of all products; of the narrow ones.
-    for most in (0, 8 * 81 * 64, 8 * 9 * 128):
+    for most in (0, 14 * 81 * 64, 6 * 15 * 128):
         monkeypatch.setattr(kernels, "most_unpacked", lambda most=most: most)
         network, _, inputs = make(layout, ("tanh", "relu"), rows)
         outputs = network.forward(inputs)

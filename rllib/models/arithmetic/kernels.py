@@ -38,6 +38,8 @@ FEWEST_ROWS, MOST_PARTS = 128, 4
 # Narrow matrices take a third less time in blocks of that size, unless these have fewer columns.
 UNPACKED, FEWEST_COLUMNS = 10**6, 64
 UNPACKING_CORES = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
+# Rows of a block where both factors lie along the inner axis, and columns, at most; it pays for more than half of them.
+MOST_ROWS, MOST_COLUMNS = 16, 64
 
 # Sizes of arrays from which numpy is faster with an array of zeros than with a single one.
 MANY = 4096
@@ -174,6 +176,29 @@ def product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], objec
     if inner == 1 and columns >= FEWEST_ROWS:
         return functools.partial(np.multiply, a, b, out=out)
     return functools.partial(np.dot if out.ndim == 2 and out.flags.c_contiguous else np.matmul, a, b, out=out)
+
+
+def product_along_rows(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], object]:
+    """As `product`, where both factors lie in memory along the inner axis, which is long: a gradient of weights."""
+    rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    at_once = next((count for count in range(MOST_ROWS, MOST_ROWS // 4, -1) if rows % count == 0), 0)
+    is_unpacked = rows * inner * columns <= most_unpacked()
+    length = unpacked_columns(at_once, columns, inner) if at_once and columns <= MOST_COLUMNS else 0
+    if length == 0 or (is_unpacked and columns <= MOST_COLUMNS // 2):
+        return product(a, b, out)
+    # [..., blocks of the inner axis, blocks of rows, rows or inner, inner or columns]
+    a = blocks_of_columns(a, length).reshape(*a.shape[:-2], inner // length, rows // at_once, at_once, length)
+    b = blocks_of_columns(b.swapaxes(-1, -2), length).swapaxes(-1, -2)[..., None, :, :]
+    if length == inner:
+        out = out.reshape(*out.shape[:-2], 1, rows // at_once, at_once, columns)
+        return functools.partial(np.matmul, a, b, out=out)
+    parts = np.empty((*out.shape[:-2], inner // length, rows, columns), np.float32)
+    return functools.partial(_sum_of_products, a, b, parts.reshape(*a.shape[:-1], columns), parts, out)
+
+
+def _sum_of_products(a: np.ndarray, b: np.ndarray, products: np.ndarray, parts: np.ndarray, out: np.ndarray) -> None:
+    np.matmul(a, b, out=products)
+    np.add.reduce(parts, axis=-3, out=out)
 
 
 def unpacked_columns(rows: int, inner: int, columns: int) -> int:

@@ -579,10 +579,10 @@ class _Layer:
         self.scratch = scratch[: self.z.size].reshape(self.z.shape)
         self.multiply = None
         if before is not None:
-            weight_gradient = network.gradient_blocks[f"hidden_{index}"]
+            of_weights = network.gradient_blocks[f"hidden_{index}"]
             self.multiply = kernels.product(self.weights_t, before.augmented, self.z)
             self.multiply_gradient = kernels.product(self.weights_without_bias, self.gradient, before.gradient)
-            self.multiply_weight_gradient = kernels.product(before.augmented, self.gradient_t, weight_gradient)
+            self.multiply_weight_gradient = kernels.product_along_rows(before.augmented, self.gradient_t, of_weights)
 
 
 class _Reading:

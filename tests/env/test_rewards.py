@@ -43,3 +43,9 @@ def test_what_no_float32_can_hold_is_refused():
 def test_opposite_infinities_do_not_cancel():
     with pytest.raises(ValueError, match="environment 0: the reward must be finite"):
         write_rewards([np.inf, -np.inf], np.zeros(2, np.float32))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_an_array_of_what_no_float32_can_hold_is_refused():
+    with pytest.raises(ValueError, match="environment 1: the reward must be finite, in float32 as well"):
+        write_rewards(np.array([1.0, 1e39]), np.zeros(2, np.float32))

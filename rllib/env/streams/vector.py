@@ -55,7 +55,8 @@ class VectorEnvStream(EnvironmentStream):
         self._seed = seed_argument(env, seeds)
         self._failures = 0  # in a row, without a step in between
         self._replacements = 0
-        self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whether the environment's next step is no transition
+        # NEXT_STEP: whether each environment's next step is no transition; None: all are.
+        self._resets_next: np.ndarray | None = None
         self._has_failed = False
         self._newest_infos: list[dict] = []  # of the newest observations
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
@@ -78,7 +79,7 @@ class VectorEnvStream(EnvironmentStream):
             batch, infos = self._env.converted((batch, infos))
         self._seed = None
         if not _reset_forgotten(self._env):
-            self._resets_next[:] = False
+            self._resets_next = None
         self.reset_rows = None
         self._check(batch)
         self.column.write_batch(batch, buffers.observations)
@@ -126,7 +127,7 @@ class VectorEnvStream(EnvironmentStream):
         truncated[:] = self._flags("truncated", is_truncated)
         self._drop_reset_rows(rewards, terminated, truncated)
         self.column.write_batch(batch, observations)
-        ended = np.flatnonzero(terminated | truncated)
+        (ended,) = (terminated | truncated).nonzero()
         if len(ended):
             self.lives_lost = self._games_that_go_on(infos, ended)
         if self._observer is not None:
@@ -145,6 +146,7 @@ class VectorEnvStream(EnvironmentStream):
             return [(int(index), self._final_from(infos, index)) for index in ended]
         finals = [(int(index), observations[index].copy()) for index in ended]
         if self._mode is AutoresetMode.NEXT_STEP:
+            self._resets_next = np.zeros(self.num_envs, bool)
             self._resets_next[ended] = True
         else:
             self._reset_masked(ended, observations)
@@ -208,18 +210,16 @@ class VectorEnvStream(EnvironmentStream):
         self._replacements += 1
         seeds = [successor_seed(seed, self._replacements) for seed in self._given_seeds]
         self._seed = seed_argument(self._env, seeds)
-        self._resets_next[:] = False
+        self._resets_next = None
         if self._observer is not None:
             for index, env in enumerate(self.environments):
                 self._observer.environment_made(index, env)
         self.reset(buffers)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
-        if not self._resets_next.any():
-            self.reset_rows = None
+        self.reset_rows, self._resets_next = self._resets_next, None
+        if self.reset_rows is None:
             return
-        self.reset_rows = self._resets_next.copy()
-        self._resets_next[:] = False
         for column in (rewards, terminated, truncated):
             column[self.reset_rows] = 0
 

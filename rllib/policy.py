@@ -16,7 +16,7 @@ from rllib.losses.returns import gae
 from rllib.models.acting_buffers import ActingBuffers
 from rllib.models.arithmetic.buffers import BuffersByRows
 from rllib.models.arithmetic.cuda import why_no_cuda
-from rllib.models.arithmetic.kernels import use_one_blas_thread
+from rllib.models.arithmetic.kernels import FEW_INPUTS, use_one_blas_thread
 from rllib.models.distributions.q_values import QBatch
 from rllib.models.observations.masks import no_choice, without_choice
 from rllib.models.policy_spec import PolicySpec, described_spec, description_of
@@ -131,7 +131,7 @@ class Policy:
         self._weights = weights
         self.network = spec.masked_network(self.layout, weights)
         self._on_device = None
-        self._inputs = BuffersByRows(self.new_inputs)
+        self._inputs = BuffersByRows(self.acting_inputs)
         self._among: ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
         self.modules: Mapping[str, np.ndarray] | None = None
@@ -704,9 +704,15 @@ class Policy:
         """New memory for encoded observations, float32 [rows, input_width]; empty if nothing is encoded."""
         return np.ones((rows, self.spec.input_width), np.float32)
 
+    def acting_inputs(self, rows: int) -> np.ndarray:
+        """As `new_inputs`, for acting: few inputs lie feature by feature, which a first layer reads faster."""
+        width = self.spec.input_width
+        return np.ones((width, rows), np.float32).T if width <= FEW_INPUTS else self.new_inputs(rows)
+
     def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""
-        return self.distribution.at(dist_inputs).log_prob(actions)
+        # Copied feature by feature: reductions over a row's few numbers take several times as long.
+        return self.distribution.at(np.ascontiguousarray(dist_inputs.T).T).log_prob(actions)
 
     def dist_inputs(
         self, observations: np.ndarray, seq_lens: np.ndarray | None = None, state: np.ndarray | None = None

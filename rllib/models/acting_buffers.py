@@ -18,7 +18,7 @@ class ActingBuffers:
     def __init__(self, policy, total: int, rows: slice):
         self.rows = rows
         self.encode = policy.spec.encoder.encode
-        self.inputs = policy.new_inputs(total)
+        self.inputs = policy.acting_inputs(total)
         self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
         self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
         self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)

@@ -40,6 +40,8 @@ UNPACKED, FEWEST_COLUMNS = 10**6, 64
 UNPACKING_CORES = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
 # Rows of a block where both factors lie along the inner axis, and columns, at most; it pays for more than half of them.
 MOST_ROWS, MOST_COLUMNS = 16, 64
+# Inputs of a network up to which it is worth transposing them, or their gradient, for a faster product.
+FEW_INPUTS = 64
 
 # Sizes of arrays from which numpy is faster with an array of zeros than with a single one.
 MANY = 4096

@@ -22,8 +22,6 @@ from rllib.models.dense.layout import LayersLayout
 
 # Share of the rows with a gradient up to which the others are left out: to gather rows costs a tenth of a layer.
 MANY_LEFT = 0.75
-# Inputs up to which it is worth transposing them, or their gradient, for a faster product of the first layer.
-MANY_INPUTS = 64
 
 
 def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
@@ -598,7 +596,7 @@ class _Reading:
         self._layer, self._weight_gradient = layer, weight_gradient
         num_inputs, width = weight_gradient.shape
         self._multiply = self._partial = None
-        if num_inputs > MANY_INPUTS:
+        if num_inputs > kernels.FEW_INPUTS:
             return
         columns = kernels.unpacked_columns(width, num_inputs, rows)
         if columns and rows >= kernels.FEWEST_ROWS:

@@ -1,4 +1,4 @@
-"""Pictures of curves and parallel coordinates, as PNG or as HTML with an SVG, and the curve.png of a run."""
+"""Pictures of curves and parallel coordinates, as PNG, SVG or HTML with an SVG, and the curve.png of a run."""
 
 import html
 import io
@@ -38,7 +38,8 @@ _TITLES = {
     "mean_q": "mean Q",
     "mean_td_error": "mean TD error",
 }
-# Heights of the panels, in inches.
+# Width of a picture, and heights of the panels where it is that wide, in inches.
+WIDTH = 8.0
 _HEIGHT, _DETAIL_HEIGHT = 4.6, 2.6
 _FEW_POINTS = 30
 # Pointing at a run brings it to the front.
@@ -98,6 +99,7 @@ class Figures:
         details: curves of what else a single run reported, by its name.
         fronts: of the kind "front".
         goal: value of the metric at which training was to stop; None if there is none.
+        width: in inches.
     """
 
     title: str
@@ -110,6 +112,7 @@ class Figures:
     details: list[Curve] = field(default_factory=list)
     fronts: list[Front] = field(default_factory=list)
     goal: float | None = None
+    width: float = WIDTH
 
 
 def title_of(key: str) -> str:
@@ -204,7 +207,7 @@ class CurveLogger:
 
 
 def rendered(figures: Figures, kind: str) -> bytes:
-    """Draws a "png" or "html" file; raises an ImportError without matplotlib."""
+    """Draws a "png", "svg" or "html" file; raises an ImportError without matplotlib."""
     try:
         from matplotlib import rc_context
     except ImportError:
@@ -216,6 +219,8 @@ def rendered(figures: Figures, kind: str) -> bytes:
         return drawn.getvalue()
     with rc_context({"svg.fonttype": "none"}):
         figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    if kind == "svg":
+        return drawn.getvalue()
     svg = drawn.getvalue().decode()
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg[svg.index("<svg") :])
     for name, meaning in names.items():
@@ -240,7 +245,7 @@ def _drawn(figures: Figures):
     ]
     panels += [partial(_draw_front, front=front) for front in figures.fronts]
     heights = [_HEIGHT] * len(panels) + [_DETAIL_HEIGHT] * math.ceil(len(figures.details) / 2)
-    figure = Figure(figsize=(8, sum(heights)), layout="constrained")
+    figure = Figure(figsize=(figures.width, sum(heights) * figures.width / WIDTH), layout="constrained")
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
     for row, draw in enumerate(panels):
         axes = figure.add_subplot(grid[row, :])

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -110,6 +111,17 @@ def test_a_single_run_is_drawn_by_its_curves(tmp_path):
     assert titles <= set(texts_of(page)) and not re.search("[a-z]_[a-z]", " ".join(texts_of(page)))
     assert "learning rate" not in page, "it never changes"
     assert "1 run drawn" in outcome.output and (tmp_path / "one.png").stat().st_size > 10_000
+
+
+def test_a_narrow_svg_of_the_return_alone_with_a_goal(tmp_path):
+    _write(tmp_path, [Run("one", _of_an_algorithm())])
+    options = ["--kind", "curves", "--goal", "7.5", "--width", "4"]
+    outcome = CliRunner().invoke(command, ["plot", str(tmp_path / "one"), "-o", str(tmp_path / "one.svg"), *options])
+    assert outcome.exit_code == 0, outcome.output
+    drawing = xml.etree.ElementTree.parse(tmp_path / "one.svg").getroot()
+    assert drawing.get("width") == "288pt"  # 72 an inch
+    texts = texts_of((tmp_path / "one.svg").read_text())
+    assert "goal 7.5" in texts and "episode return" in texts and "episode length" not in texts
 
 
 def test_a_single_result_has_its_range(tmp_path):
@@ -297,9 +309,11 @@ def test_command_reads_runs_and_experiments(tmp_path):
     "make, message",
     [
         (lambda path: plot(_runs(), path / "x.html"), "no metric 'episode_reward_mean'.*They have: ret"),
-        (lambda path: plot(_runs(), path / "x.pdf", "ret"), "a .png or a .html"),
+        (lambda path: plot(_runs(), path / "x.pdf", "ret"), "a .png, .svg or .html"),
         (lambda path: plot(_runs(), path / "x.html", "ret", kinds="pie"), "no kind of plot 'pie'"),
         (lambda path: plot(_runs((0.1,), 1), path / "x.html", "ret", kinds="best"), "best compare runs.*only one"),
+        (lambda path: plot(_runs(), path / "x.html", "ret", kinds="details"), "of a single run, but there are 12"),
+        (lambda path: plot(_runs(), path / "x.svg", "ret", width=0.5), "2 to 40 inches wide.*0.5"),
         (lambda path: plot([Run("a", [])], path / "x.html"), "no run has a result"),
         (lambda path: read_runs(path), "no result.json"),
         (lambda path: read_runs(path / "none"), "no directory"),

@@ -5,28 +5,32 @@ from pathlib import Path
 import click
 
 from rllib.cli.failures import Mistake, reported, user_input, writing
+from rllib.runs.drawing import WIDTH
 from rllib.tune.reporting.plots import KINDS, plot, read_objective, read_runs
 
 
 @click.command("plot", short_help="Draw runs and experiments.")
 @click.argument("directories", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), multiple=True, help="A .html or .png file; may repeat.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), multiple=True, help="A .html, .png or .svg file; may "
+              "repeat.")  # fmt: skip
 @click.option("--metric", multiple=True, help="Result key or a/b path  [default: the experiment's own, else "
               "episode_reward_mean]; repeat it for a Pareto front.")  # fmt: skip
 @click.option("--mode", type=click.Choice(["max", "min"]), multiple=True, help="Best value  [default: as the "
               "experiment, else max].")  # fmt: skip
 @click.option("--x", default="timesteps_total", show_default=True, help="Result key of the horizontal axis.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="What to draw  [default: what applies].")
-def command(directories, out, metric, mode, x, kinds) -> None:
+@click.option("--goal", type=float, help="A line at this value  [default: the goal at which the runs were to stop].")
+@click.option("--width", type=click.FloatRange(2, 40), default=WIDTH, show_default=True, help="Inches.")
+def command(directories, out, metric, mode, x, kinds, goal, width) -> None:
     """Draw the runs in the directories RUN, of `rllib train` or `rllib tune`, into one HTML file or picture.
 
     \b
     Runs that differ in the seed only become one curve: interquartile mean and 95 % bootstrap interval. Of a single run
     the metric is drawn as a moving mean, its episodes from the 10 % to the 90 % quantile, its goal, and what else it
-    reported; of the trials of a search also parallel coordinates and the best so far, or the Pareto front of several
-    metrics.
+    reported (details); of the trials of a search also parallel coordinates and the best so far, or the Pareto front of
+    several metrics.
     rllib plot results/PPO_CartPole-v1_*
-    rllib plot results/my_experiment -o curves.png --kind curves
+    rllib plot results/my_experiment -o curves.svg --kind curves --width 4
     """
     with reported(verbose=False), user_input():
         runs = read_runs(*directories)
@@ -40,7 +44,9 @@ def command(directories, out, metric, mode, x, kinds) -> None:
         for path in out or [Path("plot.html")]:
             try:
                 with writing(path):
-                    written = plot(runs, path, metric or "episode_reward_mean", mode or "max", x, kinds, title)
+                    written = plot(
+                        runs, path, metric or "episode_reward_mean", mode or "max", x, kinds, title, goal, width
+                    )
             except ImportError as error:
                 raise Mistake(str(error)) from None
             click.echo(f"{len(runs)} run{'s' if len(runs) > 1 else ''} drawn: {written}")

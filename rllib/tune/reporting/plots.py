@@ -18,6 +18,7 @@ import numpy as np
 from rllib.result import stored_names
 from rllib.runs.drawing import (
     RETURN,
+    WIDTH,
     Axis,
     Curve,
     Figures,
@@ -38,7 +39,7 @@ from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, p
 from rllib.tune.reporting.reporters import AUTOMATIC_KEYS
 from rllib.tune.search.base import metric_value
 
-KINDS = ("curves", "parallel", "best", "front")
+KINDS = ("curves", "details", "parallel", "best", "front")
 _POINTS = 100
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
@@ -77,8 +78,10 @@ def plot(
     x: str = "timesteps_total",
     kinds: str | Sequence[str] | None = None,
     title: str = "",
+    goal: float | None = None,
+    width: float = WIDTH,
 ) -> Path:
-    """Draws runs into one file: .png, or .html, which loads nothing.
+    """Draws runs into one file: .png, .svg, or .html, which loads nothing.
 
     Args:
         runs: see `read_runs`.
@@ -86,28 +89,35 @@ def plot(
         metric: result key or "a/b" path, or a list of them, of which curves and parallel coordinates show the first.
         mode: whether "max" or "min" of it is best; a list for several metrics.
         x: result key of the horizontal axis; training_iteration for runs without it.
-        kinds: "curves", "parallel" (of the first ten settings that differ), "best" (for one metric), "front" (for
-            several: the last values, and which are on the Pareto front), or several of them; None: all that apply for
-            trials of experiments that differ in settings, else the curves. Curves of a single run are the metric and
-            other numbers that it reported.
+        kinds: "curves", "details" (of a single run: other numbers that it reported), "parallel" (of the first ten
+            settings that differ), "best" (for one metric), "front" (for several: the last values, and which are on the
+            Pareto front), or several of them; None: all that apply for trials of experiments that differ in settings
+            and for a single run, else the curves.
         title: title of the page.
+        goal: a value of the metric at which a line is drawn; None: the one at which the runs were to stop.
+        width: of the picture in inches; its height follows.
 
     Raises:
-        ValueError: if there is nothing to draw, a kind or the suffix is unknown, or no result has the metric.
+        ValueError: if there is nothing to draw, a kind or the suffix is unknown, no result has the metric, or the width
+            is not within 2 ... 40.
         ImportError: if matplotlib is not installed.
     """
     path = Path(path)
     kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
-    if path.suffix not in (".png", ".html"):
-        raise ValueError(f"A plot is a .png or a .html file, but got {path.name!r}")
+    if path.suffix not in (".png", ".svg", ".html"):
+        raise ValueError(f"A plot is a .png, .svg or .html file, but got {path.name!r}")
+    if not 2 <= width <= 40:
+        raise ValueError(f"A plot is 2 to 40 inches wide, but got width={width:g}")
     metric, mode = checked_objective(metric, mode)
     for kind, needs_several in (("best", False), ("front", True)):
         if kind in kinds and is_several(metric) is not needs_several:
             what = "several metrics" if needs_several else "one metric"
             raise ValueError(f"{kind} is drawn of {what}, not of {metric!r}")
-    figures = _figures(runs, metric, mode, x, kinds, title)
+    figures = replace(_figures(runs, metric, mode, x, kinds, title), width=width)
+    if goal is not None:
+        figures.goal = goal
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, rendered(figures, path.suffix[1:]))
     return path
@@ -184,11 +194,14 @@ def _figures(runs, objective, modes, x, kinds, title) -> Figures:
         raise ValueError(f"There is nothing to draw: the metric {metric!r} is NaN in all results")
     runs, points = [runs[index] for index in drawn], [points[index] for index in drawn]
     figures = Figures(title, metric, x)
-    if len(runs) == 1 and set(kinds) - {"curves"}:
+    of_one = ("curves", "details")
+    if len(runs) == 1 and set(kinds) - set(of_one):
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
+    if len(runs) > 1 and "details" in kinds:
+        raise ValueError(f"details are drawn of a single run, but there are {len(runs)}. Draw their curves.")
     is_search = all(run.experiment is not None for run in runs) and varying(runs)
-    left_out = "best" if is_several(objective) else "front"
-    kinds = kinds or ([kind for kind in KINDS if kind != left_out] if is_search else ["curves"])
+    of_search = ("curves", "parallel", "front" if is_several(objective) else "best")
+    kinds = kinds or (of_search if is_search else of_one if len(runs) == 1 else ("curves",))
     stored = stored_names(metric) or [metric]
     of_metric = (value for run in runs for key, value in run.goals.items() if stored == (stored_names(key) or [key]))
     if len(goals := set(of_metric)) == 1:
@@ -196,12 +209,12 @@ def _figures(runs, objective, modes, x, kinds, title) -> Figures:
     better = np.nanmax if mode == "max" else np.nanmin
     if "curves" in kinds:
         figures.curves = _curves(runs, [_points_of_seeds(run, metric, x) for run in runs])
-    if len(runs) == 1:
-        if metric == RETURN and figures.curves[0].runs == 1:
+        if len(runs) == 1 and metric == RETURN and figures.curves[0].runs == 1:
             run = runs[0]
             bands = [(_place(result, x, number), _finite(result, metric), *episode_quantiles(result))
                      for number, result in enumerate(run.results, 1)]  # fmt: skip
             figures.curves = [return_curve(run.name, bands)]
+    if "details" in kinds:
         figures.details = _details(runs[0], metric, x)
     if "parallel" in kinds:
         scales = {path: is_log for run in runs for path, is_log in logarithmic(run.experiment or {}).items()}

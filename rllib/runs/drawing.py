@@ -24,6 +24,7 @@ _TITLES = {
     RETURN: "episode return",
     "num_env_steps_sampled": "environment steps",
     "training_iteration": "iterations",
+    "num_updates": "updates",
     "time_total_s": "seconds of training",
     "episode_len_mean": "episode length",
     "episode_cost_mean": "episode cost",

@@ -67,7 +67,7 @@ def main() -> None:
         finally:
             for algo in algos.values():
                 algo.stop()
-        labels = {"rejax": ("rejax", ">= 1.0 peer" if size == "64 x 128" else ""), "sbx": ("SBX", "")}
+        labels = {"rejax": ("rejax", ">= 1.05 peer" if size == "64 x 128" else ""), "sbx": ("SBX", "")}
         made += itertools.chain(
             *(rows(found, f"{size}, {name}", "env steps/s", labels, ours=name) for name in SHAPES)
         )

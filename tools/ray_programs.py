@@ -239,27 +239,41 @@ def _reason(output: str) -> str:
 TITLES = {"document": "Five documents", "rllib/examples": "rllib/examples", "tune/examples": "tune/examples"}
 
 
+RUNS = "runs"
+LONGEST_REASON = 140
+
+
 def table(outcomes: dict[str, Outcome], earlier: str = "") -> str:
-    """The outcomes as Markdown, in groups with their counts.
+    """The outcomes as Markdown, in groups with their counts: the names of those that run, and a table of the others.
 
     Args:
         outcomes: by the names of programs.
-        earlier: a table; its rows of programs that have not run now are kept.
+        earlier: such text; what it says of programs that have not run now is kept.
     """
     groups: dict[str, dict[str, str]] = {}
-    for title, rows in re.findall(r"^### (.*?):.*?\n\n((?:\|.*\n?)+)", earlier, re.MULTILINE):
-        group = next(group for group, known in TITLES.items() if known == title)
-        groups[group] = dict(re.findall(r"^\| `(.*?)` \| (.*) \|$", rows, re.MULTILINE))
+    for part in re.split(r"^### ", earlier, flags=re.MULTILINE)[1:]:
+        group = next(group for group, title in TITLES.items() if part.startswith(f"{title}:"))
+        running, others = part.partition("| program |")[::2]
+        groups[group] = dict.fromkeys(re.findall(r"`(.*?)`", running.replace("\n", " ")), RUNS)
+        groups[group] |= dict(re.findall(r"^\| `(.*?)` \| (.*) \|$", others, re.MULTILINE))
     for name, outcome in outcomes.items():
         group = next(start for start in TITLES if name.startswith(start))
-        shown = "runs" if outcome.runs else outcome.reason.replace("|", "\\|")[:220]
+        shown = RUNS if outcome.runs else _shortened(outcome.reason).replace("|", "\\|")
         groups.setdefault(group, {})[name.removeprefix(group).lstrip("/ ")] = shown
     parts = []
     for group, rows in groups.items():
-        count = sum(shown.startswith("runs") for shown in rows.values())
-        head = f"### {TITLES[group]}: {count} of {len(rows)} run\n\n| program | |\n|---|---|\n"
-        parts.append(head + "\n".join(f"| `{name}` | {shown} |" for name, shown in rows.items()))
+        running = sorted(name for name, shown in rows.items() if shown == RUNS)
+        parts.append(f"### {TITLES[group]}: {len(running)} of {len(rows)} run")
+        if running:
+            names = ", ".join(f"`{name}`" for name in running)
+            parts.append(textwrap.fill(f"{names}.", 140, break_long_words=False, break_on_hyphens=False))
+        if others := [f"| `{name}` | {shown} |" for name, shown in sorted(rows.items()) if shown != RUNS]:
+            parts.append("\n".join(["| program | why it does not |", "|---|---|", *others]))
     return "\n\n".join(parts)
+
+
+def _shortened(reason: str) -> str:
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 4].rsplit(' ', 1)[0]} ..."
 
 
 def main() -> None:

@@ -37,16 +37,6 @@ CLASSES = {
 }
 # Modules of Ray whose names are listed in `__all__`.
 MODULES = {"tune": "tune/__init__.py", "core": "__init__.py", "util": "util/__init__.py"}
-# (kind, version) -> names that were there when this table was begun, of names that were tried.
-BEFORE = {
-    ("Algorithm", "2.6"): "12 of 31", ("Algorithm", "0.8"): "6 of 10", ("Algorithm", "2.60"): "21 of 70",
-    ("Policy", "2.6"): "7 of 38", ("Policy", "0.8"): "6 of 14", ("Policy", "2.60"): "7 of 35",
-    ("SampleBatch", "2.6"): "11 of 53", ("SampleBatch", "2.60"): "20 of 62",
-    ("WorkerSet", "2.6"): "5 of 24", ("WorkerSet", "2.60"): "2 of 30",
-    ("RolloutWorker", "2.6"): "7 of 35", ("RolloutWorker", "2.60"): "5 of 23",
-    ("AlgorithmConfig", "2.6"): "29 of 48", ("AlgorithmConfig", "2.60"): "50 of 84",
-    ("tune", "2.60"): "41 of 45",
-}  # fmt: skip
 
 
 def names_in(directory: Path, kind: str) -> list[str]:
@@ -133,13 +123,17 @@ def answers() -> dict[tuple[str, str], dict[str, str]]:
 
 
 def table(found: dict[tuple[str, str], dict[str, str]]) -> str:
-    """The table in Markdown."""
-    lines = ["| names of | Ray | before | there | explained | of |", "|---|---|---|---|---|---|"]
-    for (kind, version), names in sorted(found.items()):
-        given = list(names.values())
-        counts = f"{given.count('there')} | {given.count('explained')} | {len(given)}"
-        lines.append(f"| {kind} | {version} | {BEFORE.get((kind, version), '')} | {counts} |")
-    return "\n".join(lines)
+    """The table in Markdown: a row for each kind, a column for each version."""
+    versions = sorted({version for _, version in found})
+    rows = [["names of", *(f"Ray {version}" for version in versions)], ["---"] * (len(versions) + 1)]
+    kinds = sorted({kind for kind, _ in found})
+    rows += [[kind, *(_counts(found.get((kind, version), {})) for version in versions)] for kind in kinds]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _counts(names: dict[str, str]) -> str:
+    given = list(names.values())
+    return f"{given.count('there')} + {given.count('explained')} of {len(given)}" if given else ""
 
 
 def page_with(rows: str) -> str:

@@ -44,7 +44,8 @@ def test_the_table_counts_what_runs():
     )
     assert "### rllib/examples: 1 of 2 run" in shown
     assert "| `envs/b.py` | ValueError: a\\|b |" in shown
-    assert "### Five documents: 1 of 1 run" in shown
+    assert "### Five documents: 1 of 1 run\n\n`0: tasks`." in shown
+    assert "| `envs/a.py`" not in shown and "`envs/a.py`.\n" in shown
 
 
 def test_rows_of_programs_that_have_not_run_again_are_kept():
@@ -55,3 +56,10 @@ def test_rows_of_programs_that_have_not_run_again_are_kept():
     shown = ray_programs.table({"rllib/examples/envs/a.py": ran}, earlier)
     assert "Five documents: 1 of 1 run" in shown and "rllib/examples: 2 of 2 run" in shown
     assert ray_programs.table({}, earlier) == earlier
+    many = {f"rllib/examples/{'long_name_' * 9}{number}.py": ran for number in range(9)}  # of several lines
+    assert "9 of 9 run" in ray_programs.table({}, ray_programs.table(many))
+
+
+def test_a_long_reason_is_cut_between_words():
+    shown = ray_programs.table({"rllib/examples/a.py": Outcome(False, 1.0, "word " * 99)})
+    assert f"| {'word ' * 27}... |" in shown

@@ -14,6 +14,8 @@
 #   make gpu        the tests that need a GPU, and updates on it beside eager torch, as a report in Markdown
 #   make wheel      wheel and sdist in dist/, and a look at what they hold
 #   make release-check   make wheel, and both installed in empty environments, where README's job runs (tools/release.py)
+#   make release-extras  the wheel with each extra in an empty environment, and a line of what the extra is for (ONLY="plot tune":
+#                   these alone)
 #   make clean      removes what the others made, except results/
 
 PYTHON ?= python3
@@ -24,7 +26,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput multi_agent_throughput tensor_environments \
 	environment_processes external scale serving as_ray
 
-.PHONY: train test extras faults soak learning ray engines docs types benchmark gpu wheel release-check clean
+.PHONY: train test extras faults soak learning ray engines docs types benchmark gpu wheel release-check release-extras clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -111,6 +113,9 @@ wheel: $(VENV)/installed
 
 release-check: $(VENV)/installed
 	@$(BIN)/python tools/release.py check
+
+release-extras: $(VENV)/installed
+	@$(BIN)/python tools/release_extras.py $(ONLY)
 
 clean:
 	rm -rf $(VENV) .venv-extras .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """tools/release.py: the wheel holds what a user needs, works outside of the checkout, and has a tag only if it may."""
 
+import re
 import subprocess
 import sysconfig
 import tarfile
@@ -9,6 +10,7 @@ from email.message import Message
 import click
 import pytest
 import release
+import release_extras
 import yaml
 
 import rllib
@@ -153,3 +155,38 @@ def test_the_image_copies_what_the_build_reads_and_has_no_ray():
 def test_the_citation_has_the_version():
     cited = yaml.safe_load((release.ROOT / "CITATION.cff").read_text())
     assert cited["version"] == rllib.__version__ and cited["license"] == "Apache-2.0"
+
+
+def test_each_extra_is_used():
+    assert set(release_extras.USES) == release_extras.extras()
+    assert set(release_extras.MAKES) <= set(release_extras.USES)
+    lines = [line for lines in release_extras.USES.values() for line in lines]
+    verbs = {line.split()[1] for line in lines if line.startswith("rllib ")}
+    assert verbs <= set(command.list_commands(click.Context(command)))
+    read = {word for line in lines for word in line.split() if word.endswith(".py") and "{root}" not in word}
+    assert read <= set(release_extras.FILES)
+
+
+def test_extras_pass_fail_or_cannot_be_installed(tmp_path, monkeypatch, capsys):
+    def install(python, package, *options, extras=""):
+        if extras == "openspiel":
+            raise release.Problem("rllib.whl could not be installed:\nERROR: No matching distribution for open-spiel")
+
+    def ran(arguments, where, **variables):
+        if "upload" in arguments:
+            raise release.Problem("rllib upload ended with 1:\nno module fsspec")
+        assert variables["HOME"] == str(where) and (where / "program.py").exists()
+        return ""
+
+    monkeypatch.setattr(release, "build_and_look", lambda: (tmp_path / "rllib.whl", None))
+    monkeypatch.setattr(release, "install", install)
+    monkeypatch.setattr(release, "ran", ran)
+    with pytest.raises(release.Problem, match="of the extras plot, storage failed"):
+        release_extras.check(["atari", "openspiel", "plot", "storage"])
+    said = capsys.readouterr().out
+    assert re.search(r"^atari +pass, \d+ s, of which \d+ s to install$", said, re.M)
+    assert re.search(r"^openspiel +cannot be installed: ERROR: No matching distribution for open-spiel$", said, re.M)
+    assert re.search(r"^plot +FAIL, \d+ s:\nthere is no curves.png$", said, re.M)
+    assert re.search(r"^storage +FAIL.*\nrllib upload ended with 1:\nno module fsspec$", said, re.M)
+    with pytest.raises(release.Problem, match=r"there is no extra 'plots'\. There are: atari, "):
+        release_extras.check(["plots"])

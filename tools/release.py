@@ -7,6 +7,7 @@
     python tools/release.py upload   the files in dist/, of the commit that is tagged, to the index (needs twine)
 
 `make wheel` is the first, `make release-check` the second, which needs a package index. Both need hatchling.
+release_extras.py tries the extras one by one.
 """
 
 import argparse
@@ -210,12 +211,12 @@ def use(python: Path, where: Path, *more: list[str]) -> str:
         Problem: with what the command printed.
     """
     where.mkdir(parents=True, exist_ok=True)
-    printed = _ran([str(python), "-c", IMPORTS], where)
+    printed = ran([str(python), "-c", IMPORTS], where)
     if str(python.parents[1]) not in printed:
         raise Problem(f"rllib is not imported from where it was installed, but: {printed}")
     for command in (["rllib", "--help"], ["runtime", "--help"], *more):
-        _ran([str(python.parent / command[0]), *command[1:]], where)
-    return _ran([str(python.parent / JOB[0]), *JOB[1:]], where)
+        ran([str(python.parent / command[0]), *command[1:]], where)
+    return ran([str(python.parent / JOB[0]), *JOB[1:]], where)
 
 
 def tour(python: Path, where: Path) -> None:
@@ -232,26 +233,32 @@ def tour(python: Path, where: Path) -> None:
     for line in TOUR:
         print(f"$ {line}")
         name, *arguments = shlex.split(line)
-        _show(_ran([str(python.parent / name), *arguments], where))
+        _show(ran([str(python.parent / name), *arguments], where))
     if missing := [name for name in TOUR_MAKES if not (where / name).stat().st_size]:
         raise Problem(f"nothing is in {', '.join(missing)}")
-    for line, (path, body) in SERVERS.items():
+    for line in SERVERS:
         print(f"$ {line}")
-        name, *arguments = shlex.split(line)
-        command = [str(python.parent / name), *arguments]
-        with subprocess.Popen(command, cwd=where, env=_environment(), stdout=subprocess.PIPE, text=True) as server:
-            try:
-                said = server.stdout.readline()
-                address = re.search(r"http://[^/\s]+", said)
-                if not address:
-                    raise Problem(f"{line} printed no address, but: {said}")
-                _show(said)
-                print("$ curl" + (f" --json '{body.decode()}'" if body else "") + f" {address[0]}{path}")
-                request = urllib.request.Request(address[0] + path, body, {"Content-Type": "application/json"})
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    _show(answer.read().decode())
-            finally:
-                server.terminate()
+        for said in ask(line, python, where):
+            _show(said)
+
+
+def ask(line: str, python: Path, where: Path) -> tuple[str, str]:
+    """Starts a server of SERVERS, asks it, and gives what it printed and answered."""
+    path, body = SERVERS[line]
+    name, *arguments = shlex.split(line)
+    command = [str(python.parent / name), *arguments]
+    with subprocess.Popen(command, cwd=where, env=_environment(), stdout=subprocess.PIPE, text=True) as server:
+        try:
+            said = server.stdout.readline()
+            address = re.search(r"http://[^/\s]+", said)
+            if not address:
+                raise Problem(f"{line} printed no address, but: {said}")
+            asked = "curl" + (f" --json '{body.decode()}'" if body else "") + f" {address[0]}{path}"
+            request = urllib.request.Request(address[0] + path, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return f"{said}$ {asked}\n", answer.read().decode()
+        finally:
+            server.terminate()
 
 
 def _show(text: str) -> None:
@@ -265,8 +272,9 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
-def _ran(command: list[str], where: Path) -> str:
-    result = subprocess.run(command, cwd=where, env=_environment(), capture_output=True, text=True, timeout=300)
+def ran(command: list[str], where: Path, **variables: str) -> str:
+    own = {**_environment(), **variables}
+    result = subprocess.run(command, cwd=where, env=own, capture_output=True, text=True, timeout=300)
     if result.returncode:
         said = (result.stdout + result.stderr).strip()
         raise Problem(f"{' '.join(command)} ended with {result.returncode}:\n{said[-3000:]}")

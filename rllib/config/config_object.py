@@ -217,6 +217,8 @@ class ConfigObject(Settings):
 
     def freeze(self) -> Self:
         """Makes this config read-only, and returns it."""
+        # An algorithm reads dozens of settings in every step: from here on as attributes, without `__getattr__`.
+        self.__dict__.update({name: value for name, value in self._values.items() if not hasattr(type(self), name)})
         self.__dict__["_frozen"] = True
         return self
 
@@ -227,9 +229,9 @@ class ConfigObject(Settings):
             copy_frozen: whether the copy is frozen; None: if this one is.
         """
         copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__, _values=self.to_dict(), _given_names=dict(self._given_names))
-        copied.__dict__["_frozen"] = self._frozen if copy_frozen is None else copy_frozen
-        return copied
+        own = {name: value for name, value in self.__dict__.items() if name not in self._values}
+        copied.__dict__.update(own, _values=self.to_dict(), _given_names=dict(self._given_names), _frozen=False)
+        return copied.freeze() if (self._frozen if copy_frozen is None else copy_frozen) else copied
 
     # ------------------------------------------------------------------ names
 

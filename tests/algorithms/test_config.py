@@ -597,3 +597,13 @@ def test_a_wrong_declaration_is_refused_when_the_class_is_made(body, message):
     source = f"class Wrong(AlgorithmConfig):\n    @section\n    {body}"
     with pytest.raises(TypeError, match=message):
         exec(source, {"AlgorithmConfig": AlgorithmConfig, "section": section, "Annotated": Annotated})
+
+
+def test_a_frozen_config_is_read_without_looking_settings_up():
+    config = PPOConfig().training(lr=1e-3).freeze()
+    assert vars(config)["lr"] == config.lr == config["lr"] == 1e-3
+    changed = config.copy(copy_frozen=False).training(lr=2e-3)
+    assert (config.lr, changed.lr, changed["lr"]) == (1e-3, 2e-3, 2e-3)
+    again = changed.freeze().copy()
+    assert (again.lr, again.is_frozen) == (2e-3, True)
+    assert again.model is again["model"] and again.model is not changed.model

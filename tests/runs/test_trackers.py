@@ -147,11 +147,7 @@ def mlflow_runs(tmp_path):
     import mlflow
 
     options = {"tracking_uri": f"sqlite:///{tmp_path}/runs.db", "experiment_name": "cart"}
-    try:
-        client = mlflow.MlflowClient(options["tracking_uri"])
-    except Exception:  # mlflow-skinny keeps runs in plain files alone
-        options["tracking_uri"] = f"file://{tmp_path}/runs"
-        client = mlflow.MlflowClient(options["tracking_uri"])
+    client = mlflow.MlflowClient(options["tracking_uri"])
 
     def read():
         runs = client.search_runs([client.get_experiment_by_name("cart").experiment_id])

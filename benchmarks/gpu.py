@@ -134,17 +134,10 @@ class ImageWork:
         return roofline.row(found, 3 * FLOP_FORWARD * self.minibatch_size, size_bytes, what=what, bar="<= 0.5 peer")
 
 
-class ImageEnv(gymnasium.Env):
+class ImageEnv(gpu_control.MadeUpEnv):
     """Images that mean nothing."""
 
     observation_space, action_space = IMAGES, ACTIONS
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.zeros(IMAGES.shape, np.uint8), {}
-
-    def step(self, action):
-        return np.zeros(IMAGES.shape, np.uint8), 0.0, False, False, {}
 
 
 class ReplayWork:
@@ -216,8 +209,11 @@ class ReplayWork:
         return roofline.row(found, flop, size_bytes, what=f"DQN, images, {self.batch_size} rows, replay in {storage}")
 
 
-def towers_row(work: Work, what: str, device: str, rounds: int, roofline: Roofline) -> Row:
-    """PPO's update of two fully connected towers."""
+def towers_row(
+    what: str, width: int, minibatch_size: int, spaces: tuple, device: str, rounds: int, roofline: Roofline
+) -> Row:
+    """PPO's update of two fully connected towers, of CartPole's spaces or of these."""
+    work = Work(width, minibatch_size, 4, *spaces)
     found = alternate(rounds, ours=work.ours("torch", device), plain=work.plain(device))
     weights, size = len(work.first_weights), work.minibatch_size
     row_bytes = sum(column.nbytes for column in work.batch.values()) / work.batch.count
@@ -315,7 +311,7 @@ def main() -> None:
     report.section(
         "PPO with fully connected towers",
         [
-            functools.partial(towers_row, Work(*each, 4, *spaces[what]), what, device, rounds, roofline)
+            functools.partial(towers_row, what, *each, spaces[what], device, rounds, roofline)
             for what, sizes in towers.items()
             for each in sizes
         ],

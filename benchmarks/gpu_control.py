@@ -32,16 +32,19 @@ _LOG_ROOT = 0.5 * np.log(2 * np.pi)
 
 
 class MadeUpEnv(gymnasium.Env):
-    """Observations and actions of HalfCheetah's shapes, which mean nothing."""
+    """Observations and actions that mean nothing, here of HalfCheetah's shapes."""
 
     observation_space, action_space = OBSERVATION, ACTIONS
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return np.zeros(OBSERVATION.shape, OBSERVATION.dtype), {}
+        return self._nothing(), {}
 
     def step(self, action):
-        return np.zeros(OBSERVATION.shape, OBSERVATION.dtype), 0.0, False, False, {}
+        return self._nothing(), 0.0, False, False, {}
+
+    def _nothing(self) -> np.ndarray:
+        return np.zeros(self.observation_space.shape, self.observation_space.dtype)
 
 
 # -------------------------------------------------------------------------------------------------------- SAC and TD3
@@ -55,7 +58,7 @@ def layers(inputs: int, outputs: int) -> torch.nn.Sequential:
 
 
 class EagerActorCritic:
-    """Actor, two critics and target copies in torch; rows are drawn from arrays and sent for each update.
+    """Actor, two critics and their target copies in torch; rows are drawn from arrays and sent for each update.
 
     Args:
         rows: columns of the replay.
@@ -69,11 +72,10 @@ class EagerActorCritic:
         self.actor = layers(OBSERVATION.shape[0], self.num_outputs).to(device)
         read = OBSERVATION.shape[0] + ACTIONS.shape[0]
         self.critics = torch.nn.ModuleList(layers(read, 1) for _ in range(2)).to(device)
-        self.target_critics, self.target_actor = copy.deepcopy(self.critics), copy.deepcopy(self.actor)
+        self.target_critics = copy.deepcopy(self.critics)
         adam = torch.optim.Adam
         self.of_actor = adam(self.actor.parameters(), lr=LR, fused=True)
         self.of_critics = adam(self.critics.parameters(), lr=LR, fused=True)
-        self.num_updates = 0
 
     def drawn(self) -> list[torch.Tensor]:
         """A batch: observations, actions, rewards, discounts, next observations."""
@@ -140,6 +142,10 @@ class EagerSAC(EagerActorCritic):
 
 class EagerTD3(EagerActorCritic):
     """Twin delayed deep deterministic policy gradients."""
+
+    def __init__(self, rows, device: str):
+        super().__init__(rows, device)
+        self.target_actor, self.num_updates = copy.deepcopy(self.actor), 0
 
     def update(self) -> None:
         obs, actions, rewards, discounts, following = self.drawn()

@@ -7,7 +7,7 @@ from rllib.did_you_mean import missing
 # Loaded on first use, so that a run from an environment loads none of it.
 _LAZY = {
     "Dataset": "rllib.offline.dataset",
-    "IOContext": "rllib.offline.io_context",
+    "IOContext": "rllib.config.io_context",
     "InputReader": "rllib.offline.readers",
     "JsonReader": "rllib.offline.readers",
     "JsonWriter": "rllib.offline.writing.rolling",

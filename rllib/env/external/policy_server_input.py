@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from rllib.config.io_context import IOContext
 from rllib.env.external.server_settings import TOKEN_VARIABLE
-from rllib.offline.io_context import IOContext
 
 
 class PolicyServerInput:

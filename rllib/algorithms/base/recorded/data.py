@@ -11,11 +11,11 @@ import numpy as np
 from gymnasium import Space
 
 from rllib.algorithms.base.recorded.settings import SAMPLER, OfflineDataConfig
+from rllib.config.io_context import IOContext
 from rllib.models.observations.filters import RunningMoments
 from rllib.offline.dataset import COPIES, Dataset
 from rllib.offline.files import named, size_of_files
 from rllib.offline.formats import is_table
-from rllib.offline.io_context import IOContext
 from rllib.offline.larger_than_memory import dataset_on_disk
 from rllib.offline.readers import JsonReader
 from rllib.offline.stream import RecordedStream, Unread

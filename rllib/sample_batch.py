@@ -216,7 +216,10 @@ class SampleBatch(dict[str, np.ndarray]):
     @property
     def count(self) -> int:
         """Number of rows."""
-        return next((len(column) for name, column in self.items() if name not in PER_SEQUENCE), 0)
+        for name, column in self.items():
+            if name not in PER_SEQUENCE:
+                return len(column)
+        return 0
 
     def env_steps(self) -> int:
         """Number of rows that are steps of an environment, by loss_mask."""

@@ -74,6 +74,10 @@ class EpisodeTracker:
         shapes = {np.shape(column) for column in (rewards, ended, valid, costs) if column is not None}
         if len(shapes) != 1 or rewards.ndim != 2 or rewards.shape[1] != len(self._returns):
             raise ValueError(f"columns of shape [T, {len(self._returns)}] are needed, but got {sorted(shapes)}")
+        if valid is None and costs is None and not void and not ended.any():  # most fragments of a few steps
+            self._returns += rewards.sum(axis=0, dtype=np.float64)
+            self._lengths += len(rewards)
+            return
         starts = np.zeros(len(self._returns), np.int64)  # first row of the running episode
         ends = [(t, index, True) for t, index in zip(*(positions.tolist() for positions in np.nonzero(ended)))]
         if void:

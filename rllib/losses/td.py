@@ -146,17 +146,21 @@ def project(probabilities, rewards, discounts, support):
             f"shape {(atoms,)}, but got {np.shape(rewards)}, {np.shape(discounts)} and {np.shape(support)}"
         )
     v_min, v_max = support[0], support[-1]
-    returns = moved(rewards, discounts, support)
+    position = moved(rewards, discounts, support)
+    position -= v_min
     # Positions 0 ... n - 1, clipped after the division, so that rounding cannot lead past the last atom.
-    position = ((returns - v_min) * np.float32((atoms - 1) / (v_max - v_min))).clip(0, atoms - 1)
-    lower = np.floor(position).astype(np.int64)
-    upper_share = position - lower
-    upper = np.minimum(lower + 1, atoms - 1)
-    # One flat histogram for the whole batch; float64 sums.
-    first = np.arange(rows)[:, None] * atoms
-    places = np.concatenate(((first + lower).ravel(), (first + upper).ravel()))
-    masses = np.concatenate(((probabilities * (1 - upper_share)).ravel(), (probabilities * upper_share).ravel()))
-    return np.bincount(places, masses, rows * atoms).reshape(rows, atoms).astype(np.float32)
+    position *= np.float32((atoms - 1) / (v_max - v_min))
+    np.clip(position, 0, atoms - 1, out=position)
+    lower = position.astype(np.int64)
+    position -= lower
+    to_upper = probabilities * position
+    # Two flat histograms for the whole batch, float64 sums. What lies on a row's last atom has nothing above it, so
+    # that its place there, in the next row, gets no mass.
+    size = rows * atoms
+    places = (lower + np.arange(0, size, atoms)[:, None]).ravel()
+    masses = np.bincount(places, (probabilities - to_upper).ravel(), size)
+    masses += np.bincount(places + 1, to_upper.ravel(), size + 1)[:size]
+    return masses.reshape(rows, atoms).astype(np.float32)
 
 
 def torch_project(probabilities, rewards, discounts, support):

@@ -561,10 +561,9 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         with spans.span("take in"):
             self.metrics.add_sample(report)
-            # Recorded rows were normalised by the data's statistics, which therefore stay.
-            deltas = {} if self.config.normalizes_by_data else report.filter_deltas
-            for policy_id, delta in deltas.items():
-                self.policies[policy_id].filter.merge(delta)
+            for policy_id, delta in report.filter_deltas.items():
+                if not self.config.normalizes_by_data:  # else rows were normalised by the data's statistics, which stay
+                    self.policies[policy_id].filter.merge(delta)
             for policy_id, delta in report.return_deltas.items():
                 self._return_scales[policy_id].merge(delta)
 
@@ -610,9 +609,10 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         if self.config.learner_class is not None:
             self.metrics.logger.repeat(self.learners[policy_id].pop_logged(), LEARNERS)
         # Agents share steps of their environments, so a policy may have more rows, or fewer.
-        env_steps = self._env_steps_of_batches.pop(policy_id, batch.env_steps())
+        agent_steps = batch.agent_steps()
+        env_steps = self._env_steps_of_batches.pop(policy_id, agent_steps)
         gradient_steps = int(stats.pop("num_minibatches", 1))
-        self.metrics.add_update(policy_id, env_steps, gradient_steps, agent_steps=batch.agent_steps())
+        self.metrics.add_update(policy_id, env_steps, gradient_steps, agent_steps=agent_steps)
         # With several objectives, those of the policy's.
         given = {**settings, **settings.get(POLICY, {})}
         used = {
@@ -689,7 +689,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         with spans.span(ITERATION), self._naming_the_checkpoint():
             self.metrics.start_iteration()
             evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
-            training_began = time.monotonic()
+            training_began, minima = time.monotonic(), self.config.iteration_minima()
             while True:
                 self.metrics.training_steps += 1
                 try:
@@ -697,7 +697,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 except NotFiniteError as error:
                     self._reporting.on_not_finite(error)
                     raise
-                if self._iteration_is_full():
+                if self._iteration_is_full(*minima):
                     break
             self._training_s = time.monotonic() - training_began
             if self._evaluations.is_due(self.metrics.iteration + 1):
@@ -815,8 +815,8 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
             raise ValueError(f"{env} is a vector of environments itself: make one, and step that")
         return env
 
-    def _iteration_is_full(self) -> bool:
-        metrics, (seconds, sampled, trained) = self.metrics, self.config.iteration_minima()
+    def _iteration_is_full(self, seconds: float, sampled: int, trained: int) -> bool:
+        metrics = self.metrics
         is_full = (
             metrics.elapsed_s() >= seconds
             and metrics.sampled_this_iteration() >= sampled

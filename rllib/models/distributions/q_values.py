@@ -94,7 +94,8 @@ class QValues(Described):
             noise[by_chance] = ranks[by_chance] * np.float32(1e30)
             return noise
         actions = rng.integers(self.num_actions, size=shape)
-        noise[(*by_chance.nonzero(), actions[by_chance])] = np.inf
+        if by_chance.any():  # for a single environment's few steps seldom
+            noise[(*by_chance.nonzero(), actions[by_chance])] = np.inf
         return noise
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -153,8 +154,7 @@ class QBatch:
             self.logits = advantages + values
         else:
             self.logits = advantages
-        self._rows = np.arange(len(inputs))
-        self._actions = None
+        self._chosen: tuple[np.ndarray, slice, np.ndarray] | None = None
 
     def q_values(self) -> np.ndarray:
         """Q [B, A]; with atoms, the means of the distributions."""
@@ -177,16 +177,16 @@ class QBatch:
 
     def chosen(self, actions: np.ndarray) -> np.ndarray:
         """The logits [n, B] of the actions [B]."""
-        self._actions = actions
-        return self.logits[actions, :, self._rows].T
+        self._chosen = actions, slice(None), np.arange(self.logits.shape[2])
+        return self.logits[self._chosen].T
 
     def gradient(self, d_chosen: np.ndarray) -> np.ndarray:
         """Gradient [B, num_inputs] with respect to the inputs, from that with respect to the last `chosen` [n, B]."""
         actions, atoms = self._description.num_actions, self._description.num_atoms
-        rows = len(self._rows)
+        rows = self.logits.shape[2]
         gradient = np.zeros((self._description.num_inputs, rows), np.float32)
         advantages = gradient[: actions * atoms].reshape(actions, atoms, rows)
-        advantages[self._actions, :, self._rows] = d_chosen.T
+        advantages[self._chosen] = d_chosen.T
         if self._description.dueling:
             gradient[actions * atoms : (actions + 1) * atoms] = d_chosen
             shared = d_chosen * self._share

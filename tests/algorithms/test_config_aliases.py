@@ -428,7 +428,7 @@ def test_a_mistake_names_the_setting_as_it_was_given(monkeypatch):
     config = PPOConfig().environment("CartPole-v1").learners(num_gpus_per_learner=3)
     with pytest.raises(ValueError, match=r"num_gpus=3.* num_gpus_per_learner is called num_gpus here\.$"):
         config.copy().validate()
-    monkeypatch.setattr("rllib.algorithms.base.config.why_no_cuda", lambda: "there is no GPU")
+    monkeypatch.setattr("rllib.algorithms.base.settings.updates.why_no_cuda", lambda: "there is no GPU")
     config.learners(num_gpus_per_learner=1)
     with pytest.raises(ValueError, match=r"num_gpus=1, but there is no GPU\. .* num_gpus_per_learner is called"):
         config.validate()

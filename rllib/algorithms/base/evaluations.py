@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rllib.algorithms.base import wiring
-from rllib.algorithms.base.config import DATA_OF_EVALUATION, AlgorithmConfig
+from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.evaluation import RecordedEvaluation
+from rllib.algorithms.base.settings.evaluation import DATA_OF_EVALUATION
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker

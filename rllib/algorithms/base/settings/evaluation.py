@@ -1,0 +1,180 @@
+"""The settings of evaluation: the section of this name, and the config that evaluation runs with."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from rllib.algorithms.base.exploration_config import exploration_problem
+from rllib.algorithms.base.recorded.settings import SAMPLER
+from rllib.config import aliases
+from rllib.config.config_object import ConfigObject, relation
+from rllib.config.sections import at_least, section
+from rllib.evaluation.estimators.choose import methods_problem
+
+# Default of settings that are dicts; every config gets a copy.
+_EMPTY: dict = {}
+# Settings of evaluation_config about recorded data; none of them changes the environments that are played in.
+DATA_OF_EVALUATION = frozenset({"input_", "input_config", "input_read_schema", "actions_in_input_normalized"})
+
+
+class EvaluationConfig(ConfigObject):
+    """The section evaluation."""
+
+    # Settings that evaluation_config may change.
+    evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("env", "env_config", "env_wrappers", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
+            *("normalize_actions", "clip_actions", "explore", "exploration_config", "seed", "sample_timeout_s"),
+            *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
+            *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),
+            *("delay_between_worker_restarts_s", "num_consecutive_worker_failures_tolerance"),
+            *DATA_OF_EVALUATION,
+        }
+    )
+    # Settings without effect that Ray's evaluation_config may hold; evaluation plays whole episodes and does not learn.
+    evaluation_ignores: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("num_rollout_workers", "rollout_fragment_length", "batch_mode", "clip_rewards", "num_gpus"),
+            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework"),
+        }
+    )
+
+    @section
+    def evaluation(
+        self,
+        *,
+        evaluation_interval: Annotated[int | None, "iterations between evaluations; None: never", at_least(1)] = None,
+        evaluation_num_workers: Annotated[int, "processes that evaluate; 0: this one does", at_least(0)] = 0,
+        evaluation_config: Annotated[dict | None, "settings that differ in evaluation"] = None,
+        evaluation_duration: Annotated[
+            int | Literal["auto"],
+            'episodes or steps per evaluation; "auto": as long as the training beside it takes',
+            at_least(1),
+        ] = 10,
+        evaluation_duration_unit: Annotated[
+            Literal["episodes", "timesteps"], "what evaluation_duration counts; episodes are always played to the end"
+        ] = "episodes",
+        evaluation_parallel_to_training: Annotated[
+            bool, "evaluate while the iteration trains, with the weights from before it; needs evaluation_num_workers"
+        ] = False,
+        off_policy_estimation_methods: Annotated[
+            dict, 'estimates from recorded data: name -> {"type": "is", "wis", "dm", "dr" or a class, ...}'
+        ] = _EMPTY,
+        ope_split_batch_by_episode: Annotated[
+            bool, "estimate returns of episodes; False: each recorded step is an episode of its own"
+        ] = True,
+        offline_evaluation_interval: Annotated[
+            int | None, "iterations between losses on held-out recorded episodes; None: never", at_least(1)
+        ] = None,
+        evaluation_videos: Annotated[
+            int, "episodes after each evaluation that are recorded, in videos/ and in TensorBoard", at_least(0)
+        ] = 0,
+    ) -> Self:
+        """Evaluation of the policy in separate environments."""
+
+    @relation("evaluation_config")
+    def _check_evaluation_config(self):
+        try:
+            changed = self._resolved(self.evaluation_config or {})
+        except TypeError as error:
+            return f"evaluation_config: {error}"
+        refused = [name for name in changed if name not in self.evaluation_overrides | self.evaluation_ignores]
+        if refused:
+            return (
+                f"evaluation_config can change {', '.join(sorted(self.evaluation_overrides))}, but not "
+                f"{', '.join(refused)}. Leave that out of .evaluation(evaluation_config=...)."
+            )
+        for name, value in changed.items():
+            problem = self.settings[name].problem(value)
+            if problem:
+                return f"evaluation_config: {problem}"
+            if name in self.evaluation_ignores:
+                aliases.tell_once(f"evaluation_config {name}", f"{name} has no effect in evaluation_config")
+            if name == "exploration_config":
+                problem = exploration_problem(value, self.default_exploration, self.exploration_kinds)
+                if problem:
+                    return f"evaluation_config: {problem}"
+
+    @relation(
+        "off_policy_estimation_methods", "evaluation_config", "input_", "input_fraction_of_best",
+        "offline_validation_fraction",
+    )  # fmt: skip
+    def _check_estimation_methods(self):
+        if problem := methods_problem(self.off_policy_estimation_methods):
+            return f"off_policy_estimation_methods: {problem}."
+        if self.off_policy_estimation_methods and not self._evaluates_on_data:
+            return (
+                "off_policy_estimation_methods estimate from recorded data, but input_='sampler'. Use "
+                ".offline_data(input_=\"PATH\"), or .evaluation(evaluation_config={'input_': 'PATH'})."
+            )
+        is_chosen = self.input_fraction_of_best is not None and not self.offline_validation_fraction
+        if self.off_policy_estimation_methods and is_chosen and self.evaluation_data is None:
+            return (
+                f"input_fraction_of_best={self.input_fraction_of_best:g} chooses episodes by their returns, so that "
+                "off_policy_estimation_methods would estimate too much from them. Hold others out: "
+                ".offline_data(offline_validation_fraction=0.1)."
+            )
+
+    @relation("offline_evaluation_interval", "evaluation_config", "offline_validation_fraction")
+    def _check_offline_evaluation(self):
+        if not self.offline_evaluation_interval or self.offline_validation_fraction:
+            return None
+        if self.evaluation_data is None:
+            return (
+                f"offline_evaluation_interval={self.offline_evaluation_interval} needs recorded episodes that are not "
+                "learned from. Use .offline_data(offline_validation_fraction=0.1), or .evaluation(evaluation_config="
+                "{'input_': 'PATH'})."
+            )
+
+    @relation("evaluation_duration", "evaluation_parallel_to_training")
+    def _check_automatic_evaluation(self):
+        if self.evaluation_duration == "auto" and not self.evaluation_parallel_to_training:
+            return (
+                "evaluation_duration='auto' is as long as the training beside it, so it needs "
+                "evaluation_parallel_to_training=True. Use that, or .evaluation(evaluation_duration=10)."
+            )
+
+    @relation("evaluation_videos", "evaluation_interval")
+    def _check_videos(self):
+        if self.evaluation_videos and not self.evaluation_interval:
+            return (
+                f"evaluation_videos={self.evaluation_videos} records episodes after evaluations, but there are none. "
+                "Use .evaluation(evaluation_interval=10)."
+            )
+
+    @relation("evaluation_parallel_to_training", "evaluation_num_workers")
+    def _check_parallel_evaluation(self):
+        if self.evaluation_parallel_to_training and not self.evaluation_num_workers:
+            return (
+                "evaluation_parallel_to_training=True needs processes that evaluate while this one trains. "
+                "Use .evaluation(evaluation_num_workers=1)."
+            )
+
+    def evaluation_changes(self) -> dict[str, Any]:
+        """Settings that evaluation_config changes, under canonical names."""
+        changes = self._resolved(self.evaluation_config or {})
+        return {name: value for name, value in changes.items() if name not in self.evaluation_ignores}
+
+    @property
+    def evaluation_data(self) -> Any:
+        """Recorded data that evaluation_config names, as `input_` does; None: the run's own."""
+        given = self.evaluation_changes().get("input_", SAMPLER)
+        return None if isinstance(given, str) and given == SAMPLER else given
+
+    @property
+    def _evaluates_on_data(self) -> bool:
+        return self.has_data or self.evaluation_data is not None
+
+    @property
+    def explores_in_evaluation(self) -> bool:
+        """Whether actions are sampled there, instead of taking the most likely ones."""
+        return bool((self.evaluation_config or {}).get("explore", False))
+
+    def get_evaluation_config_object(self) -> Self:
+        """A copy with evaluation_config applied.
+
+        Its env_config adds to that of training, unless it names another env as well.
+        """
+        changes = self.evaluation_changes()
+        config = self.copy(copy_frozen=False)
+        if "env" in changes:
+            config.env_config = {}
+        return config.update_from_dict(changes)

@@ -1,0 +1,218 @@
+"""The settings of updates and of what computes them: the sections framework, training, resources and learners."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from rllib.algorithms.base.ray_rllib.settings import learner_class_problem
+from rllib.config.config_object import ConfigObject, relation
+from rllib.config.sections import Merged, NotYet, above, at_least, between, section
+from rllib.losses.user.auxiliary import auxiliary_losses
+from rllib.models.arithmetic.cuda import why_no_cuda
+from rllib.models.model_settings import check_model
+from rllib.schedules import Schedule
+
+# Default of settings that are dicts; every config gets a copy.
+_EMPTY: dict = {}
+
+
+class UpdatesConfig(ConfigObject):
+    """The sections framework, training, resources and learners."""
+
+    @section
+    def framework(
+        self,
+        framework: Annotated[str, 'library of networks that numpy does not cover; "torch" is the only one'] = "torch",
+        *,
+        torch_autocast: Annotated[
+            Literal["bfloat16"] | None, "type in which networks compute in updates (torch.autocast); None: float32"
+        ] = None,
+        torch_matmul_precision: Annotated[
+            Literal["highest", "high", "medium"],
+            'of float32 products in updates: "high" lets a GPU use TF32 (torch.set_float32_matmul_precision)',
+        ] = "highest",
+        torch_cuda_graphs: Annotated[
+            bool, "on a GPU, record the steps of updates as CUDA graphs where that is measured to be faster"
+        ] = True,
+    ) -> Self:
+        """Library of networks. Plain ones run on numpy where it is faster: see .training(learner=...)."""
+
+    @section
+    def training(
+        self,
+        *,
+        gamma: Annotated[float, "discount of a reward per step", between(0, 1)] = 0.99,
+        lr: Annotated[float | list, "learning rate, or a schedule of it over sampled steps", at_least(0)] = 0.001,
+        lr_schedule: Annotated[list | None, "schedule [[timestep, lr], ...] that goes before lr", at_least(0)] = None,
+        grad_clip: Annotated[float | None, "bound of the gradient; None: unbounded", above(0)] = None,
+        grad_clip_by: Annotated[
+            Literal["global_norm", "norm", "value"], "what grad_clip bounds: all gradients', each one's norm, or values"
+        ] = "global_norm",
+        opt_type: Annotated[Literal["adam", "adamw", "radam", "rmsprop", "sgd"], "optimizer"] = "adam",
+        weight_decay: Annotated[
+            float | None, "how strongly weights are drawn to 0, as in torch; None: 0.01 of adamw, else 0", at_least(0)
+        ] = None,
+        adam_epsilon: Annotated[float, "added to the denominator of Adam and RAdam", above(0)] = 1e-8,
+        decay: Annotated[float, "decay of RMSprop's mean of squared gradients", between(0, 1)] = 0.99,
+        momentum: Annotated[float, "momentum of RMSprop", between(0, 1)] = 0.0,
+        rmsprop_epsilon: Annotated[float, "added to the root of RMSprop's mean", above(0)] = 1e-5,
+        train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
+        model: Annotated[dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged] = _EMPTY,
+        auxiliary_losses: Annotated[
+            dict,
+            "what is added to the loss: name -> {loss: function, weight, columns, stats} (docs/guide/networks.md)",
+            Merged,
+        ] = _EMPTY,
+        custom_loss: Annotated[
+            Any, "function (loss, minibatch, outputs, model) -> the loss to minimise instead; None: the algorithm's"
+        ] = None,
+        learner_class: Annotated[
+            Any, "class derived from rllib.core.TorchLearner, whose compute_loss_for_module is minimised; None: none"
+        ] = None,
+        learner_config_dict: Annotated[dict, "values of your own for learner_class", Merged] = _EMPTY,
+        learner: Annotated[
+            Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
+        ] = "auto",
+    ) -> Self:
+        """The updates: learning rate, optimizer, batch, network."""
+
+    @section
+    def resources(
+        self,
+        *,
+        num_gpus: Annotated[
+            float,
+            "GPUs of each learner: 0, or 1 (a part is shared with others); four: num_learners=4 and num_gpus=1",
+            between(0, 1),
+        ] = 0,
+        num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
+        num_gpus_per_worker: Annotated[
+            float, "GPUs that each rollout worker claims, and on which its network acts", at_least(0)
+        ] = 0,
+        custom_resources_per_worker: Annotated[dict, "other resources that each rollout worker claims"] = _EMPTY,
+        num_cpus_for_local_worker: Annotated[
+            float,
+            "CPUs that this process claims",
+            NotYet("Leave it at 1; num_cpus_per_learner asks for more cores for updates."),
+        ] = 1,
+    ) -> Self:
+        """CPUs, GPUs and other resources of the processes."""
+
+    @section
+    def learners(
+        self,
+        *,
+        num_learners: Annotated[
+            int, "processes that compute the updates, each a part of every minibatch; 0: this one does", at_least(0)
+        ] = 0,
+        num_cpus_per_learner: Annotated[
+            int | Literal["auto", "measured"],
+            'cores for updates, which each of them claims; with num_learners=0, those of this process. "auto": for '
+            "what numpy learns, those that nobody uses during updates, in learner processes one; these share out the "
+            'cores for torch, and this process leaves torch\'s threads; "measured": for what numpy learns here, one '
+            "or the free ones, whichever is faster. What numpy learns has the same bits on any number",
+            at_least(0),
+        ] = "auto",
+        learner_collective: Annotated[
+            Literal["auto", "shared_memory", "gloo", "nccl"],
+            "how their gradients are summed; auto: nccl between GPUs, shared memory on one machine, else gloo",
+        ] = "auto",
+    ) -> Self:
+        """Processes and devices that compute the updates."""
+
+    @relation("framework")
+    def _check_framework(self):
+        if self.framework_str != "torch":
+            return (
+                f"framework={self.framework_str!r} is not available: networks run on torch and numpy, and there is no "
+                'TensorFlow. Use .framework("torch").'
+            )
+
+    @relation("num_gpus", "learner")
+    def _check_gpu(self):
+        if not self.num_gpus:
+            return None
+        if self.learner == "numpy":
+            return (
+                f"num_gpus={self.num_gpus:g} does not go with learner='numpy', which runs on the CPU. "
+                'Use .training(learner="torch") or .resources(num_gpus=0).'
+            )
+        if self.num_learners:
+            return None  # the processes may run elsewhere, and are refused where there is no GPU for them
+        if (reason := why_no_cuda()) is not None:
+            return f"num_gpus={self.num_gpus:g}, but {reason}. Use .resources(num_gpus=0)."
+
+    @relation("num_gpus_per_worker", "num_rollout_workers", "evaluation_num_workers")
+    def _check_gpus_of_workers(self):
+        if self.num_gpus_per_worker and not (self.num_rollout_workers or self.evaluation_num_workers):
+            return (
+                f"num_gpus_per_worker={self.num_gpus_per_worker:g} has no effect with num_rollout_workers=0: this "
+                "process acts on the CPU. Use .rollouts(num_rollout_workers=1), or "
+                ".resources(num_gpus_per_worker=0)."
+            )
+
+    @relation("num_learners", "train_batch_size")
+    def _check_learners(self):
+        name = "sgd_minibatch_size" if "sgd_minibatch_size" in self.settings else "train_batch_size"
+        rows = self[name]
+        if self.num_learners > rows:
+            return (
+                f"num_learners={self.num_learners} are more than the {rows} rows of {name}, of which each takes a "
+                f"part. Use .learners(num_learners={max(1, rows // 64)}), or larger minibatches."
+            )
+
+    @relation("num_cpus_per_learner", "num_learners")
+    def _check_measured_cores(self):
+        if self.num_cpus_per_learner == "measured" and self.num_learners:
+            return (
+                f'num_cpus_per_learner="measured" chooses cores of this process, but num_learners={self.num_learners} '
+                "processes learn. Use .learners(num_learners=0), or a number of cores for each of them."
+            )
+
+    @relation("learner_collective", "num_gpus")
+    def _check_collective(self):
+        if self.learner_collective == "nccl" and self.num_gpus < 1:
+            return (
+                f'learner_collective="nccl" needs a GPU for each learner, but num_gpus={self.num_gpus:g}. Use '
+                '.resources(num_gpus=1), or learner_collective="auto".'
+            )
+        if self.learner_collective == "shared_memory" and self.num_gpus:
+            return (
+                f'learner_collective="shared_memory" sums on CPUs, but num_gpus={self.num_gpus:g}. Use '
+                '.resources(num_gpus=0), or learner_collective="auto".'
+            )
+
+    @relation("model")
+    def _check_model(self):
+        try:
+            check_model(self.model)
+        except ValueError as error:
+            return str(error)
+
+    @relation("auxiliary_losses", "custom_loss")
+    def _check_losses(self):
+        if self.custom_loss is not None and not callable(self.custom_loss):
+            return f"custom_loss must be a function of (loss, minibatch, outputs, model), not {self.custom_loss!r:.80}."
+        try:
+            auxiliary_losses(self.auxiliary_losses)
+        except ValueError as error:
+            return str(error)
+
+    @relation("learner_class", "custom_loss")
+    def _check_learner_class(self):
+        return learner_class_problem(self.learner_class, self.custom_loss)
+
+    @property
+    def fits_a_value(self) -> bool:
+        """Whether a value of observations is fitted beside the policy."""
+        return self.get("use_critic", "vf_loss_coeff" in self.settings)
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        """A setting over time, from `name`_schedule where that is given, else from `name`; None where that is None."""
+        points = self.get(f"{name}_schedule")
+        value = self[name] if points is None else points
+        return None if value is None else Schedule(value)
+
+    @property
+    def acting_model(self) -> Mapping[str, Any]:
+        """Settings of the network that acts."""
+        return self.model

@@ -45,7 +45,8 @@ def test_opposite_infinities_do_not_cancel():
         write_rewards([np.inf, -np.inf], np.zeros(2, np.float32))
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_an_array_of_what_no_float32_can_hold_is_refused():
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("reward", [1e39, np.inf, np.nan])
+def test_an_array_of_what_no_float32_can_hold_is_refused_without_a_warning(reward):
     with pytest.raises(ValueError, match="environment 1: the reward must be finite, in float32 as well"):
-        write_rewards(np.array([1.0, 1e39]), np.zeros(2, np.float32))
+        write_rewards(np.array([1.0, reward]), np.zeros(2, np.float32))

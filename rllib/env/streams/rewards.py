@@ -20,12 +20,14 @@ def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
         ValueError: naming the environment whose reward is no finite number.
     """
     try:
-        out[:] = given
         # One check for all: a single nan or inf shows in the sum, or makes nan of zeros.
-        if not isinstance(given, np.ndarray):
-            is_finite = math.isfinite(math.fsum(given))
+        if isinstance(given, np.ndarray):
+            with np.errstate(over="ignore", invalid="ignore"):  # the error below says more than numpy's warnings
+                out[:] = given
+                is_finite = given.dtype.kind in "biuf" and np.dot(out, _zeros(len(out))) == 0
         else:
-            is_finite = given.dtype.kind in "biuf" and np.dot(out, _zeros(len(out))) == 0
+            out[:] = given
+            is_finite = math.isfinite(math.fsum(given))
         if is_finite:
             return
     # Some reward is not a number, or too large for a float32: reported, or taken from its array, below.

@@ -13,8 +13,8 @@ import rllib
 import rllib.callbacks
 from rllib import cli, tune
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.exploration_config import KINDS
 from rllib.algorithms.base.registry import ALGORITHMS, algorithm_names, get_algorithm_class
+from rllib.algorithms.base.settings.exploration import KINDS
 from rllib.cli.departures import departures
 from rllib.config import aliases
 from rllib.config.sections import SettingRow

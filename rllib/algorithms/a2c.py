@@ -9,7 +9,7 @@ Departures from the paper, see also losses/policy_gradient.py:
 
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib.algorithms.base.exploration_config import OF_NOVELTY
+from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.config.config_object import relation

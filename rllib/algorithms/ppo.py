@@ -10,7 +10,7 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 
 from typing import Annotated, Any, ClassVar, Self
 
-from rllib.algorithms.base.exploration_config import OF_NOVELTY
+from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.constrained_on_policy import ConstrainedActorCritic, ConstrainedActorCriticConfig
 from rllib.algorithms.families.intrinsic import with_advantages
 from rllib.algorithms.families.on_policy import AdaptiveKL

@@ -22,7 +22,7 @@ import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.config.sections import at_least, between, section
 from rllib.evaluation.postprocess.advantages import QLambda

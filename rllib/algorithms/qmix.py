@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from gymnasium import spaces
 
-from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_JOINT_VALUES
+from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_JOINT_VALUES
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import Merged, at_least, section

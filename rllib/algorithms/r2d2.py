@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.exploration_config import EPSILON_ALIASES
+from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES
 from rllib.algorithms.dqn import DQN, DQNConfig
 from rllib.algorithms.families.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.families.sequence_replay import (

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
-from rllib.algorithms.base.exploration_config import NOISE_ALIASES, OF_ACTIONS
+from rllib.algorithms.base.settings.exploration import NOISE_ALIASES, OF_ACTIONS
 from rllib.algorithms.families.off_policy_actor_critic import (
     CRITICS,
     REPLAY_OF_A_MILLION,

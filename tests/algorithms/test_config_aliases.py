@@ -12,8 +12,8 @@ from rllib.algorithms.apex import ApexDQNConfig
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.ars import ARSConfig
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.exploration_config import exploration_settings
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.base.settings.exploration import exploration_settings
 from rllib.algorithms.crossq import CrossQConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig

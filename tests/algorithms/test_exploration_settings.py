@@ -6,7 +6,7 @@ from gymnasium.spaces import Box, Discrete
 
 from rllib import load_policy
 from rllib.algorithms.apex import ApexDDPGConfig
-from rllib.algorithms.base.exploration_config import (
+from rllib.algorithms.base.settings.exploration import (
     KINDS,
     OF_ACTIONS,
     OF_NOVELTY,

@@ -22,7 +22,7 @@ from rllib import (
     PPOConfig,
     PQNConfig,
 )
-from rllib.algorithms.base.exploration_config import make_exploration
+from rllib.algorithms.base.settings.exploration import make_exploration
 from rllib.models.distributions.user import TorchDistributionWrapper
 from tests.envs import StructuredProbe, in_vector
 

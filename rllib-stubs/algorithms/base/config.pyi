@@ -3,23 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
-from rllib.evaluation.postprocess.return_scale import ReturnScale
-from rllib.losses.user.auxiliary import auxiliary_losses
-from rllib.sample_batch import Column
-from rllib.schedules import OverTime, Schedule
+from rllib.algorithms.base.settings.evaluation import EvaluationConfig
+from rllib.algorithms.base.settings.sampling import SamplingConfig
+from rllib.algorithms.base.settings.updates import UpdatesConfig
+from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, Never, Self, TypeVar
 import numpy as np
 C = TypeVar("C")
-DATA_OF_EVALUATION: frozenset
 
-class AlgorithmConfig(OfflineDataConfig):
+class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDataConfig):
     algo_class: type | str | None
     on_policy: ClassVar[bool]
     exploration_kinds: ClassVar[tuple[str, ...]]
     default_exploration: ClassVar[dict]
     needs_probabilities: ClassVar[bool]
-    evaluation_overrides: ClassVar[frozenset[str]]
-    evaluation_ignores: ClassVar[frozenset[str]]
     def __init__(self, algo_class: type | str | None=None, **settings: Never): ...
     def experimental(self, **switches) -> Self: ...
     def api_stack(self, **switches) -> Self: ...
@@ -30,29 +27,25 @@ class AlgorithmConfig(OfflineDataConfig):
     @property
     def episode_cost_column(self) -> str | None: ...
     @property
-    def needs_goals(self) -> bool: ...
-    @property
     def min_train_batch(self) -> int: ...
     @property
     def is_multi_agent(self) -> bool: ...
-    @property
-    def is_atari(self) -> bool: ...
-    def get_info_columns(self) -> tuple[Column, ...]: ...
-    @property
-    def fits_a_value(self) -> bool: ...
-    @property
-    def keys_of_value(self) -> list[str]: ...
-    def get_schedule(self, name: str) -> Schedule | None: ...
-    def evaluation_changes(self) -> dict[str, Any]: ...
-    @property
-    def evaluation_data(self) -> Any: ...
-    @property
-    def make_return_scale(self) -> Callable[..., ReturnScale] | None: ...
-    @property
-    def acting_model(self) -> Mapping[str, Any]: ...
-    @property
-    def explores_in_evaluation(self) -> bool: ...
-    def get_evaluation_config_object(self) -> Self: ...
+    input_: Any
+    input_config: Mapping[str, Any]
+    input_read_schema: Mapping[str, Any]
+    actions_in_input_normalized: bool | None
+    input_fraction_of_best: float | None
+    offline_validation_fraction: float
+    normalize_observations: bool
+    offline_memory: int | str
+    reward_scale: float
+    reward_shift: float
+    output: Any
+    output_config: Mapping[str, Any]
+    output_compress_columns: Sequence[str]
+    output_max_file_size: int
+    output_max_rows_per_file: int | None
+    output_write_episodes: bool
     env: Any
     env_config: Mapping[str, Any]
     env_wrappers: Any
@@ -72,9 +65,6 @@ class AlgorithmConfig(OfflineDataConfig):
     env_task_fn: Callable[..., Any] | None
     disable_env_checking: bool
     render_env: bool
-    torch_autocast: Literal["bfloat16"] | None
-    torch_matmul_precision: Literal["highest", "high", "medium"]
-    torch_cuda_graphs: bool
     num_rollout_workers: int
     num_envs_per_worker: int
     rollout_fragment_length: int | Literal["auto"]
@@ -88,6 +78,9 @@ class AlgorithmConfig(OfflineDataConfig):
     module_to_env_connector: Any
     preprocessor_pref: Literal["deepmind", "rllib"] | None
     sample_timeout_s: float
+    torch_autocast: Literal["bfloat16"] | None
+    torch_matmul_precision: Literal["highest", "high", "medium"]
+    torch_cuda_graphs: bool
     gamma: float
     lr: float | OverTime
     lr_schedule: OverTime | None
@@ -114,16 +107,6 @@ class AlgorithmConfig(OfflineDataConfig):
     num_learners: int
     num_cpus_per_learner: int | Literal["auto", "measured"]
     learner_collective: Literal["auto", "shared_memory", "gloo", "nccl"]
-    evaluation_interval: int | None
-    evaluation_num_workers: int
-    evaluation_config: Mapping[str, Any] | None
-    evaluation_duration: int | Literal["auto"]
-    evaluation_duration_unit: Literal["episodes", "timesteps"]
-    evaluation_parallel_to_training: bool
-    off_policy_estimation_methods: Mapping[str, Any]
-    ope_split_batch_by_episode: bool
-    offline_evaluation_interval: int | None
-    evaluation_videos: int
     policies: Any
     policy_mapping_fn: Any
     policies_to_train: Any
@@ -167,68 +150,6 @@ class AlgorithmConfig(OfflineDataConfig):
     comet: Mapping[str, Any] | None
     clearml: Mapping[str, Any] | None
     tensorboard_groups: bool
-    def environment(
-        self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., env_wrappers: Any=None, observation_space:
-        Any=None, ignore_observation_keys: Sequence[str]=..., critic_observation_keys: Sequence[str]=...,
-        action_space: Any=None, action_mask_key: str | None="action_mask", action_mask_from: Literal["observation",
-        "info", "method"]="observation", clip_actions: bool=False, normalize_actions: bool=True, clip_rewards: bool
-        | float | None=None, normalize_returns: bool=False, normalized_reward_clip: float | None=10.0,
-        time_limit_ends_episode: bool=False, info_columns: Mapping[str, Any]=..., env_task_fn: Callable[..., Any] |
-        None=None, disable_env_checking: bool=False, render_env: bool=False, horizon: Any=...
-    ) -> C: ...
-    def framework(
-        self: C, framework: str="torch", *, torch_autocast: Literal["bfloat16"] | None=None, torch_matmul_precision:
-        Literal["highest", "high", "medium"]="highest", torch_cuda_graphs: bool=True, framework_str: str=...
-    ) -> C: ...
-    def rollouts(
-        self: C, *, num_rollout_workers: int=0, num_envs_per_worker: int=1, rollout_fragment_length: int |
-        Literal["auto"]=200, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",
-        tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
-        Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
-        Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0,
-        env_to_module_connector: Any=None, module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, delay_between_worker_restarts_s: float=1.0,
-        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
-        num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
-        restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=...,
-        learner_connector: Any=..., remote_worker_envs: Literal["sync", "async", "vector_entry_point"]=...,
-        num_env_runners: int=..., num_envs_per_env_runner: int=..., restart_failed_env_runners: bool | None=...,
-        ignore_env_runner_failures: bool=..., max_num_env_runner_restarts: int=...,
-        delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
-    ) -> C: ...
-    def training(
-        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
-        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
-        Literal["adam", "adamw", "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon:
-        float=1e-08, decay: float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32,
-        model: Mapping[str, Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class:
-        Any=None, learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
-        clip_actions: bool=False, rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=...
-    ) -> C: ...
-    def resources(
-        self: C, *, num_gpus: float=0, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0,
-        custom_resources_per_worker: Mapping[str, Any]=..., num_cpus_for_local_worker: float=1,
-        num_cpus_per_learner: int | Literal["auto", "measured"]="auto", num_learners: int=0, num_learner_workers:
-        int=..., num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int | Literal["auto",
-        "measured"]=..., num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
-        custom_resources_per_env_runner: Mapping[str, Any]=..., num_cpus_for_main_process: float=...,
-        num_gpus_per_learner: float=...
-    ) -> C: ...
-    def learners(
-        self: C, *, num_learners: int=0, num_cpus_per_learner: int | Literal["auto", "measured"]="auto",
-        learner_collective: Literal["auto", "shared_memory", "gloo", "nccl"]="auto", num_gpus: float=0,
-        num_learner_workers: int=..., num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int |
-        Literal["auto", "measured"]=..., num_gpus_per_learner: float=...
-    ) -> C: ...
-    def evaluation(
-        self: C, *, evaluation_interval: int | None=None, evaluation_num_workers: int=0, evaluation_config:
-        Mapping[str, Any] | None=None, evaluation_duration: int | Literal["auto"]=10, evaluation_duration_unit:
-        Literal["episodes", "timesteps"]="episodes", evaluation_parallel_to_training: bool=False,
-        off_policy_estimation_methods: Mapping[str, Any]=..., ope_split_batch_by_episode: bool=True,
-        offline_evaluation_interval: int | None=None, evaluation_videos: int=0, enable_async_evaluation: bool=...,
-        evaluation_num_env_runners: int=...
-    ) -> C: ...
     def multi_agent(
         self: C, *, policies: Any=None, policy_mapping_fn: Any=None, policies_to_train: Any=None, count_steps_by:
         Literal["env_steps", "agent_steps"]="env_steps", agent_id_in_observation: bool=False, centralized_critic:
@@ -271,36 +192,6 @@ class AlgorithmConfig(OfflineDataConfig):
         Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None, trackio: Mapping[str, Any] |
         None=None, comet: Mapping[str, Any] | None=None, clearml: Mapping[str, Any] | None=None, tensorboard_groups:
         bool=False
-    ) -> C: ...
-    def env_runners(
-        self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
-        num_envs_per_worker: int=1, rollout_fragment_length: int | Literal["auto"]=200, gym_env_vectorize_mode:
-        Literal["sync", "async", "vector_entry_point"]="sync", tensor_rollouts: bool | None=None,
-        sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
-        "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
-        "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, env_to_module_connector: Any=None,
-        module_to_env_connector: Any=None, preprocessor_pref: Literal["deepmind", "rllib"] | None="deepmind",
-        sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str, Any]=...,
-        delay_between_worker_restarts_s: float=1.0, exploration_config: Mapping[str, Any]=..., explore: bool=True,
-        ignore_worker_failures: bool=False, max_num_worker_restarts: int=1000,
-        num_consecutive_worker_failures_tolerance: int=3, num_cpus_per_worker: float=1, num_gpus_per_worker:
-        float=0, recreate_failed_workers: bool | None=None, restart_failed_sub_environments: bool=False,
-        recreate_failed_env_runners: bool | None=..., learner_connector: Any=..., remote_worker_envs:
-        Literal["sync", "async", "vector_entry_point"]=..., num_cpus_per_env_runner: float=...,
-        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...,
-        restart_failed_env_runners: bool | None=..., ignore_env_runner_failures: bool=...,
-        max_num_env_runner_restarts: int=..., delay_between_env_runner_restarts_s: float=...,
-        num_consecutive_env_runner_failures_tolerance: int=...
-    ) -> C: ...
-    def rl_module(
-        self: C, *, train_batch_size_per_learner: int=..., model_config: Any=..., model_config_dict: Any=..., gamma:
-        float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip: float | None=None,
-        grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam", "adamw",
-        "radam", "rmsprop", "sgd"]="adam", weight_decay: float | None=None, adam_epsilon: float=1e-08, decay:
-        float=0.99, momentum: float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str,
-        Any]=..., auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner_class: Any=None,
-        learner_config_dict: Mapping[str, Any]=..., learner: Literal["auto", "numpy", "torch"]="auto",
-        rl_module_spec: Any=..., optim_alpha: float=..., optim_eps: float=..., epsilon: float=...
     ) -> C: ...
     def build(self, env: Any=None) -> Algorithm: ...
     build_algo = build

@@ -27,13 +27,13 @@ from rllib.acting.inference import Inference
 from rllib.algorithms.base import tensor_rollouts, wiring
 from rllib.algorithms.base.config import AlgorithmConfig, frozen
 from rllib.algorithms.base.evaluations import Evaluations
-from rllib.algorithms.base.exploration_config import exploration_settings, make_exploration
 from rllib.algorithms.base.policies import make_policies, policy_configs
 from rllib.algorithms.base.ray_rllib.names import RllibNames
 from rllib.algorithms.base.ray_rllib.overrides import refuse_methods_of_rllib, taking_a_config
 from rllib.algorithms.base.recorded.data import RecordedData, recorded_data
 from rllib.algorithms.base.reporting import Reporting
 from rllib.algorithms.base.saving import Saving
+from rllib.algorithms.base.settings.exploration import exploration_settings, make_exploration
 from rllib.algorithms.base.several_agents import SeveralAgents
 from rllib.algorithms.base.sources import Source, make_source
 from rllib.algorithms.base.stable_baselines.construction import Words, differs

@@ -17,11 +17,11 @@ from typing import Annotated, Any, ClassVar, Literal, Never, Self
 
 import numpy as np
 
-from rllib.algorithms.base.exploration_config import exploration_problem
 from rllib.algorithms.base.ray_rllib.settings import filter_by_connectors, serve_by_input
 from rllib.algorithms.base.recorded.settings import OfflineDataConfig
 from rllib.algorithms.base.registry import get_algorithm_class
 from rllib.algorithms.base.settings.evaluation import EvaluationConfig
+from rllib.algorithms.base.settings.exploration import exploration_problem
 from rllib.algorithms.base.settings.sampling import SamplingConfig
 from rllib.algorithms.base.settings.updates import UpdatesConfig
 from rllib.config import aliases

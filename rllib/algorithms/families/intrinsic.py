@@ -4,7 +4,7 @@ from typing import Any
 
 from rllib import sample_batch as sb
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.exploration_config import OF_NOVELTY, exploration_settings, make_exploration
+from rllib.algorithms.base.settings.exploration import OF_NOVELTY, exploration_settings, make_exploration
 from rllib.evaluation import seeding
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
 from rllib.exploration.intrinsic.settings import NET_CONFIG_KEYS

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.base.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.base.settings.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.families.off_policy import OffPolicy, OffPolicyConfig
 from rllib.config.config_object import relation
 from rllib.config.sections import above, at_least, between, section

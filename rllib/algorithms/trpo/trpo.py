@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from rllib.algorithms.base.exploration_config import OF_NOVELTY
+from rllib.algorithms.base.settings.exploration import OF_NOVELTY
 from rllib.algorithms.families.intrinsic import IntrinsicallyRewarded, with_advantages
 from rllib.algorithms.families.on_policy import ActorCriticConfig
 from rllib.algorithms.trpo.trust_region import TrustRegion, TrustRegionSettings

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from rllib.algorithms.base.exploration_config import exploration_problem
 from rllib.algorithms.base.recorded.settings import SAMPLER
+from rllib.algorithms.base.settings.exploration import exploration_problem
 from rllib.config import aliases
 from rllib.config.config_object import ConfigObject, relation
 from rllib.config.sections import at_least, section

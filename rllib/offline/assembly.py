@@ -52,7 +52,6 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
     Raises:
         ValueError: if steps do not follow from one another, or an episode goes on after its end.
     """
-    records = without_copies(records)
     given = records
     records, starts = _in_order(records, options)
     columns = dict(records.columns)
@@ -82,52 +81,6 @@ def assembled(records: Records, options: ReadOptions, max_episode_steps: int | N
 
 
 # ---------------------------------------------------------------------- where episodes begin
-
-
-def without_copies(records: Records) -> Records:
-    """The records without copies of episodes: the same number, and the same values in all steps that both have.
-
-    RLlib's newest writer repeats all earlier rows in each file. Files that count their episodes from 0 each have the
-    same numbers for different ones, of which single steps may be the same: these stay as they are.
-    """
-    columns = records.columns
-    if sb.EPS_ID not in columns or T not in columns:
-        return records
-    keys = np.stack([columns[sb.EPS_ID].astype(np.int64), columns[T].astype(np.int64)], 1)
-    _, first, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(records):
-        return records
-    original = first[index.reshape(-1)]
-    copies = original != np.arange(len(records))
-    for name in (sb.OBS, sb.ACTIONS, sb.REWARDS):
-        if name in columns:
-            rows = np.flatnonzero(copies)
-            same = _equal(columns[name][rows], columns[name][original[rows]])
-            copies[rows[~same]] = False
-    differs = (original != np.arange(len(records))) & ~copies
-    if differs.any():
-        numbers = _nth_of_equals(index.reshape(-1))
-        copies &= ~_in_same_group(np.stack([keys[:, 0], numbers], 1), differs)
-    if not copies.any():
-        return records
-    kept = records.taking(np.flatnonzero(~copies))
-    kept.notices.append(f"{copies.sum():,} rows stand there twice, with the same episode and step: each is taken once")
-    return kept
-
-
-def _nth_of_equals(values: np.ndarray) -> np.ndarray:
-    """Number of equal values before each one, int64 [N]."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    numbers = np.empty(len(values), np.int64)
-    numbers[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
-    return numbers
-
-
-def _in_same_group(groups: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """Rows whose group, a row of `groups` [N, ...], has a flag, bool [N]."""
-    _, group = np.unique(groups, axis=0, return_inverse=True)
-    return np.bincount(group.reshape(-1), flags)[group.reshape(-1)] > 0
 
 
 def _in_order(records: Records, options: ReadOptions) -> tuple[Records, np.ndarray]:

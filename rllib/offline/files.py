@@ -10,10 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
+from rllib import sample_batch as sb
 from rllib.did_you_mean import nearest
 from rllib.offline.formats import FORMATS, MINARI, SIZES, records_of_minari
 from rllib.offline.options import ReadOptions
-from rllib.offline.records import Records, joined
+from rllib.offline.records import Records, joined, renamed
+from rllib.offline.repeats import RowsOfFiles, row_digests
 
 # Endings of packed files: what is in them is read in place, nothing is written beside them.
 _PACKED = (".zip", ".gz")
@@ -54,22 +58,60 @@ def record_pieces(
     Raises:
         as `read_records`.
     """
-    skipped: list[str] = []
-    last = None
-    for source in sources_of(paths):
+    sources = sources_of(paths)
+    notices: list[str] = []
+    last: Records | None = None
+    begins: set[int] = set()  # digests of the first rows of files
+    # Number of rows with which each file repeats earlier ones; None: no two files had the same first row so far.
+    repeated: np.ndarray | None = None
+    for number, first, piece in _numbered_pieces(sources, options, piece_bytes, notices):
+        if repeated is None and not first and len(piece) and sb.EPS_ID in renamed(piece, options.schema).columns:
+            (begin,) = row_digests(piece.taking(np.arange(1))).tolist()
+            if begin in begins:
+                repeated = _repeated(sources, options, piece_bytes)
+            begins.add(begin)
+        if repeated is not None and first < repeated[number]:
+            notices += piece.notices
+            piece = piece.taking(np.arange(min(repeated[number] - first, len(piece)), len(piece)))
+            piece.notices.clear()
+            if not len(piece):
+                continue
+        if last is not None:
+            yield last
+        last = piece
+    if last is None:
+        raise ValueError(f"no file could be read: {'; '.join(notices)}")
+    if repeated is not None and repeated.any():
+        notices.append(
+            f"{repeated.sum():,} rows at the beginnings of {np.count_nonzero(repeated):,} files repeat those of the "
+            "files before: each is taken once"
+        )
+    last.notices[:0] = notices
+    yield last
+
+
+def _numbered_pieces(
+    sources: Sequence[Path | str], options: ReadOptions, piece_bytes: int | None, notices: list[str]
+) -> Iterator[tuple[int, int, Records]]:
+    """(number of the file, number of the first row in it, records) of each piece; adds notices of files left out."""
+    for number, source in enumerate(sources):
+        first = 0
         try:
             for piece in _pieces_of_source(source, options, piece_bytes):
-                if last is not None:
-                    yield last
-                last = piece
+                yield number, first, piece
+                first += len(piece)
         except (ValueError, OSError) as error:
             if not options.skips_errors:
                 raise
-            skipped.append(f"{source} was left out, from the first error on: {error}")
-    if last is None:
-        raise ValueError(f"no file could be read: {'; '.join(skipped)}")
-    last.notices[:0] = skipped
-    yield last
+            notices.append(f"{source} was left out, from the first error on: {error}")
+
+
+def _repeated(sources: Sequence[Path | str], options: ReadOptions, piece_bytes: int | None) -> np.ndarray:
+    """Number of rows with which each file repeats the files before, int64 [files]; reads all of them."""
+    rows = RowsOfFiles(len(sources))
+    for number, _, piece in _numbered_pieces(sources, options, piece_bytes, []):
+        rows.add(number, renamed(piece, options.schema))
+    return rows.repeated()
 
 
 def named(paths: str | os.PathLike | Sequence[str | os.PathLike]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from rllib import sample_batch as sb
-from rllib.offline.assembly import set_flags, without_copies
+from rllib.offline.assembly import set_flags
 from rllib.offline.dataset import Dataset
 from rllib.offline.decisions import Decisions
 from rllib.offline.files import named, record_pieces
@@ -127,9 +127,9 @@ def _datasets(pieces: Iterable[Records], options: ReadOptions, given: dict[str, 
     order = _Order()
     left: Records | None = None
     for piece, is_last in _ending(pieces):
-        records = without_copies(renamed(piece, schema))
+        records = renamed(piece, schema)
         if left is not None:
-            records = without_copies(joined([left, records], records.source))
+            records = joined([left, records], records.source)
         if not len(records):
             continue
         dataset = decisions.dataset(records)

@@ -184,6 +184,44 @@ def test_episodes_of_ray_have_one_observation_more_than_steps(tmp_path, monkeypa
     assert not Path("owned").exists()
 
 
+NAMES = {"named": lambda file, number: f"{file}-{number}", "unnamed": lambda file, number: None}
+
+
+def short_episodes_of_ray(file, name, rng):
+    """30 episodes of one or two steps, of which many are equal."""
+    for number in range(30):
+        actions = (rng.random(rng.integers(1, 3)) < 0.8).astype(int) if number else np.ones(1, int)
+        observations = np.arange(len(actions) + 1.0)[:, None]
+        yield ray_episode(observations, actions, np.ones(len(actions)), id_=name(file, number))
+
+
+@pytest.mark.parametrize("read", [Dataset.from_path, lambda path: dataset_on_disk(path, piece_bytes=1)])
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_equal_episodes_of_rays_files_are_all_read(tmp_path, name, read):
+    rng = np.random.default_rng(0)
+    files = [list(short_episodes_of_ray(file, name, rng)) for file in range(2)]
+    alone = [Dataset.from_path(write_items(tmp_path / f"{file}.parquet", items)) for file, items in enumerate(files)]
+    dataset = read(tmp_path)
+    assert dataset.columns["actions"].tolist() == [action for each in alone for action in each.columns["actions"]]
+    assert dataset.num_episodes == 60
+
+
+@pytest.mark.parametrize("read", [Dataset.from_path, lambda path: dataset_on_disk(path, piece_bytes=1)])
+def test_files_of_ray_with_all_earlier_episodes_are_read_once(tmp_path, read):
+    """The last of them goes on in the next file, as a part of its own."""
+    items = list(short_episodes_of_ray(0, NAMES["named"], np.random.default_rng(0)))
+    parts = {"id_": "cut", "is_terminated": False}
+    items.append(ray_episode(np.zeros((3, 1)), np.zeros(2, int), np.ones(2), **parts))
+    items.append(ray_episode(np.ones((3, 1)), np.ones(2, int), np.ones(2), **parts, t_started=2))
+    for file, stop in enumerate([10, 31, 32, 32]):
+        write_items(tmp_path / f"{file}.parquet", items[:stop])
+    last = Dataset.from_path(tmp_path / "3.parquet")
+    dataset = read(tmp_path)
+    assert dataset.starts.tolist() == last.starts.tolist() and dataset.num_episodes == 32
+    for each in CORE:
+        np.testing.assert_array_equal(dataset.columns[each], last.columns[each])
+
+
 @pytest.mark.parametrize("item", [b"", b"\x93\x01", msgspec.msgpack.encode({"a": 1}), b"\xff" * 20])
 def test_what_is_no_episode_of_ray_is_refused(tmp_path, item):
     with pytest.raises(ValueError, match=r"a\.parquet: episode 0 cannot be read"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.offline.nested import leaves
-from rllib.offline.records import Records, T, joined
+from rllib.offline.records import Records, T, episode_numbers, joined
 
 # Name of the only column of such files.
 ITEM = "item"
@@ -30,25 +30,38 @@ def records_of_items(items: Sequence[bytes], source: str, first: int = 0) -> Rec
     Raises:
         ValueError: if one of them is no such episode; with its number.
     """
-    records = []
+    records, names = [], []
     for number, item in enumerate(items, first):
         try:
-            columns = _columns(item)
+            state = _state(item)
+            columns = _columns(state)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ValueError(f"episode {number} cannot be read ({error})") from None
         if columns is not None:
-            columns[sb.EPS_ID] = np.full(len(columns[sb.REWARDS]), number)
+            names.append(_name(state) or f"{source} {number}")
             records.append(Records(columns, f"{source} episode {number}"))
     if not records:
         raise ValueError("there is no episode with steps")
-    return joined(records, source)
+    together = joined(records, source)
+    together.columns[sb.EPS_ID] = np.repeat(episode_numbers(np.array(names)), list(map(len, records)))
+    return together
 
 
-def _columns(item: bytes) -> dict[str, np.ndarray] | None:
-    """The columns of an episode; None if it has no steps."""
+def _state(item: bytes) -> Mapping[str, Any]:
+    """The state of an episode."""
     state = msgspec.msgpack.decode(item)
     if not isinstance(state, dict) or not {"observations", "actions", "rewards"} <= state.keys():
         raise ValueError("it is no state of a SingleAgentEpisode")
+    return state
+
+
+def _name(state: Mapping[str, Any]) -> str | None:
+    """The name that an episode has in all files; the parts of one that was cut are told apart by their first steps."""
+    return f"{state['id_']} {state.get('t_started') or 0}" if state.get("id_") is not None else None
+
+
+def _columns(state: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
+    """The columns of an episode; None if it has no steps."""
     rewards = _rows(state["rewards"], "rewards")["rewards"].astype(np.float64)
     steps = len(rewards)
     if not steps:

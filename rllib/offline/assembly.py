@@ -236,7 +236,8 @@ def _following(
             )
     if (lost := int((~known).sum())) > 0:
         records.notices.append(
-            f"the observation after {lost:,} truncated episodes is not known: what bootstraps leaves these rows out"
+            f"the observation after {lost:,} truncated episodes is not known: what bootstraps takes them as cut before "
+            "their last step, whose observation is known"
         )
     return following, known
 

@@ -226,6 +226,14 @@ class Dataset:
         return len(self.starts) - 1
 
     @property
+    def is_transition(self) -> np.ndarray:
+        """Rows of which it is known what followed, if anything did; bool [rows].
+
+        What bootstraps takes an episode whose last row has False as cut before it, at the observation of this row.
+        """
+        return self.has_next | self.columns[sb.TERMINATEDS]
+
+    @property
     def lengths(self) -> np.ndarray:
         """Steps of each episode, int64 [episodes]."""
         return np.diff(self.starts)

@@ -134,7 +134,7 @@ class FQETorchModel(QModel):
             ValueError: if no step is left.
         """
         steps = recorded_steps(batch, self.policy)
-        rows = np.flatnonzero(steps.terminated | steps.has_next)
+        rows = np.flatnonzero(steps.is_transition)
         if not len(rows):
             raise ValueError(f"of no step of {steps.source} is it known what followed, so that no model can be fitted")
         if not self._is_scaled:

@@ -29,7 +29,8 @@ class RecordedSteps:
         actions: [N, *action_shape] in the policy's units.
         rewards: float64 [N].
         terminated: bool [N], nothing follows.
-        has_next: bool [N], False where new_obs is not known, and is not read.
+        is_transition: bool [N], False where it is not known what followed, and new_obs is not read: the episode ends at
+            the row's obs.
         starts: int64 [episodes + 1].
         behavior: action_logp or action_prob, float64 [N], by its name; {} if neither was recorded.
         log_unit: what is added to behaviour's log-densities to get those of actions in the policy's units.
@@ -42,7 +43,7 @@ class RecordedSteps:
     actions: np.ndarray
     rewards: np.ndarray
     terminated: np.ndarray
-    has_next: np.ndarray
+    is_transition: np.ndarray
     starts: np.ndarray
     behavior: Mapping[str, np.ndarray]
     log_unit: float
@@ -100,7 +101,7 @@ class RecordedSteps:
     def as_single_steps(self) -> "RecordedSteps":
         """Each step as an episode of its own, after which nothing follows: contextual bandits."""
         ends = np.ones(len(self), bool)
-        return dataclasses.replace(self, starts=np.arange(len(self) + 1), terminated=ends, has_next=ends)
+        return dataclasses.replace(self, starts=np.arange(len(self) + 1), terminated=ends, is_transition=ends)
 
 
 def recorded_steps(data: Any, policy: Policy, conversions: rows.Conversions | None = None) -> RecordedSteps:
@@ -134,7 +135,7 @@ def _of_dataset(dataset: Dataset, policy: Policy, conversions: rows.Conversions)
         actions=rows.actions(dataset, policy, conversions),
         rewards=dataset.columns[sb.REWARDS].astype(np.float64),
         terminated=dataset.columns[sb.TERMINATEDS],
-        has_next=dataset.has_next,
+        is_transition=dataset.is_transition,
         starts=dataset.starts,
         behavior=_behavior(dataset.columns),
         log_unit=log_unit,
@@ -154,7 +155,7 @@ def _of_batch(batch: Mapping[str, np.ndarray]) -> RecordedSteps:
         actions=columns[sb.ACTIONS],
         rewards=columns[sb.REWARDS].astype(np.float64),
         terminated=columns[sb.TERMINATEDS],
-        has_next=episodes.has_next,
+        is_transition=episodes.has_next | columns[sb.TERMINATEDS],
         starts=episodes.starts,
         behavior=_behavior(columns),
         log_unit=0.0,

@@ -120,6 +120,9 @@ class ImitatedSequences(ImitatedRows):
 class ReturnsToGo:
     """The column value_targets of recorded rows: G_t, with the present value of what followed a truncated episode.
 
+    Where nobody knows what followed, it is the value of the last step's own observation, in place of its reward; the
+    target of this step is the value itself, so that its action is imitated with an advantage of 0.
+
     Args:
         dataset: recorded steps.
         rewards: float32 [rows] that are learned from.
@@ -129,12 +132,15 @@ class ReturnsToGo:
 
     def __init__(self, dataset: Dataset, rewards: np.ndarray, gamma: float, policy: Policy | None):
         self._dataset, self._policy = dataset, policy
+        if policy is not None:
+            rewards = np.where(dataset.is_transition, rewards, 0)
         self._sums = rows.returns_to_go(dataset, rewards, gamma, np.zeros(dataset.num_episodes))
         self._episodes = np.repeat(np.arange(dataset.num_episodes), dataset.lengths)
-        left = dataset.starts[1:][self._episodes] - np.arange(len(dataset))
-        self._discounts = (gamma ** left.astype(np.float64)).astype(np.float32)
         last = dataset.starts[1:] - 1
-        self._goes_on = dataset.has_next[last] & ~dataset.columns[sb.TERMINATEDS][last]
+        self._is_known = dataset.is_transition[last]
+        left = (last + self._is_known)[self._episodes] - np.arange(len(dataset))
+        self._discounts = (gamma ** left.astype(np.float64)).astype(np.float32)
+        self._goes_on = ~dataset.columns[sb.TERMINATEDS][last]
 
     def __call__(self, batch: SampleBatch, places: np.ndarray) -> None:
         """Adds the column for rows with these numbers in the dataset."""
@@ -146,9 +152,11 @@ class ReturnsToGo:
         batch[sb.VALUE_TARGETS] = targets
 
     def _values(self, episodes: np.ndarray) -> np.ndarray:
-        """Values after the last steps of these episodes, float32 [all episodes]; 0 for others."""
+        """Values of the last known observations of these episodes, float32 [all episodes]; 0 for others."""
         values = np.zeros(self._dataset.num_episodes, np.float32)
-        following = self._dataset.columns[sb.NEXT_OBS][self._dataset.starts[1:][episodes] - 1]
+        columns, last = self._dataset.columns, self._dataset.starts[1:][episodes] - 1
+        following, is_unknown = columns[sb.NEXT_OBS][last], ~self._is_known[episodes]
+        following[is_unknown] = columns[sb.OBS][last[is_unknown]]
         stored = self._policy.filter(following) if self._policy.filters_observations else following
         values[episodes] = self._policy.values(stored)
         return values

@@ -96,7 +96,7 @@ def transitions(
 ) -> dict[str, np.ndarray]:
     """The rows of a replay: as Transitions makes them of the same steps in a worker, in the order of the steps.
 
-    A step of which nobody knows what followed is left out.
+    A step of which nobody knows what followed gives no row: rows of steps before it end at its observation.
 
     Args:
         dataset: recorded steps.
@@ -112,9 +112,10 @@ def transitions(
         obs, new_obs, actions, rewards and discounts.
     """
     ends = (dataset.columns[name][:, None] for name in (sb.TERMINATEDS, sb.TRUNCATEDS))
-    returns, discounts, last = n_step_returns(rewards[:, None], *ends, gamma, n_step)
+    valid = dataset.is_transition
+    returns, discounts, last = n_step_returns(rewards[:, None], *ends, gamma, n_step, valid[:, None])
     last = last[:, 0]
-    kept = np.flatnonzero(dataset.has_next[last])
+    kept = np.flatnonzero(valid)
     stored = actions(dataset, policy, conversions)
     columns = {
         sb.OBS: observations(dataset, policy)[kept],

@@ -226,7 +226,7 @@ def _following(
                 f"{compared:,} rows. The rows are shuffled, or the episode ids are wrong. input_config={{'check': "
                 "False}} takes them as they are."
             )
-        known[last[:-1]] = terminateds[last[:-1]] | ~_equal(following[last[:-1]], obs[last[:-1] + 1])
+        known[last] = terminateds[last] | ~followed_by_resets(obs, following, starts)
         if HAS_NEXT in records.columns:  # our own files say it
             said = records.columns[HAS_NEXT].reshape(len(obs))
             known = np.where(said == UNSAID, known, said != 0)
@@ -240,6 +240,17 @@ def _following(
             "their last step, whose observation is known"
         )
     return following, known
+
+
+def followed_by_resets(obs: np.ndarray, following: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Whether the observation after each episode is the first one of the next, bool [episodes].
+
+    Args:
+        obs, following: [rows, ...], observations before and after each step.
+        starts: int64 [episodes + 1], as in `Episodes`.
+    """
+    last = starts[1:-1] - 1
+    return np.append(_equal(following[last], obs[last + 1]), np.zeros(min(len(starts) - 1, 1), bool))
 
 
 def _breaks(records: Records, starts: np.ndarray) -> tuple[np.ndarray, int]:

@@ -12,12 +12,12 @@ from gymnasium.spaces import Box, flatdim
 from rllib import sample_batch as sb
 from rllib.models.observations.flat_spaces import parts
 from rllib.offline import values
-from rllib.offline.assembly import assembled
+from rllib.offline.assembly import assembled, followed_by_resets
 from rllib.offline.files import named, read_records, size_of_files
 from rllib.offline.formats import MINARI, is_table, records_of_table
 from rllib.offline.nested import is_nested, joined_parts, leaves, nested_space
 from rllib.offline.options import ReadOptions, read_options
-from rllib.offline.records import Records, renamed
+from rllib.offline.records import Records, T, renamed
 from rllib.offline.writing.metadata import (
     ACTIONS_NORMALIZED,
     DENSITIES_NORMALIZED,
@@ -280,7 +280,8 @@ class Dataset:
     def save(self, path: str | os.PathLike, format_: str | None = None, *, normalized_actions: bool = False) -> None:
         """Writes all steps, so that `from_path` reads the same; a file that is there is replaced.
 
-        Files of JSON do not say the spaces.
+        Files of JSON do not say the spaces. If several episodes have the same number, as those of several files may,
+        all get new ones.
 
         Args:
             path: of the file, or "minari:NAMESPACE/NAME-v0".
@@ -293,13 +294,27 @@ class Dataset:
             OSError: if it cannot be written.
         """
         columns = dict(self.columns)
-        if not self.has_next.all():
+        if not self._can_be_told_apart:
+            columns[sb.EPS_ID] = np.repeat(np.arange(self.num_episodes), self.lengths)
+        # The known observation after a truncation may be the first of the episode that is the next one here.
+        like_resets = followed_by_resets(columns[sb.OBS], columns[sb.NEXT_OBS], self.starts)
+        if not self.has_next.all() or (like_resets & columns[sb.TRUNCATEDS][self.starts[1:] - 1]).any():
             columns[HAS_NEXT] = self.has_next
         units = ENVIRONMENT
         if normalized_actions:
             columns[sb.ACTIONS], units = values.normalized(columns[sb.ACTIONS], self.action_space), NORMALIZED
         metadata = metadata_of(self.observation_space, self.action_space, units, **self.metadata)
         write_steps(path, columns, self.starts, metadata, format_)
+
+    @property
+    def _can_be_told_apart(self) -> bool:
+        """Whether the columns say where episodes begin, wherever the rows are read."""
+        first = self.starts[:-1]
+        if sb.EPS_ID in self.columns:
+            return len(np.unique(self.columns[sb.EPS_ID][first])) == len(first)
+        if T in self.columns:
+            return bool((self.columns[T][first[1:]] <= self.columns[T][first[1:] - 1]).all())
+        return True  # flags say it
 
     # ------------------------------------------------------------------ parts of it
 

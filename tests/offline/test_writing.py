@@ -1,5 +1,6 @@
 """Files of recorded steps as our writers leave them: what is in them, when they appear, and what a fault leaves."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -155,6 +156,46 @@ def test_steps_of_which_nobody_knows_what_followed_stay_so(tmp_path, ending):
     del columns["new_obs"]
     written = Dataset.from_columns(columns)
     assert written.has_next.tolist() == [True, True, True, False, True, True, True, False]
+    written.save(tmp_path / f"steps.{ending}")
+    assert_same(Dataset.from_path(tmp_path / f"steps.{ending}"), written)
+
+
+def counted_from_0(name: str) -> Dataset:
+    """Episodes of two files that are joined; each counts its episodes, or the parts of one, from 0."""
+    lengths, parts = (2, 3, 1), []
+    for number in range(2):
+        part = dataset("numbers", lengths)
+        columns = part.columns | {"rewards": np.full(len(part), number, np.float32)}
+        if name == "eps_id":
+            columns |= {"eps_id": np.repeat(np.arange(3), lengths)}
+            del columns["t"]
+        else:  # a number of the step alone, which goes on in each further part
+            columns |= {"t": np.arange(len(part))}
+            del columns["eps_id"]
+        parts.append(dataclasses.replace(part, columns=columns))
+    return Dataset.concat(parts)
+
+
+@pytest.mark.parametrize("name", ["eps_id", "t"])
+def test_episodes_that_share_a_number_stay_apart(tmp_path, ending, name):
+    whole = counted_from_0(name)
+    chosen = [whole, whole.taking([1, 4]), whole.taking([4, 1, 1]), whole.filter_top(0.5), *whole.split(0.5)]
+    for number, written in enumerate(chosen):
+        path = tmp_path / f"{number}.{ending}"
+        written.save(path)
+        for read in (Dataset.from_path(path), dataset_on_disk(path, piece_bytes=1)):
+            assert read.starts.tolist() == written.starts.tolist()
+            for column in ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds"):
+                np.testing.assert_array_equal(read.columns[column], written.columns[column])
+            if name == "eps_id":
+                assert len(np.unique(read.columns["eps_id"])) == written.num_episodes
+
+
+def test_a_known_end_that_is_like_the_next_beginning_stays_known(tmp_path, ending):
+    written = dataset("numbers")
+    last, first = written.starts[1:-1] - 1, written.starts[1:-1]
+    written.columns["new_obs"][last] = written.columns["obs"][first]
+    assert written.has_next.all()
     written.save(tmp_path / f"steps.{ending}")
     assert_same(Dataset.from_path(tmp_path / f"steps.{ending}"), written)
 

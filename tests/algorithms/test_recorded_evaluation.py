@@ -52,6 +52,21 @@ def test_results_have_estimates_and_losses_on_held_out_episodes(tmp_path):
         assert again.evaluate()["off_policy_estimator"]["is"]["num_episodes"] == 6
 
 
+def test_estimates_do_not_depend_on_those_before(tmp_path):
+    """A run that was restored, or that evaluates more often, has the numbers of the unbroken one."""
+    settings = config(data=SMALL, evaluation_interval=1, off_policy_estimation_methods=METHODS)
+    with settings.build() as algorithm:
+        algorithm.train()
+        algorithm.save(tmp_path)
+        unbroken = algorithm.train()["evaluation"]["off_policy_estimator"]
+        assert algorithm.evaluate()["off_policy_estimator"] == unbroken
+    again = config(data=SMALL, evaluation_interval=1, off_policy_estimation_methods=METHODS)
+    with again.build() as other:
+        other.restore(tmp_path)
+        assert other.train()["evaluation"]["off_policy_estimator"] == unbroken
+    assert unbroken["direct"]["loss"] == unbroken["robust"]["loss"] > 0
+
+
 def test_estimates_of_other_data_beside_played_episodes():
     evaluation = {"off_policy_estimation_methods": {"is": {"type": "is"}}, "evaluation_duration": 1}
     settings = get_algorithm_config("PPO").environment("CartPole-v1").debugging(seed=0)

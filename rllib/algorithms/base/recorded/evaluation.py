@@ -27,15 +27,19 @@ class RecordedEvaluation:
 
     def __init__(self, algorithm, max_episode_steps: int | None):
         self._algorithm, self._limit = algorithm, max_episode_steps
-        config = algorithm.config
-        self._estimators: dict[str, OffPolicyEstimator] = {}
-        if methods := config.off_policy_estimation_methods:
-            self._estimators = make_estimators(methods, algorithm.policy, config.gamma, config)
+        self._estimators()  # says now what cannot be estimated
 
     @property
     def gives_estimates(self) -> bool:
         """Whether the settings name estimators."""
-        return bool(self._estimators)
+        return bool(self._algorithm.config.off_policy_estimation_methods)
+
+    def _estimators(self) -> dict[str, OffPolicyEstimator]:
+        """New estimators, whose models are as their seeds make them; {} if the settings name none."""
+        config = self._algorithm.config
+        if not self.gives_estimates:  # several agents have no one policy
+            return {}
+        return make_estimators(config.off_policy_estimation_methods, self._algorithm.policy, config.gamma, config)
 
     @functools.cached_property
     def _dataset(self) -> Dataset:
@@ -49,22 +53,21 @@ class RecordedEvaluation:
         """Under "off_policy_estimator": name -> the estimate of the present policy; {} without estimators.
 
         Models are fitted first, to the episodes that are learned from if others are held out, else to those that are
-        estimated from. They go on from where the last evaluation has left them.
+        estimated from. Each evaluation fits new ones, from their seeds, so that its numbers do not depend on whether
+        there was one before, in this run or before a restore.
 
         Raises:
             ValueError: if the data lacks what an estimator reads.
         """
-        if not self._estimators:
+        estimators = self._estimators()
+        if not estimators:
             return {}
         recorded = self._algorithm.recorded
         steps, fit_on = self._steps_of(self._dataset), None
-        if self._algorithm.config.evaluation_data is None and recorded.held_out and self._has_models:
+        has_models = any(isinstance(each, DirectMethod) for each in estimators.values())
+        if self._algorithm.config.evaluation_data is None and recorded.held_out and has_models:
             fit_on = self._steps_of(recorded.only)
-        return {"off_policy_estimator": estimate_all(self._estimators, steps, fit_on)}
-
-    @property
-    def _has_models(self) -> bool:
-        return any(isinstance(each, DirectMethod) for each in self._estimators.values())
+        return {"off_policy_estimator": estimate_all(estimators, steps, fit_on)}
 
     def _steps_of(self, dataset: Dataset) -> RecordedSteps:
         steps = recorded_steps(dataset, self._algorithm.policy, self._algorithm.config)

@@ -4,13 +4,15 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rllib import tune
 from rllib.errors import TuneError
+from rllib.storage.encoding import decode, encode
 from rllib.tune.reporting.reporters import CLIReporter
 from rllib.tune.running.seeds import Merger, median_of
-from rllib.tune.schedulers import AsyncHyperBandScheduler
+from rllib.tune.schedulers import AsyncHyperBandScheduler, HyperBandScheduler
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -101,6 +103,53 @@ def test_a_failed_trial_starts_again_with_all_seeds_from_its_checkpoint(run, tmp
     assert {seed: numbers["height"] for seed, numbers in lines(trial)[-1]["seeds"].items()} == {"0": 4, "1": 8}
 
 
+class Uneven(Climber):
+    """Seed 1 is twice as fast as seed 0; in step 3 of seed 0 the first run of a trial with a `mark` breaks."""
+
+    def step(self):
+        mark = self.config.get("mark")
+        if mark and self.config["seed"] == 0 and self.iteration == 2 and not Path(mark).exists():
+            Path(mark).touch()
+            raise ArithmeticError("slipped")
+        result = super().step()
+        steps = (1 + self.config["seed"]) * (self.iteration + 1)
+        return {**result, "timesteps_total": steps, "done": steps >= 6}
+
+
+def uneven(config):
+    """The same as a function."""
+    start = tune.get_checkpoint().to_dict()["step"] if tune.get_checkpoint() else 0
+    for step in range(start + 1, 7):
+        if config["mark"] and config["seed"] == 0 and step == 3 and not Path(config["mark"]).exists():
+            Path(config["mark"]).touch()
+            raise ArithmeticError("slipped")
+        result = {"height": step * (1.0 + config["seed"]), "timesteps_total": (1 + config["seed"]) * step}
+        tune.report(result, checkpoint=tune.Checkpoint.from_dict({"step": step}))
+
+
+@pytest.mark.parametrize("trainable, freq", [(Uneven, 1), (uneven, 0)])
+def test_the_medians_of_a_trial_that_starts_again_are_the_same(run, tmp_path, trainable, freq):
+    """A seed that is ahead counts with its earlier results, and one that is done stays done."""
+    settings = {"num_seeds": 2, "checkpoint_freq": freq, "max_failures": 1}
+    unbroken = run(trainable, config={"rate": 1.0, "mark": ""}, **settings).trials[0]
+    broken = run(trainable, config={"rate": 1.0, "mark": str(tmp_path / "mark")}, **settings).trials[0]
+    assert broken.num_failures == 1 and len(lines(broken)) == 6
+    for result, expected in zip(lines(broken), lines(unbroken), strict=True):
+        assert [result[key] for key in ("timesteps_total", "height", "seeds")] == [
+            expected[key] for key in ("timesteps_total", "height", "seeds")
+        ]
+
+
+def test_the_medians_of_a_trial_that_was_paused_are_the_same(run):
+    settings = {"config": {"rate": tune.grid_search([1.0, 2.0])}, "num_seeds": 2, "metric": "height", "mode": "max"}
+    best = [
+        max(run(Uneven, scheduler=scheduler, **settings).trials, key=lambda trial: trial.config["rate"])
+        for scheduler in (None, HyperBandScheduler(max_t=4, reduction_factor=2))
+    ]
+    unbroken, paused = ([(result["timesteps_total"], result["height"]) for result in lines(trial)] for trial in best)
+    assert len(paused) > 1 and paused == unbroken[: len(paused)]
+
+
 def test_functions_save_all_seeds_together(run):
     def climb(config):
         start = tune.get_checkpoint().to_dict()["step"] if tune.get_checkpoint() else 0
@@ -172,6 +221,30 @@ def test_a_seed_that_is_done_early_keeps_its_last_result():
     merged = merger.merged({1: result(30, 9.0, done=True)})
     assert (merged["value"], merged["timesteps_total"], merged["done"]) == (5.0, 30, True)
     assert Merger([0]).merged({0: {"no_report": True, "done": True}}) == {"done": True, "no_report": True}
+
+
+def test_a_merger_continues_from_its_state_as_data():
+    one, other = Merger([0, 1]), Merger([0, 1])
+    more = {"array": np.arange(2), "number": np.float32(1.5), "object": object(), "nan": math.nan, "date": "today"}
+    for merger in (one, other):
+        merger.merged({0: result(60, 1.0, **more, text="x", nested={"list": [1, 2]}), 1: result(20, 2.0)})
+    state = encode(one.get_state())
+    one = Merger([0, 1])
+    one.set_state(decode(json.loads(json.dumps(state))))
+    merged, expected = (
+        merger.merged({0: result(90, 5.0), 1: result(40, 4.0, nested={"list": [3]})}) for merger in (one, other)
+    )
+    for key in ("timesteps_total", "value", "number", "text", "nested"):
+        assert merged[key] == expected[key]
+    assert merged["array"].tolist() == [0, 1] and math.isnan(merged["nan"]) and "object object" in merged["object"]
+
+
+def test_a_checkpoint_at_which_all_seeds_are_done_can_be_continued():
+    merger = Merger([0, 1])
+    merger.merged({seed: result(10, 1.0, done=True) for seed in (0, 1)})
+    following = Merger([0, 1])
+    following.set_state(merger.get_state())
+    assert following.unfinished == [0, 1]
 
 
 def test_medians_are_taken_key_by_key_without_nan():

@@ -2,8 +2,10 @@
 
 Searcher, scheduler, stop criteria and checkpoints see one trial. Each seed has a process of its own. A result is made
 of the seeds' results at equal steps: seeds that are ahead count with their last result up to the steps of the slowest.
+A checkpoint has a part of each seed, seed_N, and medians.json: the results of seeds that are ahead.
 """
 
+import json
 import os
 import statistics
 from collections import deque
@@ -12,9 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import runtime
+from rllib.errors import DamagedFileError
 from rllib.registered import REGISTRIES
-from rllib.runs.entries import SEEDS, scalar
+from rllib.runs.entries import SEEDS, plain, scalar
+from rllib.storage.encoding import decode, encode
+from rllib.storage.foreign_files import WRONG_FORM, json_object, read_inside
 from rllib.tune.running.actor import Definition, TrialActor
 from rllib.tune.trainables.checkpoint import put_in_place, temporary_directory
 from rllib.tune.trainables.pickles import run_key
@@ -33,6 +40,7 @@ _OF_A_PROCESS = frozenset((
     "hostname", "node_ip", "trial_id", "experiment_tag", "config",
 ))  # fmt: skip
 _CLOSE_S = 10.0
+_MEDIANS = "medians.json"
 
 
 @dataclass(frozen=True)
@@ -91,18 +99,33 @@ class SeedsTrainable(Trainable):
         temporary = temporary_directory(self.logdir)
         for seed, path in reported.items():
             os.rename(path, temporary / _name(seed))
+        self._write_medians(temporary)
         place = Path(self.logdir) / f"checkpoint_{self._iteration:06d}"
         return str(put_in_place(temporary, place, self._metadata(None, temporary)))
 
     def save_checkpoint(self, checkpoint_dir: str) -> str:
         self._ask("save", {seed: (str(Path(checkpoint_dir, _name(seed))),) for seed in self._actors})
+        self._write_medians(Path(checkpoint_dir))
         return checkpoint_dir
 
     def load_checkpoint(self, checkpoint: str) -> None:
         """Restores each seed from its own part; from a checkpoint of a single run, all seeds from that."""
         parts = {seed: Path(checkpoint, _name(seed)) for seed in self._merger.seeds}
         are_there = all(part.is_dir() for part in parts.values())
+        if are_there:
+            self._read_medians(checkpoint)
         self._begin({seed: str(part if are_there else checkpoint) for seed, part in parts.items()})
+
+    def _write_medians(self, directory: Path) -> None:
+        (directory / _MEDIANS).write_text(json.dumps(encode(self._merger.get_state())))
+
+    def _read_medians(self, checkpoint: str) -> None:
+        try:
+            self._merger.set_state(decode(json_object(read_inside(checkpoint, _MEDIANS))))
+        except FileNotFoundError:  # of an earlier version: each seed counts with its first result
+            return
+        except WRONG_FORM as error:
+            raise DamagedFileError(f"the checkpoint {checkpoint} is damaged: {_MEDIANS}: {error!r}") from error
 
     def cleanup(self) -> None:
         closed = [actor.close.remote() for actor in self._actors.values()]
@@ -207,13 +230,22 @@ class Merger:
             return {"done": True, "no_report": True}
         steps = _common_steps(reports.values())
         chosen = self._at(steps)
-        common = median_of([{key: value for key, value in result.items() if key not in _OF_A_PROCESS}
-                            for result in chosen.values()])  # fmt: skip
+        common = median_of(list(map(_shared, chosen.values())))
         numbers = {str(seed): _numbers(result) for seed, result in chosen.items()}
         merged = {**common, SEEDS: numbers}
         if steps is not None:
             merged[_STEPS] = steps
         return {**merged, "done": True} if not self.unfinished else merged
+
+    def get_state(self) -> dict[str, Any]:
+        """The unfinished seeds, and the results that further medians need, as data that JSON can hold."""
+        history = {seed: [_as_data(_shared(result)) for result in results] for seed, results in self._history.items()}
+        return {"unfinished": self.unfinished, "history": history}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restores a state of `get_state`. Seeds that were all done then continue, as a single run does."""
+        self.unfinished = [seed for seed in self.seeds if seed in state["unfinished"]] or list(self.seeds)
+        self._history = {seed: deque(map(dict, state["history"][seed])) for seed in self.seeds}
 
     def _at(self, steps: float | None) -> dict[int, Mapping[str, Any]]:
         """The newest result of each seed up to these steps, or else its first; earlier ones are forgotten."""
@@ -221,6 +253,11 @@ class Merger:
             while len(history) > 1 and (steps is None or history[1].get(_STEPS, 0) <= steps):
                 history.popleft()
         return {seed: history[0] for seed, history in self._history.items() if history}
+
+
+def _shared(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a seed's result that count for the trial."""
+    return {key: value for key, value in result.items() if key not in _OF_A_PROCESS}
 
 
 def _common_steps(results: Iterable[Mapping[str, Any]]) -> float | None:
@@ -242,6 +279,17 @@ def median_of(values: Sequence) -> Any:
     if not _is_number(first) or not numbers:
         return first
     return statistics.median([number for number in numbers if number == number] or [first])
+
+
+def _as_data(value) -> Any:
+    """The value as data: scalars as Python's own numbers, and objects that are no data as JSON shows them."""
+    value = scalar(value)
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else str(key): _as_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_as_data, value))
+    is_data = value is None or type(value) in (bool, int, float, str)
+    return value if is_data or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf") else plain(value)
 
 
 def _numbers(result: Mapping[str, Any]) -> dict[str, Any]:

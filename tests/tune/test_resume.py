@@ -1,6 +1,7 @@
 """Experiments that continue after kill -9 of the driver, at any moment."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -14,9 +15,13 @@ import pytest
 from climber import Climber
 
 from rllib import tune
+from rllib.runs.files import ResultFiles
+from rllib.tune.experiment.files import roll_back
+from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.reporting.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search import create_searcher
+from rllib.tune.trainables.session import TrialContext
 from tests.runtime.runtime_support import wait_until
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
@@ -137,6 +142,67 @@ def test_a_restart_of_errored_trials_forgets_their_checkpoints(tmp_path):
     tune.run(FailsOnce, raise_on_failed_trial=False, **settings)
     [trial] = tune.run(FailsOnce, resume="RESTART_ERRORED", **settings).trials
     assert trial.last_result["iterations_since_restore"] == 8 and trial.status == "TERMINATED"
+
+
+class NaNAtTimes(Climber):
+    """Its height is NaN in odd iterations, and it has no name; in its fourth step it fails once."""
+
+    def step(self):
+        marker = Path(self.logdir, "failed")
+        if self.iteration == 3 and not marker.exists():
+            marker.touch()
+            raise RuntimeError("once")
+        result = super().step()
+        return {**result, "nested": {"loss": math.nan}, "name": None,
+                "height": result["height"] if self.iteration % 2 else math.nan}  # fmt: skip
+
+
+class ComparesNumbers(Records):
+    def on_trial_result(self, runner, trial, result):
+        assert isinstance(result["height"], float)
+        return super().on_trial_result(runner, trial, result)
+
+    def on_trial_error(self, runner, trial):
+        assert isinstance(trial.last_result["height"], float)
+
+
+def test_numbers_that_were_nan_are_nan_when_an_experiment_continues(tmp_path, monkeypatch):
+    """JSON has null in their place."""
+    monkeypatch.setattr("rllib.tune.experiment.directory._SNAPSHOT_SHARE", 10**9)
+    settings = {"name": "x", "storage_path": tmp_path, "stop": {"training_iteration": 7}, "config": {"rate": 1.0},
+                "verbose": 0, "tensorboard": False, "metric": "height", "mode": "max", "checkpoint_freq": 1,
+                "keep_checkpoints_num": 2, "checkpoint_score_attr": "height"}  # fmt: skip
+    copies = CopiesEverything(tmp_path / "x", tmp_path)
+    tune.run(NaNAtTimes, raise_on_failed_trial=False, callbacks=[copies], scheduler=ComparesNumbers(), **settings)
+    [read] = ExperimentAnalysis(tmp_path / "x").trials
+    assert math.isnan(read.metric_analysis["height"]["last"]) and read.metric_analysis["height"]["max"] == 2.0
+    assert math.isnan(read.last_result["height"]) and math.isnan(read.last_result["nested"]["loss"])
+    assert read.last_result["name"] is None, "no number"
+    assert [math.isnan(checkpoint.metrics["height"]) for checkpoint in read.checkpoints] == [False, True]
+
+    [trial] = tune.run(NaNAtTimes, resume="AUTO+ERRORED", scheduler=ComparesNumbers(), **settings).trials
+    assert [checkpoint.iteration for checkpoint in trial.checkpoints] == [4, 6, 7]
+    for path in copies.paths[-2:]:  # the journal has results that the state of the scheduler lacks
+        scheduler = ComparesNumbers()
+        [trial] = tune.run(
+            NaNAtTimes, resume="AUTO+ERRORED", scheduler=scheduler, **{**settings, "name": path.name}
+        ).trials
+        assert trial.status == "TERMINATED" and scheduler.iterations == list(range(1, 7))
+
+
+def test_a_trial_goes_back_to_its_last_result_with_its_nan(tmp_path):
+    context = TrialContext("x_0", "x", str(tmp_path))
+    trainable = NaNAtTimes({"rate": 1.0}, context)
+    files = ResultFiles(tmp_path)
+    files.on_result(trainable.train())
+    files.close()
+    trainable.save()
+    trial = Trial("x_0", 0, "x", {}, experiment_dir=tmp_path.parent)
+    trial.dirname = tmp_path.name
+    trial.checkpoints = [TrialCheckpoint("checkpoint_000001", 1, {"height": math.nan, "nested/loss": math.nan})]
+    trial.go_back(*roll_back(trial))
+    assert math.isnan(trial.last_result["height"]) and math.isnan(trial.last_result["nested"]["loss"])
+    assert trial.last_result["name"] is None and math.isnan(trial.metric_analysis["height"]["last"])
 
 
 PPO_DRIVER = """

@@ -8,6 +8,7 @@ import cloudpickle
 from rllib.runs.files import drop_results_after, read_results, write_params
 from rllib.runs.safe_files import numbered, remove_whole
 from rllib.storage.foreign_files import copy_inside
+from rllib.tune.experiment.records import with_nan
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.trainables.checkpoint import METADATA, read_metadata, remove_temporaries
 
@@ -40,14 +41,17 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
     everything is removed.
 
     Returns:
-        the remaining results and checkpoints, the oldest first.
+        the remaining results and checkpoints, the oldest first. Numbers of the last result that were NaN are NaN again.
     """
     directory = Path(trial.logdir)
     results = read_results(directory)
     last_iteration = results[-1].get("training_iteration", 0) if results else 0
     checkpoints = _checkpoints(trial, directory, last_iteration)
     last = checkpoints[-1].iteration if checkpoints else 0
-    return drop_results_after(directory, last), checkpoints
+    kept = drop_results_after(directory, last)
+    if kept and checkpoints:
+        kept[-1] = with_nan(kept[-1], [key for key, value in checkpoints[-1].metrics.items() if value != value])
+    return kept, checkpoints
 
 
 def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:

@@ -1,6 +1,11 @@
-"""Records of trials in the journal: written from trials, and applied to restore them."""
+"""Records of trials in the journal: written from trials, and applied to restore them.
 
-from collections.abc import Callable, Mapping
+JSON has no NaN and no infinity, and null stands for both. A number that is read as null becomes NaN. A null in a result
+becomes NaN only where a number is known to have been: it may have been None, too.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -101,6 +106,22 @@ def check_record(record: Mapping[str, Any], trials: Mapping[str, Trial]) -> None
             raise ValueError(f"there is no trial {record[name]!r}")
 
 
+def as_numbers(numbers: Mapping[str, float | None]) -> dict[str, float]:
+    """Numbers of a record, with NaN in the place of null."""
+    return {key: math.nan if value is None else value for key, value in numbers.items()}
+
+
+def with_nan(result: Mapping[str, Any], names: Collection[str], prefix: str = "") -> dict[str, Any]:
+    """A result of a file, with NaN in the place of null under these "a/b" paths."""
+    restored = {}
+    for key, value in result.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            value = with_nan(value, names, f"{path}/")
+        restored[key] = math.nan if value is None and path in names else value
+    return restored
+
+
 def shown_config(record: Mapping[str, Any]):
     """The configuration in a record as people read it: with names in place of all that JSON cannot hold."""
     return record["config"]
@@ -144,15 +165,17 @@ def apply_record(
         trial.config = config_of(record)
     elif kind == "checkpoint":
         inside(Path(trial.logdir), record["name"], "a checkpoint")
-        trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
+        trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], as_numbers(record["metrics"])))
     elif kind == "removed":
         trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
     elif kind == "status":
         trial.status, trial.num_failures = record["status"], record["failures"]
         trial.stopped_by = record.get("stopped_by")
         trial.error = record.get("error") and printable(record["error"])
+        stats = {key: as_numbers(of_key) for key, of_key in record.get("metric_analysis", {}).items()}
         if "last_result" in record:
-            trial.last_result = as_result({**record["last_result"], "config": trial.config})
+            last_nan = [key for key, of_key in stats.items() if math.isnan(of_key.get("last", 0))]
+            trial.last_result = as_result({**with_nan(record["last_result"], last_nan), "config": trial.config})
         if "metric_analysis" in record:
             trial.analysis = MetricAnalysis()
-            trial.analysis._stats = record["metric_analysis"]
+            trial.analysis._stats = stats

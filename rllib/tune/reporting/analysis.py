@@ -143,7 +143,7 @@ class ExperimentAnalysis:
         metric, mode = self._objective(metric, mode)
         statistic = mode if scope == "all" else scope
         values = [(trial.metric_analysis[metric][statistic], trial) for trial in self._trials_with(metric)]
-        numbers = [pair for pair in values if is_number(pair[0])]  # None: NaN, read from a file
+        numbers = [pair for pair in values if is_number(pair[0])]
         if filter_nan_and_inf:
             numbers = [pair for pair in numbers if math.isfinite(pair[0])]
         if not numbers and filter_nan_and_inf:
@@ -450,7 +450,7 @@ def _check_scope(scope: str) -> None:
 
 
 def _statistic(trial: Trial, metric: str, mode: str, scope: str):
-    """The value of a metric by which a trial is compared; None if it is missing, or NaN read from a file."""
+    """The value of a metric by which a trial is compared; None if it is missing."""
     return trial.metric_analysis.get(metric, {}).get(mode if scope == "all" else scope)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from rllib.errors import DamagedFileError
-from rllib.result import as_result
+from rllib.result import as_result, stored_names
 from rllib.runs.files import read_results
 from rllib.tune.experiment.directory import ExperimentDirectory
 from rllib.tune.experiment.files import roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
-from rllib.tune.experiment.records import apply_record
+from rllib.tune.experiment.records import apply_record, with_nan
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
@@ -162,7 +162,9 @@ class Replay:
     def _replay_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
-            trial.last_result = as_result({**result, "config": trial.config})
+            # Results without the metric have no record, so a null in its place was NaN.
+            metrics = [name for metric in self._verdicts.metrics for name in (metric, *stored_names(metric))]
+            trial.last_result = as_result({**with_nan(result, metrics), "config": trial.config})
             self._verdicts.report(self, trial, trial.last_result)
 
     def _replay_config(self, record: dict, result: None) -> None:

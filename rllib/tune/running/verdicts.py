@@ -23,12 +23,15 @@ class Verdicts:
         scheduler: decides which trials continue.
         metric: one or several by which trials are compared; None: they are not compared.
         warn_once: (topic, message) -> None, for harmless problems.
+
+    Attributes:
+        metrics: those by which searcher or scheduler compare trials.
     """
 
     def __init__(self, searcher, scheduler, metric: Metric | None, warn_once: Callable[[str, str], None]):
         self.searcher, self.scheduler = searcher, scheduler
         own = getattr(scheduler, "metric", None)  # beside several metrics of the experiment
-        self._metrics = names(metric) + [each for each in names(own) if is_several(metric) and each not in metric]
+        self.metrics = names(metric) + [each for each in names(own) if is_several(metric) and each not in metric]
         self._warn_once = warn_once
         self._seen_metric = False
         # Trial id -> (iteration of the last result that was judged, decision); not of trials that have ended well.
@@ -88,7 +91,7 @@ class Verdicts:
         Raises:
             NotANumberError: the result is not reported then.
         """
-        for metric in self._metrics:
+        for metric in self.metrics:
             number_in(result, metric, f"the metric {metric!r}")
 
     def see(self, result: Mapping) -> None:
@@ -120,7 +123,7 @@ class Verdicts:
         if self._seen_metric or not trial.last_result:
             return
         have = ", ".join(sorted(trial.metric_analysis))
-        missing = [metric for metric in self._metrics if lookup(trial.last_result, metric) is None]
+        missing = [metric for metric in self.metrics if lookup(trial.last_result, metric) is None]
         message = f"the results of {trial} have no metric {' and '.join(map(repr, missing))}; they have: {have}"
         if getattr(self.scheduler, "needs_metric", False) or getattr(self.searcher, "needs_metric", False):
             raise ValueError(f"{message}. Trials cannot be compared by it")
@@ -163,7 +166,7 @@ class Verdicts:
         return {"search_alg": _kind(self.searcher), "scheduler": _kind(self.scheduler)}
 
     def _is_comparable(self, result: Mapping) -> bool:
-        return all(lookup(result, metric) is not None for metric in self._metrics)
+        return all(lookup(result, metric) is not None for metric in self.metrics)
 
 
 def _kind(part) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from rllib.tune.experiment.records import apply_record
 from rllib.tune.experiment.spec import CheckpointConfig, ExperimentSpec
-from rllib.tune.experiment.stoppers import TimeoutStopper, make_stopper
+from rllib.tune.experiment.stoppers import Stopper, TimeoutStopper, make_stopper
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.running_trial import CLOSE_S
 from rllib.tune.running.trials import GRACE_S, Trials
@@ -332,6 +332,53 @@ def test_the_time_budget_ends_what_runs_and_what_waits():
     assert {trial.status for trial in world.trials.trials} == {TERMINATED} and world.trials.is_over
 
 
+def all_end_at(iteration):
+    """A stopper that ends the experiment when a trial has reached this iteration."""
+
+    class StopsAll(Stopper):
+        reached_it = False
+
+        def __call__(self, trial_id, result):
+            self.reached_it = self.reached_it or result["training_iteration"] >= iteration
+            return False
+
+        def stop_all(self):
+            return self.reached_it
+
+    return StopsAll()
+
+
+def stop_the_other(runner, trial, result):
+    if trial.index == 1 and result["training_iteration"] == 2:
+        runner.stop_trial(runner.trials[0])
+        return "STOP"
+    return "CONTINUE"
+
+
+@pytest.mark.parametrize("ends", ["time", "stop_all", "fail_fast", "the scheduler"])
+@pytest.mark.parametrize("at_end", [True, False])
+def test_checkpoint_at_end_holds_for_trials_that_end_in_a_step(ends, at_end):
+    """Each trial has two results, and is in a step: what it brings is saved, and the trainable ends in order."""
+    how = {
+        "time": {"time_budget_s": 5},
+        "stop_all": {"stop": all_end_at(2)},
+        "fail_fast": {"fail_fast": True, "num_samples": 3, "cpus": 3.0},
+        "the scheduler": {"scheduler": Commands(stop_the_other)},
+    }[ends]
+    world, one, other = two_trials((3, 3), **{"num_samples": 2, **how}, checkpoint_at_end=at_end)
+    if ends == "time":
+        world.elapsed_s = 5.0
+    elif ends == "fail_fast":
+        world.fail(world.trials.trials[2])
+    world.run()
+    for trial in (one, other):
+        assert trial.status == TERMINATED
+        assert trial.is_saved == at_end and len(trial.checkpoints) == at_end
+        assert (trial.trial_id, "close") in world.asked and ("on_trial_complete", trial.trial_id) in world.hooks
+    assert one.last_result["training_iteration"] == 3
+    assert [checkpoint.name for checkpoint in one.checkpoints] == ["checkpoint_000003"] * at_end
+
+
 def test_an_interrupt_saves_what_runs_and_leaves_it_unfinished():
     world = World(num_samples=2)
     world.tick()
@@ -395,9 +442,9 @@ def exploits(when):
 
 def two_trials(answers, **settings):
     """A world of two trials after `answers` answers of their processes, and the trials."""
-    world = World(num_samples=2, **settings)
+    world = World(**{"num_samples": 2, **settings})
     world.tick()
-    one, other = world.trials.trials
+    one, other = world.trials.trials[:2]
     for trial, count in zip((one, other), answers):
         for _ in range(count):
             world.answer(trial)

@@ -52,7 +52,8 @@ class CheckpointConfig:
         checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: iterations between checkpoints; 0: none.
-        checkpoint_at_end: a checkpoint when the trial ends.
+        checkpoint_at_end: a checkpoint when the trial ends, also with the experiment, unless its process is ended by
+            force or has failed.
     """
 
     num_to_keep: int | None = None

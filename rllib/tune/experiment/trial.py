@@ -214,10 +214,9 @@ class Trial:
         checkpoint = self.checkpoint
         return bool(checkpoint) and checkpoint.iteration == self.last_result.get("training_iteration")
 
-    @property
-    def next_checkpoint_path(self) -> str:
-        """Directory of a checkpoint of its last result."""
-        return str(Path(self.logdir) / f"checkpoint_{self.last_result.get('training_iteration', 0):06d}")
+    def checkpoint_path_at(self, iteration: int) -> str:
+        """Directory of a new checkpoint after this iteration."""
+        return str(Path(self.logdir) / f"checkpoint_{iteration:06d}")
 
     def take(self, result: dict[str, Any]) -> None:
         """Makes a result the last one, and adds its numbers, by "a/b" path, to the statistics."""

@@ -41,8 +41,9 @@ class RunningTrial:
         self.do(instructions.Ask(self.trial, what, arguments))
 
     def save(self) -> None:
-        """Asks for a checkpoint of the last result."""
-        self.ask("save", self.trial.next_checkpoint_path)
+        """Asks for a checkpoint of the last result, or of the result that the step under way brings."""
+        last = self.trial.last_result.get("training_iteration", 0)
+        self.ask("save", self.trial.checkpoint_path_at(last + ("step" in self.calls)))
 
     @property
     def is_saving(self) -> bool:

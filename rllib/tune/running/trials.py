@@ -232,13 +232,16 @@ class Trials:
         return str(spec.stop) if spec.stop.stop_all() else None
 
     def stop(self, reason: str) -> None:
-        """Ends all trials, also waiting ones; the process of a trial that does not answer in time is killed."""
+        """Ends all trials, also waiting ones, with a checkpoint at their end if one is asked for.
+
+        The process of a trial that does not answer in time is killed.
+        """
         self._is_closing = True
         for trial in list(self.waiting.values()):
             self._finish(trial, TERMINATED, reason)
         for running in list(self.running.values()):
             if running.ending is None:
-                self._end(running, TERMINATED, reason, self._checkpoints.at_end and not running.calls)
+                self._end(running, TERMINATED, reason, save=self._checkpoints.at_end)
             elif running.ending[0] in (PENDING, PAUSED):
                 running.ending = (TERMINATED, reason)
             running.patience_s, running.deadline_s = GRACE_S, None
@@ -593,11 +596,8 @@ class Trials:
                 self._finish(trial, TERMINATED, "the scheduler")
         elif running.ending is not None:
             running.ending = (TERMINATED, "the scheduler")
-        elif running.calls:
-            running.ending = (TERMINATED, "the scheduler")
-            self._bury(running)
         else:
-            self._end(running, TERMINATED, "the scheduler")
+            self._end(running, TERMINATED, "the scheduler", save=self._checkpoints.at_end)
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
         return self._takeovers.state_of(trial)

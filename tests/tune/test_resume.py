@@ -144,6 +144,41 @@ def test_a_restart_of_errored_trials_forgets_their_checkpoints(tmp_path):
     assert trial.last_result["iterations_since_restore"] == 8 and trial.status == "TERMINATED"
 
 
+def test_an_analysis_of_a_killed_experiment_has_the_results_so_far(tmp_path):
+    copies = CopiesEverything(tmp_path / "x", tmp_path)
+    tune.run(
+        FailsOnce, name="x", storage_path=tmp_path, config={"rate": RATES}, stop={"training_iteration": 4}, verbose=0,
+        tensorboard=False, checkpoint_freq=2, metric="height", mode="max", callbacks=[copies], max_concurrent_trials=1,
+    )  # fmt: skip
+    seen = set()
+    for path in copies.paths:
+        analysis = ExperimentAnalysis(path)
+        reported = [trial for trial in analysis.trials if result_lines(trial)]
+        for trial in reported:
+            heights = [json.loads(line)["height"] for line in result_lines(trial).splitlines()]
+            assert trial.last_result["height"] == heights[-1] and trial.last_result["config"] == trial.config
+            stats = trial.metric_analysis["height"]
+            assert (stats["min"], stats["max"], stats["last"]) == (heights[0], heights[-1], heights[-1])
+            seen.add((trial.status, bool(trial.checkpoints)))
+        if reported:
+            assert analysis.best_trial is max(reported, key=lambda trial: trial.last_result["height"])
+            assert analysis.best_result["height"] == max(trial.last_result["height"] for trial in reported)
+        else:
+            assert not any(trial.last_result for trial in analysis.trials)
+    assert {("RUNNING", False), ("RUNNING", True), ("TERMINATED", True)} <= seen
+
+
+def test_an_analysis_of_a_trial_that_runs_again_forgets_the_results_of_its_first_run(tmp_path):
+    settings = {"name": "x", "storage_path": tmp_path, "stop": {"training_iteration": 8}, "config": {"rate": 1.0},
+                "checkpoint_freq": 3, "verbose": 0, "tensorboard": False}  # fmt: skip
+    tune.run(FailsOnce, raise_on_failed_trial=False, **settings)
+    copies = CopiesEverything(tmp_path / "x", tmp_path)
+    tune.run(FailsOnce, resume="AUTO+ERRORED", callbacks=[copies], **settings)
+    [trial] = ExperimentAnalysis(copies.paths[1]).trials
+    assert trial.status == "RUNNING" and trial.last_result["training_iteration"] == 4
+    assert trial.metric_analysis["height"]["last"] == 4.0
+
+
 class NaNAtTimes(Climber):
     """Its height is NaN in odd iterations, and it has no name; in its fourth step it fails once."""
 
@@ -179,6 +214,9 @@ def test_numbers_that_were_nan_are_nan_when_an_experiment_continues(tmp_path, mo
     assert math.isnan(read.last_result["height"]) and math.isnan(read.last_result["nested"]["loss"])
     assert read.last_result["name"] is None, "no number"
     assert [math.isnan(checkpoint.metrics["height"]) for checkpoint in read.checkpoints] == [False, True]
+
+    [running] = ExperimentAnalysis(next(path for path in copies.paths if len(result_lines_in(path)) == 3)).trials
+    assert running.status == "RUNNING" and math.isnan(running.metric_analysis["height"]["last"])
 
     [trial] = tune.run(NaNAtTimes, resume="AUTO+ERRORED", scheduler=ComparesNumbers(), **settings).trials
     assert [checkpoint.iteration for checkpoint in trial.checkpoints] == [4, 6, 7]
@@ -242,8 +280,14 @@ def is_under_way(path):
     )
 
 
+def result_lines_in(experiment):
+    """Lines of the results of an experiment's only trial."""
+    return [line for path in experiment.glob("*/result.json") for line in path.read_text().splitlines()]
+
+
 def result_lines(trial):
-    return Path(trial.logdir, "result.json").read_text()
+    path = Path(trial.logdir, "result.json")
+    return path.read_text() if path.exists() else ""
 
 
 @pytest.mark.slow

@@ -28,11 +28,12 @@ from rllib.remote.filesystem import RemoteFolder
 from rllib.remote.mirror import Mirror
 from rllib.remote.url import joined
 from rllib.runs.entries import encode, settings_by_path
+from rllib.runs.files import read_results
 from rllib.runs.safe_files import AppendedFile, numbered, write_whole
 from rllib.storage.file_locks import lock
 from rllib.storage.foreign_files import WRONG_FORM, inside, json_object, read_inside, refuse_links
 from rllib.tune.experiment.journal_values import written
-from rllib.tune.experiment.records import apply_record, check_record
+from rllib.tune.experiment.records import apply_record, check_record, with_nan
 from rllib.tune.experiment.spec import ExperimentSpec
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.search.domains import Choice, Domain
@@ -224,11 +225,29 @@ def journal_file(path: Path) -> Path:
 def read_journal(file: Path) -> tuple[dict[str, Any], list[Trial]]:
     """Header and trials, with their configurations as people read them: no code is run.
 
+    The journal has the last result and the statistics of trials that have ended. Those of the others, which run or were
+    interrupted, come from their result.json, if it is there.
+
     Raises:
-        ValueError: if it is not a journal, damaged, or of a newer format.
+        ValueError: if it is not a journal, damaged, or of a newer format; if a result.json is no regular file.
     """
     header, *records = read_records(file)
-    return header, _trials_of(records, file)
+    trials = _trials_of(records, file)
+    for trial in trials:
+        if not trial.is_finished:
+            _read_progress(trial)
+    return header, trials
+
+
+def _read_progress(trial: Trial) -> None:
+    """Takes the results in the trial's result.json; without any, the trial stays as it is."""
+    *earlier, last = read_results(Path(trial.logdir)) or [None]
+    if last is None:
+        return
+    trial.go_back(earlier, trial.checkpoints)
+    # A number that is null in the last result is NaN, so that it does not count with an earlier value.
+    numbers = {*trial.metric_analysis, *(key for checkpoint in trial.checkpoints for key in checkpoint.metrics)}
+    trial.take({**with_nan(last, numbers), "config": trial.config})
 
 
 def read_records(file: Path) -> list[dict[str, Any]]:

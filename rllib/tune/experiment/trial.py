@@ -229,7 +229,7 @@ class Trial:
         self.analysis.add(numbers)
 
     def go_back(self, results: Sequence[Mapping[str, Any]], checkpoints: list[TrialCheckpoint]) -> None:
-        """Replaces all results and checkpoints by the remaining ones."""
+        """Replaces all results and checkpoints by these, the oldest first."""
         self.checkpoints = checkpoints
         self.last_result, self.analysis = {}, MetricAnalysis()
         for result in results:

@@ -426,6 +426,59 @@ def test_a_paused_function_does_again_what_it_had_not_saved():
     assert judged == [1], "the repeated result is not judged again"
 
 
+def test_a_trial_that_fails_while_it_is_paused_stays_paused_and_repeats_what_was_not_saved():
+    judged = []
+
+    def pauses_at_two(runner, trial, result):
+        judged.append(result["training_iteration"])
+        return "PAUSE" if result["training_iteration"] == 2 else "CONTINUE"
+
+    world = World(scheduler=Commands(pauses_at_two), num_samples=1, max_failures=1, stop={"training_iteration": 4})
+    world.tick()
+    (trial,) = world.trials.trials
+    for _ in range(3):
+        world.answer(trial)
+    assert [what for what, _ in world.calls[trial.trial_id]] == ["save", "close"]
+    world.fail(trial)
+    assert (trial.status, trial.num_failures, world.iterations_of(trial)) == (PAUSED, 1, [])
+    check(world)
+    world.run()
+    assert trial.status == TERMINATED and world.iterations_of(trial) == [1, 2, 3, 4]
+    assert judged == [1, 2, 3], "repeated results are not judged again"
+
+
+@pytest.mark.parametrize("max_failures, status", [(0, ERROR), (1, PENDING)])
+def test_a_trial_that_fails_while_it_is_interrupted_is_unfinished_if_it_may_fail(max_failures, status):
+    world = World(num_samples=1, max_failures=max_failures)
+    world.tick()
+    (trial,) = world.trials.trials
+    world.happened(world.trials.interrupt)
+    world.fail(trial)
+    world.run()
+    assert trial.status == status
+
+
+def test_a_trial_that_fails_after_a_takeover_continues_from_it():
+    world, one, other = two_trials((3, 3), scheduler=exploits(lambda trial, at: trial.index == 1 and at == 2),
+                                   max_failures=1, stop={"training_iteration": 5})  # fmt: skip
+    world.answer(one), world.answer(one)
+    assert other.config == {"a": "new"} and world.calls[other.trial_id] == [("close", ())]
+    world.fail(other)
+    assert other.status == PENDING
+    check(world)
+    world.run()
+    assert other.status == TERMINATED and other.last_result["training_iteration"] == 5
+
+
+def test_a_trial_that_fails_at_its_end_has_failed():
+    world = World(num_samples=1, max_failures=-1, checkpoint_at_end=True, stop={"training_iteration": 1})
+    world.tick()
+    (trial,) = world.trials.trials
+    world.answer(trial), world.answer(trial)
+    world.fail(trial)
+    assert trial.status == ERROR
+
+
 def exploits(when):
     """One trial of two takes over the other's state when `when(trial, result)` says so, once."""
     done = []

@@ -365,7 +365,7 @@ class Trials:
         if running := self.running.get(trial.trial_id):
             self._launch(running)
         else:
-            self._stand_still(trial, PENDING)
+            self._stand_still(trial, trial.status)
 
     def answered(self, trial: Trial, answer) -> None:
         """The oldest call of a trial has been answered."""
@@ -539,6 +539,8 @@ class Trials:
     def failed(self, trial: Trial, exception: BaseException, text: str) -> None:
         """A trial has raised, or its process has died; it starts again from its last checkpoint if it may.
 
+        One that was about to be paused is paused at that checkpoint. One that was about to end ends with the error.
+
         Args:
             trial: the trial.
             exception: the one that it raised, or the death of its process.
@@ -549,7 +551,9 @@ class Trials:
             return
         self._leave(running)
         allowed = self._spec.failures.max_failures
-        if running.ending is None and (allowed < 0 or trial.num_failures < allowed):
+        is_to_continue = running.ending is None or running.ending[0] in (PENDING, PAUSED)
+        if is_to_continue and (allowed < 0 or trial.num_failures < allowed):
+            trial.status = running.ending[0] if running.ending else PENDING
             self._note_failure(trial, exception, text)
             logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
                            trial.num_failures, allowed if allowed >= 0 else "any number of",

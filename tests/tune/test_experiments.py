@@ -505,6 +505,65 @@ def test_trials_run_in_their_own_directories(run, trainable, reuse):
     assert os.getcwd() == here
 
 
+class Prints(tune.Trainable):
+    """Prints its number in every step; notes in its trial's directory that it has ended."""
+
+    def setup(self, config):
+        self.a = config["a"]
+
+    def step(self):
+        print(f"this is {self.a}", flush=True)
+        if self.config.get("fails"):
+            raise RuntimeError("in a step")
+        return {"a": self.a, "done": True}
+
+    def save_checkpoint(self, checkpoint_dir):
+        raise RuntimeError("in a save")
+
+    def cleanup(self):
+        with open(Path(self.logdir, "ended"), "a") as file:
+            file.write(f"{self.a}\n")
+        print(f"this was {self.a}", flush=True)
+
+    def reset_config(self, new_config):
+        self.a = new_config["a"]
+        return self.config["can_reset"]
+
+
+@pytest.mark.parametrize("can_reset", [True, False])
+def test_trials_that_share_processes_print_to_their_own_files(run, can_reset):
+    config = {"a": tune.grid_search([1, 2, 3]), "can_reset": can_reset}
+    trials = run(Prints, config=config, reuse_actors=True, log_to_file=True, max_concurrent_trials=1).trials
+    printed = [Path(trial.logdir, "stdout").read_text() for trial in trials]
+    assert [text.splitlines()[0] for text in printed] == ["this is 1", "this is 2", "this is 3"]
+    assert [text.count("this is") for text in printed] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("settings", [
+    {},
+    {"reuse_actors": True},
+    {"reuse_actors": True, "max_concurrent_trials": 1},
+    {"config": {"fails": True}},
+    {"config": {"fails": True}, "max_failures": 1},
+    {"checkpoint_at_end": True},
+    {"metric": "word", "mode": "max"},
+], ids=str)  # fmt: skip
+def test_every_trainable_ends_with_its_cleanup(run, settings):
+    """Also one that has raised, or whose process was to be taken over by another trial."""
+
+    class Ends(Prints):
+        def step(self):
+            return {**super().step(), "word": "text"}
+
+        def reset_config(self, new_config):
+            return False
+
+    config = {"a": tune.grid_search([1, 2, 3]), **settings.get("config", {})}
+    trials = run(Ends, raise_on_failed_trial=False, **{**settings, "config": config}).trials
+    times = 1 + settings.get("max_failures", 0)
+    assert [Path(trial.logdir, "ended").read_text() for trial in trials] == [f"{a}\n" * times for a in (1, 2, 3)]
+
+
 IMPORTS = """
 from rllib import tune
 

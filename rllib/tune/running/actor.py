@@ -64,16 +64,14 @@ class TrialActor:
     @_unless_it_failed
     def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; returns process and host."""
+        self._log_to(log_to_file, context)
         if not self._shares_process:
-            if log_to_file:
-                _redirect(log_to_file, context.trial_dir)
             join_run(definition.run_key)
             for entry in definition.registered:
                 entry.register()
         remove_temporaries(context.trial_dir)
         self._moves = definition.chdir_to_trial_dir and not self._shares_process
-        self._move(context.trial_dir)
-        session.activate(context, None)
+        self._enter(context)
         self._trainable = definition.trainable_class(config, context)
         if restore:
             self._trainable.restore(restore)
@@ -103,13 +101,21 @@ class TrialActor:
         return self._trainable.export_model(formats)
 
     @_unless_it_failed
-    def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
-        """Switches to another trial and returns process and host; None if the trainable cannot."""
-        self._move(context.trial_dir)
-        session.activate(context, None)
-        trainable = self._trainable
+    def reset(self, config: dict, context: TrialContext, restore: str | None, log_to_file) -> dict | None:
+        """Switches to another trial and returns process and host.
+
+        Returns None if the trainable cannot, which then ends where it was; later calls do nothing.
+        """
+        trainable, before = self._trainable, self._trainable._context
+        self._log_to(log_to_file, context)
+        self._enter(context)
         trainable._context = context
         if not trainable.reset_config(config):
+            self._log_to(log_to_file, before)
+            self._enter(before)
+            trainable._context = before
+            self._has_failed = True
+            self.close()
             return None
         trainable.config = config
         trainable._count_from()
@@ -122,21 +128,28 @@ class TrialActor:
         seed = self._trainable.seed if isinstance(self._trainable, AlgorithmTrainable) else None
         return {"pid": os.getpid(), "hostname": socket.gethostname(), "seed": seed}
 
-    def _move(self, directory: str) -> None:
-        """Makes the trial's directory the working directory, and keeps the import path valid."""
+    def _log_to(self, log_to_file, context: TrialContext) -> None:
+        """Lets the process print to files in the trial's directory, if the experiment asks for that."""
+        if log_to_file and not self._shares_process:
+            _redirect(log_to_file, context.trial_dir)
+
+    def _enter(self, context: TrialContext) -> None:
+        """Makes the trial's directory the working directory, and the trial the one that functions report to."""
         if self._moves:
             os.environ.setdefault("TUNE_ORIG_WORKING_DIR", os.getcwd())  # of Ray, for scripts that read files there
-            sys.path[:] = map(os.path.abspath, sys.path)
-            os.chdir(directory)
+            sys.path[:] = map(os.path.abspath, sys.path)  # keeps the import path valid
+            os.chdir(context.trial_dir)
+        session.activate(context, None)
 
     def rest(self) -> None:
         """Has no effect, but is answered after all earlier calls: the trial has ended."""
 
     def close(self) -> str | None:
-        """Ends the trainable; returns the traceback if it could not end well."""
+        """Ends the trainable, once; returns the traceback if it could not end well."""
+        trainable, self._trainable = self._trainable, None
         try:
-            if self._trainable is not None:
-                self._trainable.stop()
+            if trainable is not None:
+                trainable.stop()
         except Exception:
             return traceback.format_exc()
         return None

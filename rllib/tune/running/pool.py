@@ -15,7 +15,7 @@ from rllib.tune.running.actor import Definition, TrialActor
 from rllib.tune.trainables.pickles import run_key
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import TrialContext
-from runtime.errors import RuntimeFailure
+from runtime.errors import RuntimeFailure, TaskError
 
 # Number of idle actors that are kept for later trials.
 _MOST_IDLE = 16
@@ -29,6 +29,8 @@ class _Process:
     Attributes:
         calls: (method, arguments, reference) of the unanswered calls, the oldest first.
         busy_since: time.monotonic at which it began with the oldest call.
+        is_closed: whether it has ended its trainable.
+        has_raised: whether a call has raised; `close` is the only one that it carries out then.
     """
 
     trial: Trial
@@ -36,6 +38,8 @@ class _Process:
     restore: str | None
     calls: deque = field(default_factory=deque)
     busy_since: float = 0.0
+    is_closed: bool = False
+    has_raised: bool = False
 
     def ask(self, what: str, *arguments) -> None:
         if not self.calls:
@@ -46,6 +50,11 @@ class _Process:
     def awaited(self):
         """Reference of the answer to the oldest call."""
         return self.calls[0][2]
+
+    @property
+    def can_close(self) -> bool:
+        """Whether its trainable is still to be ended, and the actor is at no other call."""
+        return not self.is_closed and (self.has_raised or not self.calls)
 
 
 class TrialPool:
@@ -77,7 +86,7 @@ class TrialPool:
             if resources == trial.resources:
                 process.actor = actor
                 del self._idle[index]
-                process.ask("reset", trial.config, self._context(trial), restore)
+                process.ask("reset", trial.config, self._context(trial), restore, self._spec.log_to_file)
                 return
         self._make_room()
         self._start_actor(process)
@@ -146,15 +155,17 @@ class TrialPool:
             try:
                 answer = runtime.get(reference)
             except RuntimeFailure as failure:
+                process.has_raised = isinstance(failure, TaskError)
                 yield process.trial, None, failure
                 continue
+            process.is_closed = what == "close"
             if what == "reset" and answer is None:
                 self._start_instead(process)
             else:
                 yield process.trial, answer, None
 
     def _start_instead(self, process: _Process) -> None:
-        """Replaces an idle actor that could not start over by a new one, which gets its calls."""
+        """Replaces an idle actor that could not start over, and has ended its trainable, by one that gets its calls."""
         calls = list(process.calls)
         process.calls.clear()
         runtime.kill(process.actor)
@@ -172,14 +183,20 @@ class TrialPool:
         return {awaited[ref].trial.trial_id: now - awaited[ref].busy_since for ref in pending}
 
     def leave(self, trial: Trial, in_order: bool = False) -> None:
-        """Ends the trial's actor; with reuse_actors, one that has closed properly is kept."""
+        """Ends the trial's actor; with reuse_actors, one that has ended in order is kept.
+
+        One that leaves before it was closed, after an error for instance, ends its trainable first if it can in time.
+        """
         process = self._processes.pop(trial.trial_id, None)
         if process is None or process.actor is None:
             return
-        if in_order and self._spec.reuse_actors and not process.calls and len(self._idle) < _MOST_IDLE:
+        has_nothing_to_close = in_order and not self._spec.reuse_actors  # it has closed, or a function has returned
+        if has_nothing_to_close or not process.can_close:
+            runtime.kill(process.actor)
+        elif in_order and len(self._idle) < _MOST_IDLE:
             self._idle.append((process.actor, trial.resources))
         else:
-            runtime.kill(process.actor)
+            self._end([(process.actor, trial.resources)])
 
     def close(self) -> None:
         """Kills the actors of trials, and ends the idle ones."""
@@ -189,10 +206,10 @@ class TrialPool:
         self._idle.clear()
 
     @staticmethod
-    def _end(idle: list[tuple[Any, Resources]]) -> None:
-        """Lets idle actors end their trainables, and ends them."""
-        closed = [actor.close.remote() for actor, _ in idle]
+    def _end(actors: list[tuple[Any, Resources]]) -> None:
+        """Lets actors end their trainables, and ends them."""
+        closed = [actor.close.remote() for actor, _ in actors]
         if closed:
             runtime.wait(closed, num_returns=len(closed), timeout=_CLOSE_S)
-        for actor, _ in idle:
+        for actor, _ in actors:
             runtime.kill(actor)

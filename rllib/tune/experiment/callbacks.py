@@ -104,16 +104,23 @@ class Callbacks:
         self._call("setup", num_samples=num_samples, total_num_samples=num_samples)
 
     def call(self, hook: str, **more) -> None:
-        """Calls this hook of all callbacks with the round, all trials and `more`; errors get a note with its name."""
+        """Calls this hook of all callbacks with the round, all trials and `more`.
+
+        Raises:
+            the first error of a callback, with a note that names it, when all have been called.
+        """
         self._call(hook, iteration=self.round, trials=self._trials, **more)
 
     def _call(self, hook: str, **arguments) -> None:
+        errors = []
         for callback in self._callbacks:
             try:
                 getattr(callback, hook)(**arguments)
             except Exception as error:
                 error.add_note(f"raised in {type(callback).__name__}.{hook}, a callback of the experiment")
-                raise
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def report(self, status: Callable[[], dict[str, Any]], done: bool = False) -> None:
         """Shows the trials, if a report is due."""

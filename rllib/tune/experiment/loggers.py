@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,21 @@ from rllib.tune.experiment.callbacks import Callback, LoggerCallback
 from rllib.tune.experiment.trial import Trial
 
 
-class FileLoggerCallback(LoggerCallback):
+class _OpenForEachTrial(LoggerCallback):
+    """Base of callbacks that keep something open for each trial: until it ends, or the experiment before it."""
+
+    def __init__(self):
+        self._open_for: dict[str, Any] = {}  # trial id -> logger or run
+
+    def on_experiment_end(self, trials, **info) -> None:
+        """Ends what is open for trials that have not ended, after Ctrl-C for instance, even if one of them raises."""
+        with ExitStack() as stack:
+            for trial in trials:
+                if trial.trial_id in self._open_for:
+                    stack.callback(self.log_trial_end, trial, failed=True)
+
+
+class FileLoggerCallback(_OpenForEachTrial):
     """Base of the callbacks below.
 
     An experiment writes result.json and progress.csv of every trial, and event files unless tensorboard=False is given.
@@ -26,25 +41,22 @@ class FileLoggerCallback(LoggerCallback):
     experiment_writes = False
     _open: ClassVar[Callable[[Path], Any]]
 
-    def __init__(self):
-        self._loggers: dict[str, Any] = {}
-
     def log_trial_start(self, trial) -> None:
         """Opens the file, to which later results are appended."""
         self.log_trial_end(trial)
         if not self.experiment_writes:
             Path(trial.logdir).mkdir(parents=True, exist_ok=True)
-            self._loggers[trial.trial_id] = self._open(Path(trial.logdir))
+            self._open_for[trial.trial_id] = self._open(Path(trial.logdir))
 
     def log_trial_result(self, iteration: int, trial, result) -> None:
-        if trial.trial_id not in self._loggers:
+        if trial.trial_id not in self._open_for:
             self.log_trial_start(trial)
-        if trial.trial_id in self._loggers:
-            self._loggers[trial.trial_id].on_result(result)
+        if trial.trial_id in self._open_for:
+            self._open_for[trial.trial_id].on_result(result)
 
     def log_trial_end(self, trial, failed: bool = False) -> None:
-        if trial.trial_id in self._loggers:
-            self._loggers.pop(trial.trial_id).close()
+        if trial.trial_id in self._open_for:
+            self._open_for.pop(trial.trial_id).close()
 
 
 class JsonLoggerCallback(FileLoggerCallback):
@@ -75,13 +87,15 @@ class TBXLoggerCallback(FileLoggerCallback):
 
     def log_trial_end(self, trial, failed: bool = False) -> None:
         """Adds the hyperparameters and closes the file."""
-        if trial.trial_id in self._loggers and trial.evaluated_params:
-            self._loggers[trial.trial_id].add_hparams(trial.evaluated_params, trial.last_result)
+        if trial.trial_id in self._open_for and trial.evaluated_params:
+            self._open_for[trial.trial_id].add_hparams(trial.evaluated_params, trial.last_result)
         super().log_trial_end(trial, failed)
 
 
-class _TrackerCallback(LoggerCallback):
+class _TrackerCallback(_OpenForEachTrial):
     """Base of the callbacks below: one run of the tracker for each trial, continued when the trial continues.
+
+    Runs of trials that are unfinished at the end of the experiment end as failed.
 
     Args:
         options: options of the run.
@@ -93,20 +107,21 @@ class _TrackerCallback(LoggerCallback):
     tracker: ClassVar[str]
 
     def __init__(self, **options):
+        super().__init__()
         check_package(self.tracker)
-        self._options, self._runs = options, {}
+        self._options = options
 
     def log_trial_start(self, trial) -> None:
-        if trial.trial_id not in self._runs:
-            self._runs[trial.trial_id] = TRACKERS[self.tracker](trial.config, str(trial), **self._options)
+        if trial.trial_id not in self._open_for:
+            self._open_for[trial.trial_id] = TRACKERS[self.tracker](trial.config, str(trial), **self._options)
 
     def log_trial_result(self, iteration: int, trial, result) -> None:
         self.log_trial_start(trial)
-        self._runs[trial.trial_id].on_result(result)
+        self._open_for[trial.trial_id].on_result(result)
 
     def log_trial_end(self, trial, failed: bool = False) -> None:
-        if trial.trial_id in self._runs:
-            self._runs.pop(trial.trial_id).close(failed)
+        if trial.trial_id in self._open_for:
+            self._open_for.pop(trial.trial_id).close(failed)
 
 
 class WandbLoggerCallback(_TrackerCallback):

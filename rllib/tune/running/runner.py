@@ -83,8 +83,8 @@ class TrialRunner:
             the trial's own exception: with fail_fast="raise".
             whatever a callback, stop function, searcher or scheduler raises.
         """
-        self._callbacks.setup(self._spec.num_samples)
         try:
+            self._callbacks.setup(self._spec.num_samples)
             self._happened()  # instructions of a resumed experiment
             self.directory.snapshot(self._decided.get_state, now=True)
             with Interrupts() as interrupts:

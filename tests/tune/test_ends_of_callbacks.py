@@ -1,0 +1,135 @@
+"""Callbacks at the end of an experiment, whatever has ended it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rllib import tune
+from rllib.tune.experiment import loggers
+from rllib.tune.experiment.callbacks import Callbacks
+from rllib.tune.experiment.trial import Trial
+from rllib.tune.states import TERMINATED
+from tests.tune.climber import Climber
+
+RESULT = {"training_iteration": 1, "timesteps_total": 10, "score": 1.0}
+
+
+class StandIn:
+    """A tracker; `closed` has the name of each run that was closed, and whether it had failed."""
+
+    closed: list
+    broken = ()
+
+    def __init__(self, params, name, **options):
+        self.name = name
+
+    def on_result(self, result):
+        pass
+
+    def close(self, failed=False):
+        self.closed.append((self.name, failed))
+        if self.name in self.broken:
+            raise ConnectionError(f"no answer for {self.name}")
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    monkeypatch.setattr(loggers, "check_package", lambda name: None)
+    monkeypatch.setattr(loggers, "TRACKERS", {"mlflow": StandIn})
+    monkeypatch.setattr(StandIn, "closed", [], raising=False)
+    return StandIn
+
+
+def two_started(callback, tmp_path):
+    """Two trials that have reported, of which the first has ended."""
+    trials = [Trial(str(index), index, "f", {}, {}, tmp_path) for index in range(2)]
+    for trial in trials:
+        callback.on_trial_start(1, trials, trial)
+        callback.on_trial_result(1, trials, trial, RESULT)
+    callback.on_trial_complete(1, trials, trials[0])
+    trials[0].status = TERMINATED
+    return trials
+
+
+def test_runs_of_unfinished_trials_are_closed_with_the_experiment(stand_in, tmp_path):
+    callback = tune.MLflowLoggerCallback()
+    trials = two_started(callback, tmp_path)
+    for _ in range(2):
+        callback.on_experiment_end(trials=trials)
+        assert stand_in.closed == [("f_0", False), ("f_1", True)]
+
+
+def test_a_run_that_cannot_be_closed_leaves_no_other_open(stand_in, monkeypatch, tmp_path):
+    monkeypatch.setattr(stand_in, "broken", ("f_1", "f_2"))
+    callback = tune.MLflowLoggerCallback()
+    trials = [Trial(str(index), index, "f", {}, {}, tmp_path) for index in range(4)]
+    for trial in trials:
+        callback.on_trial_start(1, trials, trial)
+    with pytest.raises(ConnectionError, match="no answer"):
+        callback.on_experiment_end(trials=trials)
+    assert sorted(stand_in.closed) == [(f"f_{index}", True) for index in range(4)]
+
+
+def test_files_of_unfinished_trials_are_closed_with_the_experiment(tmp_path):
+    failed_ones = []
+
+    class Notes(tune.CSVLoggerCallback):
+        def log_trial_end(self, trial, failed=False):
+            failed_ones.extend([trial.trial_id] * failed)
+            super().log_trial_end(trial, failed)
+
+    callback = Notes()
+    trials = two_started(callback, tmp_path)
+    for _ in range(2):
+        callback.on_experiment_end(trials=trials)
+        assert failed_ones == ["1"]
+
+
+def test_every_callback_is_called_even_if_one_raises():
+    called = []
+
+    class Raises(tune.Callback):
+        def on_experiment_end(self, **info):
+            called.append("raises")
+            raise OSError("first")
+
+    class Listens(tune.Callback):
+        def on_experiment_end(self, **info):
+            called.append("listens")
+
+    with pytest.raises(OSError, match="first") as caught:
+        Callbacks([Raises(), Listens()], None, []).call("on_experiment_end")
+    assert called == ["raises", "listens"] and "Raises.on_experiment_end" in caught.value.__notes__[0]
+
+
+class CtrlC(tune.Callback):
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        if result["training_iteration"] == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_runs_are_closed_after_ctrl_c(two_cpus, run, stand_in):
+    callbacks = [tune.MLflowLoggerCallback(), CtrlC()]
+    with pytest.raises(KeyboardInterrupt):
+        run(Climber, config={"rate": 1.0}, name="x", callbacks=callbacks)
+    assert stand_in.closed == [("Climber_0", True)]
+
+
+def test_an_experiment_whose_callback_cannot_begin_ends_in_order(two_cpus, run, tmp_path):
+    class CannotBegin(tune.Callback):
+        ends = 0
+
+        def setup(self, **info):
+            raise ConnectionError("no server")
+
+        def on_experiment_end(self, **info):
+            CannotBegin.ends += 1
+
+    settings = {"config": {"rate": 1.0}, "name": "x", "stop": {"training_iteration": 1}}
+    with pytest.raises(ConnectionError, match="no server"):
+        run(Climber, callbacks=[CannotBegin()], **settings)
+    assert CannotBegin.ends == 1 and Path(tmp_path, "x").is_dir()
+    (trial,) = run(Climber, resume=True, **settings).trials
+    assert trial.status == TERMINATED

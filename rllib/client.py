@@ -72,13 +72,13 @@ class PolicyClient:
             they are under way, so that errors which concern them are raised by a later call.
         seed: with local inference, of the actions that are sampled.
         observation_space, action_space: of the simulator, as spaces of gymnasium or texts, "Box(-inf, inf, (4,))" and
-            "Discrete(2)"; with several agents dicts by agent. They are the run's if it was started without; else the
-            first request is refused if they differ from the run's.
+            "Discrete(2)"; with several agents dicts by agent, whose keys are strings. They are the run's if it was
+            started without; else the first request is refused if they differ from the run's.
         ca_file: PEM file of the certificates that are trusted, of an https:// address; None: those of the system.
 
     Raises:
-        ValueError: for another inference_mode, an address of another form, or local inference where the server does not
-            allow it, or episodes have several agents.
+        ValueError: for another inference_mode, an address of another form, spaces of agents that are no strings, or
+            local inference where the server does not allow it, or episodes have several agents.
         ModuleNotFoundError: for local inference without rllib.
     """
 
@@ -188,13 +188,13 @@ class PolicyClient:
 
         Args:
             episode_id: of a running episode; or a list of them, with a dict of their observations, for one request.
-            observation: in the observation space; with several agents a dict by agent.
+            observation: in the observation space; with several agents a dict by agent, whose keys are strings.
 
         Returns:
             the action; for a list, a dict of actions by episode.
 
         Raises:
-            ValueError: if the server refuses the request; its message says why.
+            ValueError: if the server refuses the request, and its message says why, or if an agent is no string.
             EpisodeLost, RunEnded: if the episode, or the run, cannot go on. With one episode of a list, all of the list
                 are over.
             ConnectionError: if the server cannot be reached for retry_s.
@@ -216,6 +216,7 @@ class PolicyClient:
         if self._local is not None:
             self._locally(self._local.log, episode_id, observation, action)
             return
+        self._check_agents(action)
         self._post("/v1/log", {"items": [dict(self._item(episode_id, observation), action=action)]})
         self._acted(episode_id)
 
@@ -229,15 +230,17 @@ class PolicyClient:
             multiagent_done_dict, truncated_dict: agents that have ended, and why.
 
         Raises:
-            ValueError: if a reward is no finite number, or the info cannot be sent; nothing is taken in then.
+            ValueError: if a reward is no finite number, the info cannot be sent, or an agent is no string; nothing is
+                taken in then.
         """
         given = self._of(episode_id)
+        self._check_agents(reward, info, multiagent_done_dict, truncated_dict)
         if info:
             self._connection.encode(info)
         if isinstance(reward, dict):
             before = given.get("reward", {})
             sums = {agent: self._sum(episode_id, before.get(agent, 0.0), each) for agent, each in reward.items()}
-            given["reward"] = dict(before, **sums)
+            given["reward"] = {**before, **sums}
         else:
             given["reward"] = self._sum(episode_id, given.get("reward", 0.0), reward)
         if info:
@@ -319,7 +322,13 @@ class PolicyClient:
             )
         return total
 
+    def _check_agents(self, *values):
+        for value in values if self._several else ():
+            if isinstance(value, dict):
+                _check_names(value)
+
     def _item(self, episode_id, observation):
+        self._check_agents(observation)
         return dict(self._of(episode_id), episode_id=episode_id, observation=observation)
 
     def _action(self, action):
@@ -670,12 +679,23 @@ def _packed(value):
     return _plain(value)
 
 
+def _check_names(agents):
+    """Raises ValueError for agents that are no strings: as keys of JSON they would become strings."""
+    for agent in agents:
+        if not isinstance(agent, str):
+            raise ValueError(
+                f"the agents of a client are strings, but one is {agent!r} ({type(agent).__name__}): name it "
+                f"{str(agent)!r}"
+            )
+
+
 def _space_text(space):
     """A space of gymnasium as the server reads it; a text is left as it is."""
     kind = type(space).__name__
     if isinstance(space, str):
         return space
     if isinstance(space, dict):
+        _check_names(space)
         return {agent: _space_text(each) for agent, each in space.items()}
     if kind == "Box":
         low, high = _bounds_text(space.low), _bounds_text(space.high)

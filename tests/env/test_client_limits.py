@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from test_policy_server import BOX, CHOICE, Served
 
+from rllib.algorithms.ppo import PPOConfig
 from rllib.client import PolicyClient
 from rllib.env.external import external_env, http_transport, policy_server
 from rllib.env.external.exchange import EpisodeLost
@@ -244,6 +245,70 @@ def test_agents_are_those_of_the_run():
             body = {"items": [{"episode_id": "e", "observation": seen, **more}]}
             status, answer = server.ask("POST", "/v1/act", body)
             assert status == 400 and "there is no agent 'c'; there are 'a', 'b'" in answer["error"]
+
+
+@pytest.fixture(scope="module", params=["http", "tcp"])
+def served_agents(request):
+    with Served(PolicyServerOfAgents, transport=request.param) as server:
+        yield server
+
+
+NUMBERED = {0: SEEN, 1: SEEN}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client, episode: client.get_action(episode, NUMBERED),
+        lambda client, episode: client.get_action([episode], {episode: NUMBERED}),
+        lambda client, episode: client.log_action(episode, {"a": SEEN}, {0: 1}),
+        lambda client, episode: client.log_returns(episode, {"a": 1.0, 0: 1.0}),
+        lambda client, episode: client.log_returns(episode, {"a": 1.0}, {0: {"lives": 2}}),
+        lambda client, episode: client.log_returns(episode, {"a": 1.0}, None, {0: True}),
+        lambda client, episode: client.log_returns(episode, {"a": 1.0}, truncated_dict={0: True}),
+        lambda client, episode: client.end_episode(episode, NUMBERED),
+    ],
+)
+def test_a_client_refuses_agents_that_are_no_strings(served_agents, call):
+    """Over each transport, before anything is sent or counted; the episode goes on."""
+    served_agents.turns.clear()
+    with PolicyClient(served_agents.env.url) as client:
+        episode = client.start_episode()
+        with pytest.raises(ValueError, match=r"the agents of a client are strings, but one is 0 \(int\): name it '0'"):
+            call(client, episode)
+        assert not served_agents.turns
+        assert client.get_action(episode, {"0": SEEN, "1": SEEN}) == {"0": 1, "1": 1}
+        client.log_returns(episode, {"0": 1.0, "1": 2.0})
+        client.log_returns(episode, {"0": 1.0})
+        client.end_episode(episode, {"0": SEEN, "1": SEEN})
+    assert [turn.step.rewards for turn in served_agents.turns] == [{}, {"0": 2.0, "1": 2.0}]
+
+
+@pytest.mark.parametrize("path, values", [
+    ("/v1/act", {"observation": NUMBERED}),
+    ("/v1/log", {"action": {0: 1}}),
+    ("/v1/act", {"reward": {0: 1.0}}),
+    ("/v1/act", {"info": {0: {}}}),
+    ("/v1/act", {"dones": {0: True}}),
+    ("/v1/end", {"truncateds": {0: True}}),
+])  # fmt: skip
+def test_a_server_refuses_agents_that_are_no_strings(path, values):
+    """MessagePack has them, from clients in other languages."""
+    with Served(PolicyServerOfAgents, transport="tcp") as server:
+        begin(server, "e")
+        body = {"items": [{"episode_id": "e", "observation": {"a": SEEN}, **values}]}
+        status, answer = server.ask("POST", path, body)
+        assert status == 422 and ("strings, but one is 0" in answer["error"] or "Expected `str`" in answer["error"])
+        assert not server.turns
+
+
+def test_spaces_of_agents_that_are_no_strings_are_refused():
+    with pytest.raises(ValueError, match=r"the agents of a client are strings, but one is 0 \(int\)"):
+        PolicyClient("127.0.0.1:1", observation_space={0: BOX}, action_space={0: CHOICE})
+    config = PPOConfig().environment(observation_space={0: BOX}, action_space={0: CHOICE})
+    config.external(listen="127.0.0.1:0").multi_agent(policies="shared").rollouts(num_rollout_workers=0)
+    with pytest.raises(ValueError, match="observation_space has the agent 0, but the agents of clients are strings"):
+        config.build()
 
 
 def test_an_episode_has_a_limited_number_of_agents():

@@ -696,8 +696,9 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(409, f"episode {waiting[0]:.80} waits for the answer to another request")
         # All items are looked at before any is taken in.
         given = [(item, self._episode(item), self._by_agent("observation", item.observation)) for item in request.items]
-        if self._has_several and any(not isinstance(item.info, dict | None) for item in request.items):
-            raise BadRequest(422, "with several agents, infos are a dict by agent")
+        if self._has_several:
+            for item in request.items:
+                _check_agents("infos", {} if item.info is None else item.info)
         rewards = [self._rewards(item, episode) for item, episode, _ in given]
         actions = [logged(item) for item, *_ in given]
         if self._has_several:
@@ -741,7 +742,7 @@ class PolicyServer(ExternalEnv):
                 known = ", ".join(map(repr, self.observation_space))
                 raise BadRequest(400, f"there is no agent {min(map(repr, unknown)):.80}; there are {known}")
             return
-        if any(isinstance(agent, str | bytes) and len(agent) > LONGEST_NAME for agent in named):
+        if any(len(agent) > LONGEST_NAME for agent in named):
             raise BadRequest(422, f"the name of an agent may have {LONGEST_NAME} characters")
         met = self._agents.setdefault(episode.id, set())
         if len(met | named) > MOST_AGENTS:
@@ -767,11 +768,10 @@ class PolicyServer(ExternalEnv):
             raise BadRequest(410, str(error)) from None
 
     def _rewards(self, item: Item, episode) -> Mapping:
-        rewards = item.reward if self._has_several else {AGENT: item.reward}
         if item.reward is None:
             return {}
-        if not isinstance(rewards, Mapping):
-            raise BadRequest(422, "with several agents, rewards are a dict by agent")
+        rewards = item.reward if self._has_several else {AGENT: item.reward}
+        _check_agents("rewards", rewards)
         try:
             return {agent: self._finite(episode, agent, reward) for agent, reward in rewards.items()}
         except ValueError as error:
@@ -779,9 +779,8 @@ class PolicyServer(ExternalEnv):
 
     def _by_agent(self, kind: str, value: Any) -> Mapping:
         """An observation or action of a body, as values of its space, by agent."""
-        if self._has_several and not isinstance(value, Mapping):
-            raise BadRequest(422, f"with several agents, {kind}s are a dict by agent")
         values = value if self._has_several else {AGENT: value}
+        _check_agents(f"{kind}s", values)
         try:
             values = {agent: with_arrays(each) for agent, each in values.items()}
         except NO_ARRAY as error:
@@ -796,6 +795,15 @@ class PolicyServer(ExternalEnv):
 
 class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
+
+
+def _check_agents(name: str, values: Any) -> None:
+    """Refuses values that are no dict by agent, and agents that are no strings: JSON knows no others."""
+    if not isinstance(values, Mapping):
+        raise BadRequest(422, f"with several agents, {name} are a dict by agent")
+    for agent in values:
+        if not isinstance(agent, str):
+            raise BadRequest(422, f"the agents of {name} are strings, but one is {agent!r:.80}")
 
 
 def _refusal(error: Exception) -> tuple[int, dict[str, Any]]:

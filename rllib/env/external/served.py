@@ -41,8 +41,14 @@ def served_environment(config: Mapping[str, Any]) -> ServedFactory:
     """The factory of a config with the setting `listen`.
 
     Raises:
-        ValueError, TypeError: if it is no address, or its function returns none.
+        ValueError, TypeError: if it is no address, or its function returns none; if an agent is no string.
     """
+    for name in ("observation_space", "action_space"):
+        agents = config[name] if isinstance(config[name], dict) else ()
+        if others := [agent for agent in agents if not isinstance(agent, str)]:
+            raise ValueError(
+                f"{name} has the agent {others[0]!r}, but the agents of clients are strings: name it {str(others[0])!r}"
+            )
     names = (
         *("token_file", "tls_certificate", "tls_key", "episode_timeout_s", "max_clients", "max_episodes_per_client"),
         "inference",

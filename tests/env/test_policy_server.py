@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from types import SimpleNamespace
 
 import gymnasium
@@ -235,7 +236,7 @@ def test_an_episode_is_there_when_its_client_is_told_to_ask_again(monkeypatch, t
 
     def hold(turn):
         held.append(turn)
-        server.env._heard["e"] = -1e9  # the request has waited for longer than silence may last
+        server.env._heard["", "e"] = -1e9  # the request has waited for longer than silence may last
 
     with Served(transport=transport, answer=hold) as server:
         server.ask("POST", "/v1/episodes", {"episode_id": "e"})
@@ -430,6 +431,68 @@ def until(holds):
     while not holds() and time.monotonic() < end:
         time.sleep(0.02)
     return holds()
+
+
+def acts(url):
+    """Two episodes of a client that asks for actions, and a function that acts in one of them."""
+    client = PolicyClient(url)
+    episodes = [client.start_episode() for _ in range(2)]
+    return episodes, lambda episode: client.get_action(episode, np.zeros(2))
+
+
+def sends_parts(url):
+    """Two episodes of a client that acts itself, and a function that sends a part of one of them."""
+    client, begun = PolicyClient(url), set()
+    arrays = {"observations": np.zeros((1, 2), np.float32), "rewards": np.zeros(1), "actions": np.ones(1, np.int64)}
+    arrays = {name: message(each) for name, each in arrays.items()}
+    arrays["action_dist_inputs"] = message(np.zeros((1, 3), np.float32))
+    client._connection.close()
+    client._connection = rllib.client._PackedHTTPConnection(urllib.parse.urlsplit(url), None, 30.0, None)
+
+    def send(episode):
+        part = {"episode_id": episode, "version": 0, "is_first": episode not in begun, **arrays}
+        begun.add(episode)
+        client._post("/v1/samples", {"parts": [part]})
+
+    return ["a", "b"], send
+
+
+@pytest.mark.parametrize("client", [acts, sends_parts])
+def test_an_episode_of_a_client_that_waits_for_another_is_not_silent(monkeypatch, client):
+    """Its clock is that of its client: it stands while a request is unanswered, and starts anew with the answer."""
+    ahead_s, looks, held, holds = [0.0], [], [], threading.Event()
+
+    def look_after(env):
+        looks.append(ahead_s[0])
+        env._look_after(time.monotonic() + ahead_s[0])
+
+    def looked():
+        count = len(looks)
+        assert until(lambda: len(looks) >= count + 3)
+
+    monkeypatch.setattr(PolicyServer, "look_after", look_after)
+    monkeypatch.setattr(policy_server, "_LOOKED_AFTER_S", 0.02)
+    monkeypatch.setattr(policy_server, "LAST_WORDS_S", 0.2)
+    with Served(answer=lambda turn: held.append(turn) if holds.is_set() else turn.answer({"agent0": 1})) as server:
+        publish(server)
+        episodes, act = client(server.env.url)
+        for episode in episodes:
+            act(episode)
+        holds.set()
+        thread = threading.Thread(target=act, args=episodes[:1])
+        thread.start()
+        assert until(lambda: held)
+        ahead_s[0] = 1000.0  # the learner is busy for longer than episode_timeout_s
+        looked()
+        ahead_s[0] = 0.0
+        looked()
+        assert set(server.env._running) == set(episodes)
+        holds.clear()
+        held[0].answer({"agent0": 1})
+        thread.join(20)
+        act(episodes[1])
+        ahead_s[0] = 1000.0
+        assert until(lambda: not server.env._running), "the client asks no more"
 
 
 def test_wrong_addresses_and_ports(monkeypatch, transport):

@@ -27,7 +27,7 @@ import threading
 import time
 import urllib.parse
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -163,13 +163,13 @@ class PolicyServer(ExternalEnv):
         self._clients: dict[str, Asked] = {}
         self._waiting: dict[Asked, None] = {}  # requests that have replies
         self._come_again_until = 0.0  # until then clients ask again whose requests were put off (s)
-        self._heard: dict[str, float] = {}  # when each running episode was heard of last
-        self._newest: dict[str, Any] = {}  # and its newest observation
+        self._newest: dict[str, Any] = {}  # newest observation of each running episode
         self._asked: set[str] = set()  # episodes with a turn that is not answered
         self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
         # Clients of the episodes whose end is not taken in yet, and how many each has.
         self._client_of: dict[str, str] = {}
         self._num_open: Counter[str] = Counter()
+        self._heard: dict[tuple[str, str], float] = {}  # when each of their clients was heard of last, by `_caller` (s)
         self._policy: PublishedPolicy | None = None  # for clients that act themselves
         self._chains = Chains(settings.max_clients)
         self._counter = TrafficCounter()
@@ -284,7 +284,7 @@ class PolicyServer(ExternalEnv):
             for reply in late:
                 reply(503, {"error": _NOT_NOW if asked.client else _NOT_FOR_LONG})
         limit = now - self._settings.episode_timeout_s
-        for episode_id in [each for each, heard in self._heard.items() if heard < limit and each not in self._asked]:
+        for episode_id in [each for each in self._running if self._is_silent(each, limit)]:
             self._give_up(episode_id)
         self._forget_silent_clients(limit)
 
@@ -292,6 +292,20 @@ class PolicyServer(ExternalEnv):
     def look_after_s(self) -> float:
         """Interval between calls of `look_after` (seconds)."""
         return min(_LOOKED_AFTER_S, self._settings.episode_timeout_s / 4, HOLD_S / 4)
+
+    def _is_silent(self, episode_id: str, limit: float) -> bool:
+        """Whether the client of an episode was not heard of since this time (s), and waits for no answer."""
+        client = self._client_of.get(episode_id, "")
+        asked = self._clients.get(client)
+        waits = episode_id in self._asked or (asked is not None and asked.answer is None)
+        return not waits and self._heard.get(_caller(client, episode_id), limit) < limit
+
+    def _hear(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:
+        """Notes that a client was heard of; one without a name stands for these episodes alone."""
+        now = time.monotonic()
+        for caller in {_caller(client, episode_id) for episode_id in episode_ids}:
+            if caller in self._heard:  # it has episodes
+                self._heard[caller] = now
 
     def _give_up(self, episode_id: str) -> None:
         """Truncates an episode whose client is gone at its last observation."""
@@ -308,7 +322,6 @@ class PolicyServer(ExternalEnv):
         self.exchange.hand_over(turn)
 
     def _drop(self, episode_id: str, reason: str | None = None) -> None:
-        self._heard.pop(episode_id, None)
         self._newest.pop(episode_id, None)
         self._agents.pop(episode_id, None)
         self._forget(episode_id, reason)
@@ -320,6 +333,8 @@ class PolicyServer(ExternalEnv):
             self._num_open[client] -= 1
             if not self._num_open[client]:
                 del self._num_open[client]
+            if not client or client not in self._num_open:
+                self._heard.pop(_caller(client, episode_id), None)
 
     def _withdraw(self, turns: "Turns") -> None:
         """Withdraws the turns of a request that cannot be asked for again; ends stand, and are taken in later."""
@@ -327,7 +342,7 @@ class PolicyServer(ExternalEnv):
         withdrawn = [turn for turn in turns.turns if not turn.step.is_over and turn.claim()]
         for turn in withdrawn:
             self._asked.discard(turn.episode_id)
-            self._heard[turn.episode_id] = time.monotonic()  # its client asks again
+            self._hear("", [turn.episode_id])  # its client asks again
             if (episode := self._running.get(turn.episode_id)) is not None:
                 episode.withdraw(turn)  # a repeated request brings its rewards again
         turns.turns = [turn for turn in turns.turns if turn not in withdrawn]
@@ -400,6 +415,7 @@ class PolicyServer(ExternalEnv):
             self._take_in(asked, request, handle)
             self._reply(asked, reply, ACTION_TIMEOUT_S)
             return
+        self._hear(request.client)
         if request.seq < 1:
             raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
         asked = self._clients.pop(request.client, None)
@@ -466,19 +482,17 @@ class PolicyServer(ExternalEnv):
 
     def _conclude(self, turns: Turns) -> None:
         """Answers the request whose turns are all answered."""
-        now = time.monotonic()
+        asked, episode_ids = turns.asked, [turn.episode_id for turn in turns.turns]
+        self._asked.difference_update(episode_ids)
         for turn in turns.turns:
-            self._asked.discard(turn.episode_id)
             if isinstance(turn.error, _ENDS_EPISODE):
                 self._drop(turn.episode_id)
-            elif not turn.ends:
-                self._heard[turn.episode_id] = now
-        asked = turns.asked
+        self._hear(asked.client, episode_ids)
         try:
             asked.answer = 200, turns.answer(turns.turns)
         except Exception as error:
             asked.answer = _refusal(error)
-        asked.turns, asked.concluded = None, now  # without the observations
+        asked.turns, asked.concluded = None, time.monotonic()  # without the observations
         replies, asked.replies = asked.replies, []
         self._waiting.pop(asked, None)
         for _, reply in replies:
@@ -569,8 +583,6 @@ class PolicyServer(ExternalEnv):
                     lost[replay.episode_id] = str(replay.error)
                 elif replay.error is not None:
                     raise replay.error
-            now = time.monotonic()
-            self._heard.update((each.episode_id, now) for each in replays if each.episode_id in self._newest)
             policy = self._published()
             is_wanted = request.have is not None and request.have != policy.edition
             return {**(policy.state() if is_wanted else policy.clock()), "lost": lost}
@@ -611,7 +623,6 @@ class PolicyServer(ExternalEnv):
             episode_id = self._open_episode(request.episode_id, request.training_enabled, request.client)
         except ValueError as error:
             raise BadRequest(409, str(error)) from None
-        self._heard[episode_id] = time.monotonic()
         return {"episode_id": episode_id}
 
     def _open_episode(self, episode_id: str | None, trains: bool, client: str) -> str:
@@ -619,6 +630,7 @@ class PolicyServer(ExternalEnv):
         episode_id = self.start_episode(episode_id, trains)
         self._client_of[episode_id] = client
         self._num_open[client] += 1
+        self._heard[_caller(client, episode_id)] = time.monotonic()
         return episode_id
 
     def _check_room(self, client: str, num_more: int) -> None:
@@ -721,7 +733,7 @@ class PolicyServer(ExternalEnv):
             if end:
                 self._drop(episode.id)
             else:
-                self._heard[episode.id], self._newest[episode.id] = time.monotonic(), seen
+                self._newest[episode.id] = seen
             turns.append(turn)
         self._asked |= ids
         made = Turns(turns, lambda answered: answer(_actions_of(answered)))
@@ -795,6 +807,11 @@ class PolicyServer(ExternalEnv):
 
 class PolicyServerOfAgents(PolicyServer, ExternalMultiAgentEnv):
     """A PolicyServer of environments with several agents."""
+
+
+def _caller(client: str, episode_id: str) -> tuple[str, str]:
+    """Key of the clock of an episode: that of its client, or of its own without a client's name."""
+    return client, "" if client else episode_id
 
 
 def _check_agents(name: str, values: Any) -> None:

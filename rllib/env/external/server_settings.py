@@ -19,7 +19,7 @@ class ServerSettings:
         host, port: where it listens; port 0 takes a free one. Worker i listens on port + i - 1.
         transport: "http" or "tcp", ZeroMQ.
         token_file: file with the token that requests must carry; None: that of the variable RLLIB_TOKEN, if it is set.
-        episode_timeout_s: an episode that is silent for so long is given up (seconds).
+        episode_timeout_s: an episode whose client is silent for so long is given up (seconds).
         max_clients: most clients whose requests have numbers.
         max_episodes_per_client: most episodes that a client may have under way. All requests without a client count as
             those of one client.

@@ -1,6 +1,7 @@
 """Rows of external episodes: they are those that the same steps give in an environment that is stepped."""
 
 import threading
+from collections import Counter
 
 import gymnasium
 import numpy as np
@@ -303,7 +304,10 @@ class Crowds(ExternalMultiAgentEnv):
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
 def test_episodes_go_on_where_a_policy_gets_more_slots(mode, grows):
-    """Each row of each agent is there once and in order, with its reward, and no loop has lost its episode."""
+    """Each row of each agent is there once and in order, with its reward, and no loop has lost its episode.
+
+    Whole episodes are in one batch each.
+    """
     sizes = [1, 3, 18, 5]
     config = PPOConfig().environment(Crowds, env_config={"sizes": sizes, "grows": grows})
     config.rollouts(num_rollout_workers=0, rollout_fragment_length=7, batch_mode=mode)
@@ -314,6 +318,8 @@ def test_episodes_go_on_where_a_policy_gets_more_slots(mode, grows):
         while total < wanted:
             batch = algorithm.sample(1).policy_batches["p"]
             total += int((batch[sb.OBS][:, 0] < 100 * len(sizes)).sum())
+            ended = Counter(batch[sb.OBS][batch[sb.TERMINATEDS], 0].tolist())
+            assert mode == "truncate_episodes" or ended.keys() == set(batch[sb.OBS][:, 0].tolist())
             for observation, reward in zip(batch[sb.OBS], batch[sb.REWARDS]):
                 rows.setdefault(int(observation[0]), []).append((int(observation[1]), reward))
         assert environment(algorithm).errors == []

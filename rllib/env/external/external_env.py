@@ -9,7 +9,7 @@ import math
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, SupportsFloat
 
@@ -43,6 +43,7 @@ class _Episode:
         self.terminateds: dict[AgentID, bool] = {}
         self.truncateds: dict[AgentID, bool] = {}
         self.num_turns = 0
+        self.thread: int | None = None  # identity of the one that has called last
         # Agents that have ended with an earlier turn, and those before the newest one.
         self._ended: frozenset[AgentID] = frozenset()
         self._ended_before = self._ended
@@ -261,6 +262,7 @@ class ExternalEnv(threading.Thread):
         self._check_masks(observations, logged)
         with episode.lock:
             episode.check_agents(observations)
+            episode.thread = threading.get_ident()
             turn = episode.turn(observations, logged, None)
             self.exchange.hand_over(turn)
             self.exchange.take_part()
@@ -327,10 +329,11 @@ class ExternalEnv(threading.Thread):
     def publish(self, policy: PublishedPolicy) -> None:
         """Receives the policy that its worker acts by from now on."""
 
-    @property
-    def patience_s(self) -> float | None:
-        """Longest time that whole episodes of others wait for the end of a silent one (seconds); None: any time."""
-        return None
+    # Longest time that whole episodes of others wait for the end of a silent one (seconds); None: any time.
+    patience_s: float | None = None
+    # An episode that could begin waits this long for running ones that do not go on: their loop may wait for it in turn
+    # (seconds).
+    standstill_s = 0.05
 
     def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
         """Whether all loops of running episodes are known to wait for the beginning of others.
@@ -339,7 +342,15 @@ class ExternalEnv(threading.Thread):
             running: ids of the episodes that act.
             waiting: ids of those that have to wait before they begin.
         """
-        return False
+        if self.exchange.num_waiting():
+            return False
+        loops = {self._loop_of(episode_id) for episode_id in waiting} - {None}
+        return bool(loops) and all(self._loop_of(episode_id) in loops for episode_id in running)
+
+    def _loop_of(self, episode_id: str) -> Hashable:
+        """Thread or client that makes the calls of a running episode, one at a time; None: it is not known."""
+        episode = self._running.get(episode_id)
+        return episode and episode.thread
 
     def open(self) -> None:
         """Called when a worker begins with this environment, before its loop is started."""

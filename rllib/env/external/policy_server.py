@@ -27,7 +27,7 @@ import threading
 import time
 import urllib.parse
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -137,6 +137,7 @@ class PolicyServer(ExternalEnv):
 
     open_paths = OPEN_PATHS
     url: str | None = None
+    standstill_s = 1.0
 
     def __init__(self, action_space, observation_space, settings: ServerSettings, index: int = 0):
         super().__init__(action_space, observation_space)
@@ -242,12 +243,9 @@ class PolicyServer(ExternalEnv):
     def patience_s(self) -> float:
         return self._settings.episode_timeout_s * _SHARE_OF_PATIENCE
 
-    def is_blocked(self, running: Collection[str], waiting: Collection[str]) -> bool:
+    def _loop_of(self, episode_id: str) -> str | None:
         # A client with a name has one request at a time; "" may stand for several clients.
-        clients = {self._client_of.get(episode_id) for episode_id in waiting} - {None, ""}
-        if not clients or self.exchange.num_waiting():
-            return False
-        return all(self._client_of.get(episode_id) in clients for episode_id in running)
+        return self._client_of.get(episode_id) or None
 
     @property
     def num_requests(self) -> int:

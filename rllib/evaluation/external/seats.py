@@ -7,6 +7,7 @@ from rllib.env.external.exchange import AgentRefused
 from rllib.env.multi_agent.agent_spaces import AgentID
 from rllib.env.multi_agent.stream import AgentStep
 from rllib.evaluation.multi_agent.episode import Seat
+from rllib.evaluation.multi_agent.lanes import Slots
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
 
 
@@ -17,6 +18,7 @@ class ExternalSeats(EnvironmentSeats):
         trains: whether the episode's steps become rows.
         given: the actions that the episode's loop has got with its newest turn.
         drops_next: whether the rows that are open are to be dropped when they close, and the chain of rows cut there.
+        num_steps: steps since `begin_fragment` that become rows.
     """
 
     trains = True
@@ -25,6 +27,8 @@ class ExternalSeats(EnvironmentSeats):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.given: Mapping = {}
+        # Steps of the running episode that are in no fragment yet.
+        self.num_steps = self._own_steps = 0
 
     def begin(self, trains: bool, rewards: Mapping[AgentID, float]) -> None:
         """Starts the episode; its rewards so far belong to no row.
@@ -33,7 +37,7 @@ class ExternalSeats(EnvironmentSeats):
             AgentRefused: if an agent has no policy. The episode is to be made void.
             OutOfSlotsError: if a policy has too few slots for its agents. Once it has more, `seat_first` goes on.
         """
-        self.trains, self.drops_next, self.given = trains, False, {}
+        self.trains, self.drops_next, self.given, self._own_steps = trains, False, {}, 0
         self.start()
         self._add_rewards(rewards)
 
@@ -54,8 +58,12 @@ class ExternalSeats(EnvironmentSeats):
         for seat in self._acting:
             seat.is_open, seat.reward = True, 0.0
 
-    def follow(self, step: AgentStep) -> bool:
+    def follow(self, step: AgentStep, is_void: bool) -> bool:
         """Takes in what has followed the newest actions; returns whether the episode is over.
+
+        Args:
+            step: with which the episode ends if it is given up.
+            is_void: whether it is, so that nobody knows what has followed.
 
         Raises:
             AgentRefused: if a new agent has no policy. The episode is to be made void.
@@ -64,7 +72,13 @@ class ExternalSeats(EnvironmentSeats):
         if not step.is_over:
             ends = (*step.terminateds.items(), *step.truncateds.items()) if step.has_ends else ()
             self._check_new(step.observations, {agent for agent, flag in ends if flag})
+        self.drops_next |= is_void
+        self._count_steps(self.trains and not is_void)
         return self.take_in(self.given, step)
+
+    def _count_steps(self, count: int) -> None:
+        self.num_steps += count
+        self._own_steps += count
 
     @property
     def can_run(self) -> bool:
@@ -82,6 +96,7 @@ class ExternalSeats(EnvironmentSeats):
             seat.total += reward
         seat.num_rows += count
         self.num_closed += count
+        self._count_steps(count)
         self.episode.length += count
         return seat
 
@@ -119,6 +134,45 @@ class ExternalSeats(EnvironmentSeats):
         """Drops the episode: nobody knows what has followed its newest actions."""
         self.drops_next = True
         self._void()
+
+    # ------------------------------------------------------------------ a fragment
+
+    def carry(self) -> None:
+        """Leaves the running episode to the next fragment, with all rows and steps that are in no fragment yet."""
+        self.is_carried = True
+        self.num_closed -= self._own_rows
+        self.num_steps -= self._own_steps
+
+    @property
+    def _own_rows(self) -> int:
+        return sum(seat.num_rows - seat.first_row for seat in self.episode.seats.values())
+
+    def begin_fragment(self) -> None:
+        """Counts rows and steps from here on, with those of the episode that goes on with all of them."""
+        if self.is_carried:
+            self.is_carried, self._closed = False, Counter()
+            self.num_closed, self.num_steps = self._own_rows, self._own_steps
+        else:
+            super().begin_fragment()
+            self.num_steps = self._own_steps = 0
+
+    def _count_rows(self) -> None:
+        if not self.is_carried:
+            super()._count_rows()
+
+    def carried_rows(self, lane: Slots) -> Counter[int]:
+        """Number of closed rows by slot of a lane that go on in the next fragment."""
+        counts: Counter[int] = Counter()
+        for seat in self.episode.seats.values() if self.is_carried else ():
+            if seat.lane is lane:  # agents that have ended may have had the slot of another one
+                counts[seat.slot] += seat.num_rows - seat.first_row
+        return counts
+
+    def forget(self) -> None:
+        super().forget()
+        self.is_carried = False
+
+    # ------------------------------------------------------------------ rows
 
     @property
     def acting(self) -> list[Seat]:

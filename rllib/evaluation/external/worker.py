@@ -35,6 +35,7 @@ from rllib.evaluation.multi_agent.seating import double_slots
 from rllib.evaluation.multi_agent.seats import OutOfSlotsError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.multi_agent.worker import MultiAgentWorker
+from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy, Snapshot, Snapshots
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Places at first; they double between two fragments when more episodes are under way.
+# Places at first; they double between two fragments, of which the first ends when more episodes are under way.
 FIRST_PLACES = 2
 # A fragment ends after this multiple of the passes that it was made for, and after at least this number.
 _MOST_PASSES, _LEAST_PASSES = 4, 256
@@ -118,8 +119,12 @@ class ExternalWorker(MultiAgentWorker):
         # Places of the running episodes, by their ids, and the places that are free.
         self._place_of: dict[str, int] = {}
         self._free = list(reversed(range(len(self._seats))))
-        # First turns of episodes that have to wait for the next fragment.
+        # Places whose episodes end before a fragment of whole episodes does: all that began before it had enough rows.
+        self._awaited: set[int] = set()
+        self._is_closing = False  # whether it has enough rows
+        # First turns of episodes that have to wait: for a place, or while the fragment is closing.
         self._waiting: list[Turn] = []
+        self._lets_begin = False  # whether they begin in the next pass though the fragment is closing
         # Turns of episodes that act already in this pass, or whose agents have to wait for slots.
         self._later: list[Turn] = []
         # Policies that have fewer slots than agents in an episode.
@@ -194,10 +199,11 @@ class ExternalWorker(MultiAgentWorker):
 
     def _step_through(self, report: SampleReport) -> None:
         report.rows_too_old = 0 if self.stream.acts_by_copies else None
-        self._num_steps = 0
         self._collect(report)
         limit = time.monotonic() + self.settings.sample_timeout_s
         while not self._num_closed:  # it has ended for want of places, or nothing is learned from
+            if any(each.is_carried for each in self._seats):  # rows come when these episodes end
+                limit = time.monotonic() + self.settings.sample_timeout_s
             if time.monotonic() > limit:
                 raise SampleTimeoutError(
                     f"for {self.settings.sample_timeout_s:g} s {self.kind} {self.worker_index} has got steps that are "
@@ -205,13 +211,15 @@ class ExternalWorker(MultiAgentWorker):
                     f"clients with weights that are older than max_lag_updates={self.settings.max_lag_updates}"
                 )
             for lane in self._recording.values():
-                lane.end(self._open_slots(lane))
+                self._end_fragment(lane)
             self._collect(report)
 
     def _collect(self, report: SampleReport) -> None:
-        """The hot loop: until enough rows are closed, and in complete_episodes mode until all episodes are over.
+        """The hot loop: until enough rows are closed, and in complete_episodes mode until their episodes are over.
 
-        Turns are answered in the threads that hand them over, one at a time.
+        Turns are answered in the threads that hand them over, one at a time. In complete_episodes mode new episodes
+        wait while the fragment is closing, but where running ones cannot end before (`_lets_in`). What then runs at the
+        fragment's end goes on in the next one, with all its rows.
         """
         settings = self.settings
         self._make_places()
@@ -224,22 +232,30 @@ class ExternalWorker(MultiAgentWorker):
             each.begin_fragment()
         clock, made = stopwatch("step", "act"), 0
         begun = clock()
-        self._answered_at = time.monotonic()
+        self._answered_at = self._let_in_at = time.monotonic()
+        self._awaited, self._is_closing, self._lets_begin = set(self._place_of.values()), False, False
 
         def is_over() -> bool:
-            if self._crowded:
+            is_enough = self._num_sampled >= wanted
+            self._is_closing = is_complete and is_enough
+            may_begin = not self._is_closing or self._lets_in()
+            if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more places
                 return True
-            if is_complete:
-                return self._num_sampled >= wanted and (not self._place_of or self._is_blocked())
-            # The next fragment needs more places; or it needs no more memory, since few slots have acted in each pass.
-            return self._num_sampled >= wanted or made >= most or bool(self._waiting and not self._free)
+            if self._is_closing:
+                self._lets_begin = may_begin
+                return not self._awaited or self._is_silent()
+            # It needs no more memory: few slots have acted in each pass.
+            return is_enough or (made >= most and not is_complete)
 
         def answer(turns: list[Turn]) -> bool:
             nonlocal made, begun
             taken = clock()
             report.env_time_s += taken - begun
-            ends = False
-            while turns and not ends:
+            ends = not turns and is_over()
+            while (turns or self._lets_begin) and not ends:
+                begins, self._lets_begin = self._lets_begin or not self._is_closing, False
+                if begins and self._waiting:
+                    turns, self._waiting = turns + self._waiting, []
                 self._taken, num_waiting = turns, len(self._waiting)
                 step = made % steps_at_once
                 if made and not step:
@@ -249,8 +265,9 @@ class ExternalWorker(MultiAgentWorker):
                     left = min(left, -(-(wanted - self._num_sampled) // len(turns)))
                 count = self._take_runs(turns, left - 1)  # the turns after them are answered, and may be the last
                 made, step = made + count, step + count
-                made += self._answer(turns, step, report, begins=not (is_complete and self._num_sampled >= wanted))
-                if len(self._waiting) - num_waiting < len(turns):  # not all are of episodes that wait to begin
+                goes_on = not self._is_closing or any(self._place_of.get(t.episode_id) in self._awaited for t in turns)
+                made += self._answer(turns, step, report, begins)
+                if goes_on and len(self._waiting) - num_waiting < len(turns):  # not all wait to begin
                     self._answered_at = time.monotonic()
                 ends = is_over()
                 turns, self._later = self._later, []
@@ -262,11 +279,13 @@ class ExternalWorker(MultiAgentWorker):
             return ends
 
         turns, self._waiting, self._later = self._waiting + self._later, [], []
-        if not (turns and answer(turns)):
-            self._serve(answer, lambda: is_complete and self._num_sampled >= wanted, report)
+        if not answer(turns):
+            self._serve(answer, report)
         self._advance(made)
+        if is_complete:
+            self._carry_episodes()
         report.rows = self._num_sampled
-        report.env_steps = self._num_closed if self._is_lone else self._num_steps
+        report.env_steps += self._num_closed if self._is_lone else self._num_steps
         self._report_traffic(report)
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
@@ -278,12 +297,39 @@ class ExternalWorker(MultiAgentWorker):
             return self._num_closed
         return self._num_steps
 
-    def _is_blocked(self) -> bool:
-        """Whether no running episode can end before one begins that waits for the next fragment."""
-        if not self._waiting or self._later:
-            return False
+    @property
+    def _num_steps(self) -> int:
+        return sum(each.num_steps for each in self._seats)
+
+    def _lets_in(self) -> bool:
+        """Whether episodes may begin while the fragment is closing: those that it waits for seem to wait for them."""
         waiting = [turn.episode_id for turn in self._waiting if not turn.is_withdrawn]
-        return self.stream.environments[0].is_blocked(self._place_of, waiting)
+        if not waiting or not self._awaited:
+            return False
+        env, now = self.stream.environments[0], time.monotonic()
+        awaited = [episode_id for episode_id, place in self._place_of.items() if place in self._awaited]
+        stands_still = now - max(self._answered_at, self._let_in_at) >= env.standstill_s
+        if stands_still or not (self._later or not env.is_blocked(awaited, waiting)):
+            self._let_in_at = now
+            return True
+        return False
+
+    def _is_silent(self) -> bool:
+        """Whether the loops of all episodes that the fragment waits for have been silent for too long."""
+        limit_s, patience_s = self.settings.sample_timeout_s, self.stream.environments[0].patience_s
+        are_others_there = self._waiting or len(self._awaited) < len(self._place_of)
+        if patience_s is not None and are_others_there:
+            limit_s = min(patience_s, limit_s)
+        return time.monotonic() - self._answered_at >= limit_s
+
+    def _carry_episodes(self) -> None:
+        """Leaves running episodes to the next fragment: whole, but for silent ones, whose rows would grow old."""
+        is_cut = self._is_closing and self._is_silent()
+        if is_cut and self._awaited:
+            logger.info("the ends of %d silent episodes are left to the next fragment", len(self._awaited))
+        for place in self._place_of.values():
+            if not (is_cut and place in self._awaited):
+                self._seats[place].carry()
 
     def _report_traffic(self, report: SampleReport) -> None:
         traffic = self.stream.environments[0].take_traffic()
@@ -291,23 +337,19 @@ class ExternalWorker(MultiAgentWorker):
         traffic.policy_versions = {i: slots.lane.policy_version for i, slots in self._recording.items()}
         report.traffic = traffic if report.traffic is None else report.traffic.then(traffic)
 
-    def _serve(
-        self, answer: Callable[[list[Turn]], bool], waits_for_ends: Callable[[], bool], report: SampleReport
-    ) -> None:
+    def _serve(self, answer: Callable[[list[Turn]], bool], report: SampleReport) -> None:
         """Has turns answered until the fragment is over.
 
         Args:
             answer: function of turns; returns whether the fragment is over.
-            waits_for_ends: whether it only waits for episodes to end. It does not wait for silent ones any longer than
-                others can be expected to.
             report: counts the episodes of an environment that was replaced.
 
         Raises:
             SampleTimeoutError: if nobody asks.
         """
-        limit_s = self.settings.sample_timeout_s
-        patience_s = self.stream.environments[0].patience_s if self.settings.complete_episodes else None
-        interval_s = limit_s if patience_s is None else min(patience_s, limit_s)
+        limit_s = interval_s = self.settings.sample_timeout_s
+        if self.settings.complete_episodes:
+            interval_s = min(self.stream.environments[0].standstill_s, limit_s)
         while True:
             try:
                 if self.stream.serve(answer, interval_s):
@@ -315,12 +357,9 @@ class ExternalWorker(MultiAgentWorker):
             except EnvironmentReplaced:
                 self._void_all(report)
                 continue
-            is_silent = time.monotonic() - self._answered_at >= limit_s
-            # Without others that wait, there is time until the silence is an error.
-            if patience_s is not None and waits_for_ends() and (self._waiting or is_silent):
-                logger.info("the ends of %d silent episodes are left to the next fragment", len(self._place_of))
+            if answer([]):
                 return
-            if is_silent:
+            if not self._is_closing and time.monotonic() - self._answered_at >= limit_s:
                 raise self.stream.silence(limit_s)
 
     def _void_all(self, report: SampleReport) -> None:
@@ -376,7 +415,6 @@ class ExternalWorker(MultiAgentWorker):
         for turn, seats in running:
             run = turn.run(count)
             lane.put_run(seats.run(run.rewards).slot, rows, **run._asdict())
-        self._num_steps += count * len(turns)
         return count
 
     def _answer(self, turns: list[Turn], step: int, report: SampleReport, begins: bool) -> bool:
@@ -444,11 +482,7 @@ class ExternalWorker(MultiAgentWorker):
         seats = self._seats[place]
         if turn.is_first:  # its agents had to wait for slots
             return self._begin_late(turn, place)
-        if turn.is_void:
-            seats.drops_next = True
-        is_over = seats.follow(turn.step)
-        self._num_steps += seats.trains and not turn.is_void
-        if is_over:
+        if seats.follow(turn.step, turn.is_void):
             self._end(turn, place, report)
             return None
         return place
@@ -462,8 +496,13 @@ class ExternalWorker(MultiAgentWorker):
         self._go_on(turn)
 
     def _void(self, episode_id: str) -> None:
+        self._seats[self._place_of[episode_id]].void()
+        self._leave(episode_id)
+
+    def _leave(self, episode_id: str) -> None:
+        """Frees the place of an episode that is over."""
         place = self._place_of.pop(episode_id)
-        self._seats[place].void()
+        self._awaited.discard(place)
         self._free.append(place)
 
     def _go_on(self, turn: Turn) -> None:
@@ -513,6 +552,8 @@ class ExternalWorker(MultiAgentWorker):
         elif turn.claim():
             place = self._free.pop()
             self._place_of[turn.episode_id] = place
+            if not self._is_closing:
+                self._awaited.add(place)
             self.stream.place(place, turn)
             self._seats[place].begin(turn.trains, turn.step.rewards)
             return place
@@ -539,8 +580,7 @@ class ExternalWorker(MultiAgentWorker):
         else:
             (report.episodes if seats.trains else report.untrained_episodes).append(result)
         self.stream.episode_ended()
-        del self._place_of[turn.episode_id]
-        self._free.append(place)
+        self._leave(turn.episode_id)
         turn.answer({})
         self._go_on(turn)
 
@@ -557,6 +597,13 @@ class ExternalWorker(MultiAgentWorker):
                 "algorithm learns from its own actions alone. DQN, SAC, IMPALA and their kin learn from them."
             )
         return self.settings.drops_logged_rows
+
+    def _end_fragment(self, lane: RecordingSlots) -> Fragment:
+        counts = np.zeros(lane.num_slots, np.int64)
+        for seats in self._seats:
+            for slot, count in seats.carried_rows(lane).items():
+                counts[slot] += count
+        return lane.end(self._open_slots(lane), counts)
 
     def _open_slots(self, lane: RecordingSlots) -> np.ndarray:
         is_open = np.zeros(lane.num_slots, bool)

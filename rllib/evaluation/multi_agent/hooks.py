@@ -73,7 +73,7 @@ class AgentEpisodeHooks(EnvironmentHooks):
 
         Args:
             fragments: policy id -> its packed fragment, which gets the changes that the hook makes to the batches.
-            running: episodes that go on in the next fragment.
+            running: episodes that are cut by the fragment's end.
         """
         if not self._hears_parts:
             return

@@ -1,13 +1,15 @@
 """Lanes of policies whose slots keep time of their own: an agent acts in some steps of its environment, not in all.
 
 A row of a slot is opened when its agent acts, and closed when the agent receives the next observation, or ends. Each
-call of `act` writes one row of all slots; the end of the fragment keeps the rows that were closed (Fragment.keep).
+call of `act` writes one row of all slots; the end of the fragment keeps the rows that were closed (Fragment.keep). Rows
+that are open go on in the next fragment, and with them, where episodes are to stay whole, their closed rows.
 """
 
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -216,6 +218,44 @@ class ChoosingSlots(ActingSlots):
             raise ValueError(f"{self._place(slot)} has no legal action: {no_choice(mask)}")
 
 
+@dataclass(frozen=True)
+class Carried:
+    """K rows of a lane that go on in its next fragment.
+
+    Attributes:
+        rows, slots: int64 [K], place of each in the next fragment; the rows of a slot begin at 0 and keep their order.
+        is_closed: bool [K], whether what has followed the action is known.
+        columns: name -> [K, ...].
+        final_observations, final_states, cuts: those of Fragment at these rows.
+        has_values: whether the values of the observations are known.
+        version: lowest version of the weights that have acted.
+    """
+
+    rows: np.ndarray
+    slots: np.ndarray
+    is_closed: np.ndarray
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    final_observations: Sequence[tuple[int, int, np.ndarray]] = ()
+    final_states: Sequence[np.ndarray] = ()
+    cuts: frozenset[tuple[int, int]] = frozenset()
+    has_values: bool = True
+    version: int = sys.maxsize
+
+    @property
+    def num_steps(self) -> int:
+        """Number of rows of the slot that has most."""
+        return int(self.rows.max(initial=-1)) + 1
+
+    def moved(self, slots: np.ndarray) -> "Carried":
+        """The same rows in other slots: `slots` has the new one of each."""
+        finals = [(row, int(slots[slot]), final) for row, slot, final in self.final_observations]
+        cuts = frozenset((row, int(slots[slot])) for row, slot in self.cuts)
+        return replace(self, slots=slots[self.slots], final_observations=finals, cuts=cuts)
+
+
+_NOTHING = Carried(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
+
+
 class RecordingSlots(ActingSlots):
     """Slots of a policy whose steps become rows: a Lane whose slots need not act in each step.
 
@@ -225,7 +265,7 @@ class RecordingSlots(ActingSlots):
 
     Attributes:
         fragment: the present one, with a row for each call of `act`, closed or not.
-        oldest_version: of the weights that have acted in its rows; open rows of the fragment before count.
+        oldest_version: of the weights that have acted in its rows; those of earlier fragments that go on count.
     """
 
     records = True
@@ -241,38 +281,47 @@ class RecordingSlots(ActingSlots):
         # much as a few of a single step.
         self._closed: tuple[list[int], list[int], list[float]] = [], [], []
         self._ended: list[int] = []
-        # Slots with an open row at the end of the fragment before, and its columns.
-        self._open, self._open_rows = self._all[:0], {}
-        self._open_have_values = True
-        self.oldest_version, self._kept_version, self._began_open = 0, sys.maxsize, False
-        # Columns of the inputs of an action, and of its outcome, by which an open row goes on in the next fragment.
+        self._carried = _NOTHING  # of the fragment before
+        # Lowest version of the weights that have acted in rows that this fragment has opened.
+        self.oldest_version = self._own_version = 0
+        # Columns of the inputs of an action, and of its outcome, by which rows go on in the next fragment.
         names = {column.name for column in lane.columns}
         of_rows = (sb.OBS, sb.STATE_IN, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS)
-        self._of_open_rows = [name for name in of_rows if name in names]
         # Columns that are written where a row is closed, or marked, and hold zeros elsewhere.
         self._sparse = [n for n in (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, sb.WAITED) if n in names]
+        self._of_carried_rows = [name for name in of_rows if name in names] + self._sparse
         # Where the network's outputs go that no column keeps.
         self._scratch = np.empty((self.num_slots, self.policy.num_dist_inputs), np.float32)
 
     def begin(self, num_steps: int) -> None:
-        """Begins a fragment of this number of steps of the environments; rows that are open go on in its first row."""
-        lane = self.lane
-        self._began_open = is_open = len(self._open) > 0
-        self._take(lane.new_fragment(num_steps + is_open))
+        """Begins a fragment of this number of steps of the environments; rows that go on are its first ones."""
+        lane, carried = self.lane, self._carried
+        self._take(lane.new_fragment(num_steps + carried.num_steps))
         for name in self._sparse:
             self.fragment[name][:] = 0
         self._opened[:] = 0
-        self._write_from(int(is_open))
-        if is_open:
-            for column in self.fragment.columns.values():
-                column[0] = 0
-            for name, values in self._open_rows.items():
-                self.fragment[name][0, self._open] = values
-            self.fragment.has_values &= self._open_have_values
-            if sb.WAITED in self._sparse:
-                self.fragment[sb.WAITED][0, self._open] = True
-        self.oldest_version = min(self._kept_version, lane.policy_version)
+        self._write_from(carried.num_steps)
+        if carried.num_steps:
+            self._go_on_with(carried)
+        self._own_version = lane.policy_version
+        self.oldest_version = min(carried.version, lane.policy_version)
         self.prepare(num_steps)
+
+    def _go_on_with(self, carried: Carried) -> None:
+        """Writes rows of the fragment before."""
+        fragment, at, is_open = self.fragment, (carried.rows, carried.slots), ~carried.is_closed
+        for column in fragment.columns.values():
+            column[: carried.num_steps] = 0
+        for name, values in carried.columns.items():
+            fragment[name][at] = values
+        if sb.WAITED in self._sparse:
+            fragment[sb.WAITED][at] = True
+        self._is_closed[at] = carried.is_closed
+        self._opened[carried.slots[is_open]] = carried.rows[is_open]
+        fragment.final_observations += carried.final_observations
+        fragment.final_states += carried.final_states
+        fragment.cuts |= carried.cuts
+        fragment.has_values &= carried.has_values
 
     def _take(self, fragment: Fragment) -> None:
         """Writes into this fragment from now on; none of its rows is closed."""
@@ -368,8 +417,8 @@ class RecordingSlots(ActingSlots):
         self._acted_by(version)
 
     def _acted_by(self, version: int) -> None:
-        if version < self._kept_version:
-            self._kept_version = version
+        if version < self._own_version:
+            self._own_version = version
             self.oldest_version = min(self.oldest_version, version)
 
     def give_put(self) -> None:
@@ -508,9 +557,7 @@ class RecordingSlots(ActingSlots):
         for slot, state in zip(slots.tolist(), other.lane.get_state(), strict=True):
             own[slot] = state
         self.lane.set_state(own)
-        self._open, self._open_rows = slots[other._open], other._open_rows
-        self._open_have_values = other._open_have_values
-        self._kept_version = other._kept_version
+        self._carried = other._carried.moved(slots)
 
     def _store_closed(self) -> None:
         rows, slots, rewards = self._closed
@@ -525,39 +572,64 @@ class RecordingSlots(ActingSlots):
         else:
             out[:] = self.policy.filter(received, update=True, environments=slots)
 
-    def end(self, is_open: np.ndarray) -> Fragment:
+    def end(self, is_open: np.ndarray, num_carried: np.ndarray | None = None) -> Fragment:
         """Ends the fragment: its closed rows are left. Open rows go on in the next.
 
         Args:
             is_open: bool [S], slots that have acted and wait for what follows.
+            num_carried: int64 [S], number of each slot's last closed rows that go on as well; None: none do.
         """
         self._store_closed()
-        fragment = self.fragment
-        self._open = open_slots = self._all[is_open]
-        self._open_rows = {name: fragment[name][self._opened[open_slots], open_slots] for name in self._of_open_rows}
-        self._open_have_values = fragment.has_values
-        self._kept_version = self._version_of_open()
+        fragment, is_closed = self.fragment, self._is_closed
+        open_slots, is_carried = self._all[is_open], np.zeros_like(is_closed)
+        if num_carried is not None and num_carried.any():
+            is_carried = is_closed & (np.cumsum(is_closed[::-1], axis=0)[::-1] <= num_carried)
+        self._carried = self._carry(is_carried, open_slots)
         newest = {sb.OBS: self.observations}
         if self.lane.remembers:
             newest[sb.STATE_IN] = self.states
         for name, values in newest.items():
             # An agent that waits has seen nothing since its action.
             newest[name] = values.copy()
-            newest[name][open_slots] = self._open_rows[name]
-        fragment.keep(self._is_closed, newest)
+            newest[name][open_slots] = fragment[name][self._opened[open_slots], open_slots]
+        fragment.keep(is_closed & ~is_carried, newest)
         return fragment
 
-    def _version_of_open(self) -> int:
-        """The lowest version of the weights that acted in the open rows; those carried over stand in row 0."""
-        if not len(self._open):
-            return sys.maxsize
-        goes_on = self._began_open and not self._opened[self._open].all()
-        return self.oldest_version if goes_on else self.lane.policy_version
+    def _carry(self, is_carried: np.ndarray, open_slots: np.ndarray) -> Carried:
+        """Takes the rows that go on out of the fragment.
+
+        Args:
+            is_carried: bool [T, S], closed rows.
+            open_slots: slots whose open rows go on.
+        """
+        fragment, place = self.fragment, np.cumsum(is_carried, axis=0)
+        closed_slots, closed_rows = np.nonzero(is_carried.T)
+        at = np.append(closed_rows, self._opened[open_slots]), np.append(closed_slots, open_slots)
+        if not len(at[0]):
+            return _NOTHING
+        ends = list(itertools.zip_longest(fragment.final_observations, fragment.final_states))
+        carried = [(final, state) for final, state in ends if is_carried[final[0], final[1]]]
+        left = [(final, state) for final, state in ends if not is_carried[final[0], final[1]]]
+        fragment.final_observations = [final for final, _ in left]
+        fragment.final_states = [state for _, state in left if state is not None]
+        cuts = {(t, i) for t, i in fragment.cuts if is_carried[t, i]}
+        fragment.cuts = fragment.cuts - cuts
+        return Carried(
+            rows=np.append(place[closed_rows, closed_slots] - 1, place[-1, open_slots]),
+            slots=at[1],
+            is_closed=np.arange(len(at[0])) < len(closed_rows),
+            columns={name: fragment[name][at] for name in self._of_carried_rows},
+            final_observations=[(int(place[t, i]) - 1, i, final) for (t, i, final), _ in carried],
+            final_states=[state for _, state in carried if state is not None],
+            cuts=frozenset((int(place[t, i]) - 1, i) for t, i in cuts),
+            has_values=fragment.has_values,
+            version=self.oldest_version if (at[0] < self._carried.num_steps).any() else self._own_version,
+        )
 
     def start_over(self) -> None:
         """Drops the running episodes."""
         self.lane.start_over()
-        self._open, self._open_rows, self._kept_version = self._all[:0], {}, sys.maxsize
+        self._carried = _NOTHING
         self._closed, self._ended = ([], [], []), []
         super().start_over()
 

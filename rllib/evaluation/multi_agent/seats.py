@@ -68,7 +68,10 @@ class EnvironmentSeats:
         living: seats of the agents that have appeared and have not ended, in the stream's order of agents.
         num_closed: rows that were closed since `begin_fragment`.
         num_seated: seats that were taken so far, in all episodes.
+        is_carried: whether all rows of the running episode go on in the next fragment.
     """
+
+    is_carried = False
 
     def __init__(
         self,
@@ -108,10 +111,12 @@ class EnvironmentSeats:
             places: slots of this environment in the new lane.
         """
         taken = set()
-        for seat in self.living:
+        living = {seat.agent for seat in self.living}
+        for seat in self.episode.seats.values() if self.episode is not None else ():
             if seat.lane is before:
                 seat.lane, seat.slot = self._lanes[policy_id], moved[seat.slot]
-                taken.add(seat.slot)
+                if seat.agent in living:
+                    taken.add(seat.slot)
         self._benches = None
         self.add_places(policy_id, places)
         if policy_id in self._free:

@@ -22,6 +22,7 @@ from rllib.evaluation.multi_agent.seating import Seating, double_slots
 from rllib.evaluation.multi_agent.seats import EnvironmentSeats, OutOfSlotsError
 from rllib.evaluation.multi_agent.settings import AgentSettings
 from rllib.evaluation.patience import Patience
+from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
@@ -314,11 +315,12 @@ class MultiAgentWorker(Worker):
     def _make_batches(self, report: SampleReport) -> dict[str, SampleBatch]:
         """The rows of each lane that has closed any; what was counted goes into the report."""
         with span("finish"):
-            fragments = {policy_id: lane.end(self._open_slots(lane)) for policy_id, lane in self._recording.items()}
+            fragments = {policy_id: self._end_fragment(lane) for policy_id, lane in self._recording.items()}
             fragments = {policy_id: fragment for policy_id, fragment in fragments.items() if fragment.num_steps}
             for policy_id, fragment in fragments.items():
                 self._recording[policy_id].lane.finish(fragment)
-            self._hooks.postprocess(fragments, [seats.episode for seats in self._seats if seats.is_running])
+            cut = [seats.episode for seats in self._seats if seats.is_running and not seats.is_carried]
+            self._hooks.postprocess(fragments, cut)
         batches = {}
         with span("make rows"):
             for policy_id, fragment in fragments.items():
@@ -335,6 +337,9 @@ class MultiAgentWorker(Worker):
             if returned is not None:
                 report.return_deltas[policy_id] = returned
         return batches
+
+    def _end_fragment(self, lane: RecordingSlots) -> Fragment:
+        return lane.end(self._open_slots(lane))
 
     def _open_slots(self, lane: RecordingSlots) -> np.ndarray:
         """Whether each slot has an open row, bool [S]."""

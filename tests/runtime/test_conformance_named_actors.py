@@ -70,11 +70,39 @@ def test_a_name_is_taken_until_the_actor_has_ended(engine):
     with pytest.raises(ValueError, match="a living actor has the name 'once' in the namespace"):
         Other.options(name="once").remote()
     runtime.kill(counter)
-    wait_until(lambda: "once" not in list_named_actors())
+    if engine == "ray":
+        wait_until(lambda: "once" not in list_named_actors())
     other = Other.options(name="once").remote()
     assert runtime.get(other.hello.remote()) == "hello"
     del other
     wait_until(lambda: "once" not in list_named_actors())
+
+
+@pytest.mark.parametrize("has_answered", [True, False])
+@pytest.mark.parametrize("max_restarts, no_restart", [(0, True), (2, True), (0, False)])
+def test_a_killed_actor_is_not_found_any_more(engine, has_answered, max_restarts, no_restart):
+    for _ in range(15):
+        killed = Counter.options(name="again", max_restarts=max_restarts).remote()
+        if has_answered:
+            runtime.get(killed.add.remote())
+        runtime.kill(killed, no_restart=no_restart)
+        if engine == "ray":  # where a name goes a little later
+            wait_until(lambda: "again" not in list_named_actors())
+        assert "again" not in list_named_actors()
+        with pytest.raises(ValueError, match="no living actor with the name 'again'"):
+            runtime.get_actor("again")
+        fresh = Counter.options(name="again", get_if_exists=True).remote(10)
+        assert fresh != killed and runtime.get(fresh.add.remote()) == 11
+        assert runtime.get_actor("again") == fresh  # the end of the killed one's process does not take the name
+        del fresh
+        wait_until(lambda: "again" not in list_named_actors())
+
+
+def test_an_actor_that_starts_again_keeps_its_name(engine):
+    counter = Counter.options(name="stays", max_restarts=1).remote()
+    runtime.get(counter.add.remote())
+    runtime.kill(counter, no_restart=False)
+    assert runtime.get_actor("stays") == counter and list_named_actors() == ["stays"]
 
 
 def test_unknown_and_wrong_names(engine):

@@ -1183,6 +1183,48 @@ def test_a_name_is_free_when_its_actor_has_no_handle_or_no_creator():
     assert find(d) == (wire.NAME_UNKNOWN, b"")
 
 
+def test_a_name_is_free_when_its_actor_is_killed_for_good():
+    for state in ("on its way", "waits", "starts", "lives"):
+        for restart in (False, True):
+            d = Driven(CPU=1)
+            if state == "waits":
+                d.create(held=CPU, request=CPU)
+                d.take()
+            claim(d)
+            key = wire.key(d.serial + 1, 1)
+            if state != "on its way":
+                assert d.create(held=CPU, request=CPU) == key
+            spawned = d.take(Spawn)
+            if state == "lives":
+                d.state.ready(spawned[-1].process)
+                d.state.alive(spawned[-1].process)
+            d.state.kill(key, restart=restart)
+            d.take()
+            is_unknown = state != "on its way" or not restart  # one that is on its way cannot start again
+            assert (find(d)[0] == wire.NAME_UNKNOWN) == is_unknown, (state, restart)
+            if is_unknown:
+                assert claim(d)[0] == wire.NAME_GRANTED
+                for spawn in spawned[-1:]:
+                    d.state.exited(spawn.process, "signal SIGKILL")
+                d.take()
+                assert find(d)[0] == wire.NAME_HELD  # the end of the killed one's process leaves it alone
+
+
+def test_a_name_stays_while_its_actor_can_start_again():
+    d = Driven()
+    claim(d)
+    key = d.create(max_restarts=1)
+    [first] = d.take(Spawn)
+    d.state.kill(key, restart=True)
+    d.take()
+    assert find(d)[0] == wire.NAME_HELD
+    d.state.exited(first.process, "signal SIGKILL")
+    d.take()
+    d.state.kill(key, restart=True)  # its last life has begun
+    d.take()
+    assert find(d)[0] == wire.NAME_UNKNOWN
+
+
 def test_those_that_know_an_actor_learn_that_it_is_not_created():
     d = Driven()
     other = d.start_actor()[1]

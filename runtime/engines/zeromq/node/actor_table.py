@@ -176,7 +176,7 @@ class ActorTable:
     # -- ends and restarts --------------------------------------------------------------------------------------------
 
     def kill(self, key: bytes, why: str = "was killed by runtime.kill()", restart: bool = False) -> None:
-        """Ends an actor now.
+        """Ends an actor now. Its name is free before its process has ended, for requests that follow the kill.
 
         Args:
             why: for messages.
@@ -185,6 +185,7 @@ class ActorTable:
         actor = self.by_key.get(key)
         if actor is None and not restart and wire.KEY.unpack(key)[1] in self._processes:
             self._early[key] = self._early.get(key, (set(), ""))[0], why
+            self.names.release(key)
         if actor is None or actor.state == ActorState.DEAD:
             return
         running = actor.state in (ActorState.STARTING, ActorState.ALIVE)
@@ -192,8 +193,11 @@ class ActorTable:
             if running:
                 self._processes[actor.process].killed = why
                 self._table.instruct(Kill(actor.process))
+                if not actor.may_restart:
+                    self.names.release(key)
             return
         actor.ending = why
+        self.names.release(key)
         if running:
             self._table.instruct(Kill(actor.process))
         else:
@@ -280,7 +284,7 @@ class ActorTable:
 
 
 class ActorNames:
-    """Names of actors. A name is taken when an actor is about to be created, and free when it has ended.
+    """Names of actors. A name is taken when an actor is about to be created, and free when it has ended or is killed.
 
     Args:
         hold: (key, process) says that a process holds an actor from now on.

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.exploration.epsilon import RandomValues, worker_epsilon
-from rllib.exploration.explorers import Exploration, Explorer, WorkerSlot
+from rllib.exploration.explorers import Exploration, Explorer, WorkerSlot, line_between
 
 
 class NoiseExplorer(Explorer):
@@ -183,7 +183,8 @@ def _without_explorer(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, times
 
 
 def _scale(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, timesteps: np.ndarray) -> np.ndarray:
-    share = np.clip((timesteps - exploration.random_timesteps) / max(exploration.scale_timesteps, 1), 0, 1)
+    start, end = line_between(exploration.random_timesteps, exploration.scale_timesteps)
+    share = np.clip((timesteps - start) / (end - start), 0, 1)
     return exploration.initial_scale + (exploration.final_scale - exploration.initial_scale) * share
 
 

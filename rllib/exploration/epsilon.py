@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib.exploration.explorers import Exploration, WorkerSlot
+from rllib.exploration.explorers import Exploration, WorkerSlot, line_between
 
 # Constants of Ape-X (arXiv:1803.00933, section 4.1).
 BASE, EXPONENT = 0.4, 7.0
@@ -18,7 +18,7 @@ class EpsilonGreedy(Exploration):
     Attributes:
         initial_epsilon: epsilon for the first warmup_timesteps environment steps.
         final_epsilon: epsilon at the end of the linear schedule.
-        epsilon_timesteps: environment steps from initial_epsilon to final_epsilon.
+        epsilon_timesteps: environment steps from initial_epsilon to final_epsilon; 0: epsilon changes at once.
         warmup_timesteps: environment steps before the schedule begins.
     """
 
@@ -32,11 +32,9 @@ class EpsilonGreedy(Exploration):
 
     @functools.cached_property
     def _schedule(self) -> np.ndarray:
-        """Timesteps and epsilons of the schedule's corners, [2, corners]."""
-        start, length = self.warmup_timesteps, self.epsilon_timesteps
-        corners = [(0, self.initial_epsilon)] if start or length else []
-        corners += [(start, self.initial_epsilon)] if start and length else []
-        return np.array([*corners, (start + length, self.final_epsilon)], np.float64).T
+        """Timesteps and epsilons of the schedule's two corners, [2, 2]; epsilon is constant outside them."""
+        corners = line_between(self.warmup_timesteps, self.epsilon_timesteps)
+        return np.array([corners, (self.initial_epsilon, self.final_epsilon)], np.float64)
 
 
 def worker_epsilon(worker_index: int, num_workers: int) -> float:

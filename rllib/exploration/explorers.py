@@ -43,6 +43,15 @@ class WorkerSlot(msgspec.Struct, frozen=True):
         return self.num_envs * max(self.num_workers, 1)
 
 
+def line_between(start: int, length: int) -> tuple[int, int]:
+    """(first, last timestep) of a line of `length` timesteps from `start` on.
+
+    Without a length the line has a single step, which ends at `start`: whole timesteps have one value or the other.
+    """
+    end = start + length
+    return min(start, end - 1), end
+
+
 class Explorer:
     """Chooses actions for the environments of one worker. The base class samples from the policy's distribution.
 

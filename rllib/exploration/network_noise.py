@@ -220,6 +220,4 @@ class ParameterNoise(Exploration):
     def _epsilon_greedy(self) -> EpsilonGreedy:
         if self.sub_exploration is not None:
             return EpsilonGreedy(**{name: value for name, value in self.sub_exploration.items() if name != "type"})
-        if self.random_timesteps:
-            return EpsilonGreedy(1.0, 0.01, 1, self.random_timesteps)
-        return EpsilonGreedy(0.01, 0.01, 0)
+        return EpsilonGreedy(1.0, 0.01, 0, self.random_timesteps)

@@ -73,6 +73,28 @@ def test_epsilon_goes_on_where_the_run_is():
     assert greedy_share(worker, worker.sample()[0]) == 1
 
 
+@pytest.mark.parametrize("warmup", [0, 1, 1000])
+@pytest.mark.parametrize("length", [0, 1, 2, 500])
+def test_schedules_hold_for_the_warm_up_and_then_change_linearly(warmup, length):
+    timesteps = np.arange(warmup + length + 3)
+    after = timesteps - warmup
+    shares = [float(step >= 0) if length == 0 else min(max(step / length, 0), 1) for step in after]
+    expected = 0.9 + (0.1 - 0.9) * np.array(shares)
+    epsilon = EpsilonGreedy(0.9, 0.1, length, warmup)
+    np.testing.assert_allclose(epsilon.numbers(timesteps)["epsilon"], expected)
+    of_noise = {"initial_scale": 0.9, "final_scale": 0.1, "scale_timesteps": length, "random_timesteps": warmup}
+    np.testing.assert_allclose(GaussianNoise(stddev=1.0, **of_noise).scale(timesteps), expected, rtol=1e-6)
+    noise = OrnsteinUhlenbeckNoise(ou_base_scale=1.0, **of_noise)
+    np.testing.assert_allclose(noise.base_scale(timesteps), expected)
+
+
+@pytest.mark.parametrize("random_timesteps", [0, 1, 1000])
+def test_parameter_noise_begins_with_the_random_steps_that_it_is_given(random_timesteps):
+    noise = ParameterNoise(random_timesteps=random_timesteps)
+    epsilons = noise.numbers(np.arange(random_timesteps + 2))["epsilon"]
+    np.testing.assert_array_equal(epsilons, [1.0] * random_timesteps + [0.01, 0.01])
+
+
 def test_other_workers_steps_count():
     """Two workers of two environments each make four steps at a time."""
     slot = WorkerSlot(worker_index=2, num_workers=2, num_envs=2)

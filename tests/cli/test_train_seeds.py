@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from rllib.cli.seeds import training
 from rllib.cli.seeds.panel import SeedPanel
-from rllib.cli.seeds.processes import SeedRun, Share, State, shares, train_side_by_side
+from rllib.cli.seeds.processes import SeedRun, Share, State, gpus_of, shares, train_side_by_side
 from rllib.tune.running.runner import Interrupts
 from tests.runtime.runtime_support import wait_until
 
@@ -186,10 +187,40 @@ def test_a_damaged_folder_is_a_mistake(rllib_command, tmp_path):
         ((1, 1), 2, ["4", "7"], 2, [Share(frozenset({0}), "4"), Share(frozenset({1}), "7")]),
         ((1, 0.5), 2, ["4"], 3, [Share(frozenset({0}), "4"), Share(frozenset({1}), "4")]),
         ((1, 2), 2, ["0", "1", "2", "3"], 9, [Share(frozenset({0}), "0,1"), Share(frozenset({1}), "2,3")]),
+        ((1, 0.6), 3, ["0", "1"], 3, [Share(frozenset({0}), "0"), Share(frozenset({1}), "1")]),  # the third waits
+        ((1, 0.6), 3, ["0"], 3, [Share()]),
+        ((1, 2), 3, ["0", "1", "2"], 3, [Share()]),
+        ((1, 1), 3, [], 3, [Share()]),  # the run says that there is no GPU
     ],
 )
 def test_the_machine_is_divided_among_the_runs_that_fit(need, cores, gpus, most, expected):
     assert shares(dict(zip(("cpu", "gpu"), need)), range(cores), gpus, most) == expected
+
+
+@pytest.mark.parametrize("gpus", range(6))
+@pytest.mark.parametrize("need", [0.1, 0.25, 0.3, 0.3333, 0.4, 0.5, 0.6, 0.9, 1, 2, 3])
+def test_no_run_is_without_the_gpus_that_it_asks_for(need, gpus):
+    names = [str(index) for index in range(gpus)]
+    places = shares({"cpu": 1, "gpu": need}, range(100), names, 100)
+    taken = dict.fromkeys(names, 0.0)
+    for place in places if len(places) > 1 else ():
+        own = place.gpus.split(",")
+        assert len(own) == len(set(own)) == math.ceil(need)
+        for name in own:
+            taken[name] += need / len(own)
+    assert all(amount <= 1 + 1e-6 for amount in taken.values())
+    assert len(places) == max(1, gpus // math.ceil(need) * (int(1 / need) if need < 1 else 1))
+
+
+@pytest.mark.parametrize(
+    ("processes", "expected"),
+    [
+        ([0], 0), ([0.6], 0.6), ([0, 0.3, 0.3], 0.6), ([0.7, 0.1, 0.2], 1), ([0.1] * 10, 1), ([0.6, 0.6], 2),
+        ([0.6] * 3, 3), ([1, 0.1, 0.1], 2), ([2, 0.5], 3), ([0.6, 0.6, 0.4, 0.4], 2),
+    ],
+)  # fmt: skip
+def test_gpus_of_a_run_are_whole_where_its_processes_need_several(processes, expected):
+    assert gpus_of(processes) == expected
 
 
 def test_a_seed_keeps_to_its_cores(tmp_path):

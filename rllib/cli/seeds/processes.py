@@ -1,6 +1,7 @@
 """Processes that train the seeds of a run side by side, each by an `rllib train` of its own."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from rllib.tune.running.runner import Interrupts
 _POLL_S = 0.1
 # Seconds that processes have to end after a second Ctrl-C.
 _END_S = 5.0
+# Rounding error of sums of fractions of a GPU.
+_SHARE_ERROR = 1e-6
 # Exit codes of a run that SIGTERM has ended, before and after it could save.
 _INTERRUPTED = (-signal.SIGTERM, EXIT_SIGNAL + signal.SIGTERM)
 
@@ -49,18 +52,38 @@ class Share(NamedTuple):
     gpus: str | None = None
 
 
-def shares(need: Mapping[str, float], cores: Sequence[int], gpus: Sequence[str], most: int) -> list[Share]:
-    """Divides the machine among as many runs as fit on it, at least one.
+def gpus_of(processes: Sequence[float]) -> float:
+    """GPUs of a run, as the runtime divides them: a fraction of one, or a whole number.
+
+    A fraction is of one GPU, so three processes with 0.6 each need three.
 
     Args:
-        need: "cpu" and "gpu" of each run.
+        processes: number of GPUs that each process of the run asks for.
+    """
+    taken: list[float] = []
+    for amount in processes:
+        fitting = [index for index, share in enumerate(taken) if share + amount <= 1 + _SHARE_ERROR]
+        if amount < 1 and fitting:
+            taken[max(fitting, key=taken.__getitem__)] += amount
+        elif amount:
+            taken += [min(amount, 1)] * math.ceil(amount)
+    return round(taken[0], 4) if len(taken) == 1 else len(taken)  # fractions have four digits
+
+
+def shares(need: Mapping[str, float], cores: Sequence[int], gpus: Sequence[str], most: int) -> list[Share]:
+    """Divides the machine among as many runs as fit on it, at least one; further ones wait, as trials of Tune do.
+
+    Args:
+        need: "cpu" and "gpu" of each run; "gpu" as from `gpus_of`.
         cores: numbers of the cores that are there.
-        gpus: names of the GPUs that are there; several runs share one if each needs a fraction.
+        gpus: names of the GPUs that are there; several runs share one if each needs a fraction and all of them fit.
         most: number of runs.
     """
     fit = [most, int(len(cores) / max(need["cpu"], 1))]
+    whole, per_gpu = math.ceil(need["gpu"]), 1
     if need["gpu"]:
-        fit.append(int(len(gpus) / need["gpu"] + 1e-6))
+        per_gpu = max(1, int(1 / need["gpu"] + _SHARE_ERROR))
+        fit.append(len(gpus) // whole * per_gpu)
     count = max(1, min(fit))
     if count == 1:
         return [Share()]
@@ -68,8 +91,6 @@ def shares(need: Mapping[str, float], cores: Sequence[int], gpus: Sequence[str],
     own_cores = [frozenset(cores[width * index : width * (index + 1)]) for index in range(count)]
     if not need["gpu"]:
         return [Share(each) for each in own_cores]
-    whole = max(1, round(need["gpu"]))
-    per_gpu = max(1, int(1 / need["gpu"] + 1e-6))
     first = [index // per_gpu * whole for index in range(count)]
     return [Share(each, ",".join(gpus[at : at + whole])) for each, at in zip(own_cores, first)]
 

@@ -17,6 +17,7 @@ import msgspec
 
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_class, get_algorithm_config
+from rllib.algorithms.base.wiring import gpu_claims
 from rllib.cli.checkpoints import PLACE
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, phase_shares, shown_logs
 from rllib.cli.failures import EXIT_FAILURE, EXIT_SIGNAL, Mistake, reported, user_input
@@ -25,6 +26,7 @@ from rllib.cli.rays_flags import rays_options
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.seeds import training as seed_training
 from rllib.cli.seeds.folder import SeedFolder
+from rllib.cli.seeds.processes import gpus_of
 from rllib.cli.spec import RunSpec, find_file, is_search, load_specs, make_spec, merged_keys, refuse_one_name
 from rllib.cli.tuned_examples import is_tuned_example, tuned_settings
 from rllib.cli.user_code import flag_for, load_user_code_option, typed
@@ -385,7 +387,8 @@ def _resume_seeds(folder: SeedFolder, folders: Folders, words: tuple[str, ...], 
 def _need(config) -> dict[str, float]:
     """The "cpu" and "gpu" of a run, in all its processes."""
     request = config._algorithm_class().default_resource_request(config)
-    return {name: request[name] + request[f"extra_{name}"] for name in ("cpu", "gpu")}
+    of_others = [claim.each for claim in gpu_claims(config) for _ in range(claim.count)]
+    return {"cpu": request["cpu"] + request["extra_cpu"], "gpu": gpus_of([request["gpu"], *of_others])}
 
 
 # ---------------------------------------------------------------------- one run

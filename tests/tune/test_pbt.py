@@ -45,6 +45,11 @@ def test_the_worst_takes_over_weights_and_hyperparameters_of_the_best(synch):
         assert simulator.trials[0].weights == 12 and simulator.trials[0].iteration == 3
 
 
+def test_the_quantile_is_counted_without_a_rounding_error():
+    scheduler = _pbt(synch=True, quantile_fraction=0.28)  # 25 * 0.28 is 7.000000000000001 in floating point
+    assert len(_run(scheduler, rates=range(1, 26), rounds=4).exploits) == 7
+
+
 @pytest.mark.parametrize("synch", [False, True])
 def test_the_population_becomes_better_than_its_best_start(synch):
     simulator = _run(_pbt(synch=synch), rounds=60)

@@ -83,6 +83,21 @@ def test_asha_rungs_and_brackets():
     assert simulator.run().trials[39].status == TERMINATED
 
 
+def test_asha_has_no_rung_behind_a_whole_number():
+    scheduler = _make("asha", max_t=200, grace_period=100, reduction_factor=1.1)
+    assert [t for t, _ in scheduler.brackets[0]][:3] == [100, 110, 121]
+
+
+def test_asha_counts_the_best_without_a_rounding_error():
+    scheduler = _make("asha", max_t=10, reduction_factor=2.2)  # 33 / 2.2 is 14.999999999999998 in floating point
+    decisions = []
+    for index, quality in enumerate([*range(18), *range(19, 33), 18]):  # the last is the 15th
+        trial = SimTrial(f"t{index}", {})
+        scheduler.on_trial_add(None, trial)
+        decisions.append(scheduler.on_trial_result(None, trial, {"training_iteration": 1, "score": quality}))
+    assert decisions[-1] == "CONTINUE"
+
+
 def test_asha_minimises_too():
     scheduler = create_scheduler("asha", max_t=9, reduction_factor=3, metric="score", mode="min")
     simulator = Simulator(scheduler, _configs(range(9)), _by_quality).run()
@@ -118,6 +133,20 @@ def test_hyperband_with_one_place_pauses_and_gives_the_same_result():
     alone = Simulator(_make("hyperband", max_t=9), _configs(qualities), _by_quality, slots=1).run(rounds=3)
     assert [trial.status for trial in alone.trials[:3]] == [PAUSED] * 3
     assert alone.run().iterations() == together.iterations()
+
+
+@pytest.mark.parametrize(("max_t", "eta", "s", "milestone"), [(729, 3, 5, 3), (36, 1.2, 2, 25), (10**6, 10, 5, 10)])
+def test_hyperband_halves_at_whole_numbers(max_t, eta, s, milestone):
+    scheduler = _make("hyperband", max_t=max_t, reduction_factor=eta)
+    before = sum(scheduler.size(larger) for larger in range(s + 1, scheduler.s_max + 1))
+    trials = [SimTrial(f"t{index}", {}) for index in range(before + 1)]
+    for trial in trials:
+        scheduler.on_trial_add(None, trial)
+    decisions = [
+        scheduler.on_trial_result(None, trials[-1], {"training_iteration": time, "score": 1.0})
+        for time in (milestone - 1, milestone)
+    ]
+    assert decisions == ["CONTINUE", "PAUSE"]
 
 
 def test_hyperband_halves_a_bracket_that_nobody_fills():

@@ -9,11 +9,12 @@ cannot be promoted later; a trial is compared with the best ones at that time. R
 others' values.
 """
 
+import itertools
 from collections.abc import Mapping
 
 from rllib.progress import counted
 from rllib.tune.checks import check
-from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
+from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json, whole_again
 
 
 class AsyncHyperBandScheduler(TrialScheduler):
@@ -77,7 +78,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
             return self.CONTINUE
         rung = passed[-1]
         rung[trial.trial_id] = score
-        best = sorted(rung.values(), reverse=True)[: max(int(len(rung) / self.eta), 1)]
+        best = sorted(rung.values(), reverse=True)[: max(int(whole_again(len(rung) / self.eta)), 1)]
         if score >= best[-1] and score > -float("inf"):
             return self.CONTINUE
         self._num_stopped += 1
@@ -104,11 +105,8 @@ class AsyncHyperBandScheduler(TrialScheduler):
 
 
 def _milestones(grace_period: float, max_t: float, eta: float, s: int) -> list[float]:
-    milestones, t = [], grace_period * eta**s
-    while t < max_t:
-        milestones.append(t)
-        t *= eta
-    return milestones
+    times = (whole_again(grace_period * eta ** (s + k)) for k in itertools.count())
+    return list(itertools.takewhile(lambda t: t < max_t, times))
 
 
 ASHAScheduler = AsyncHyperBandScheduler

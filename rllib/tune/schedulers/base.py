@@ -123,6 +123,14 @@ class TrialScheduler:
         return metric_value(result, self.time_attr)
 
 
+def whole_again(number: float) -> float:
+    """The number to twelve digits, so that products and quotients which are whole are whole numbers.
+
+    729 * 3**-5 is 3.0000000000000004, which a trial at iteration 3 would not have reached.
+    """
+    return float(f"{number:.12g}")
+
+
 def to_json(scores: Mapping[str, float]) -> dict[str, float | None]:
     """Scores in a form for JSON, which has no infinity: the score of NaN is None."""
     return {trial_id: None if score == -math.inf else score for trial_id, score in scores.items()}

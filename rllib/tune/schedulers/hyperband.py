@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 
 from rllib.progress import counted
 from rllib.tune.checks import check
-from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
+from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json, whole_again
 from rllib.tune.states import PENDING
 
 
@@ -62,18 +62,18 @@ class HyperBandScheduler(TrialScheduler):
         check("max_t", max_t, max_t >= 1, ">= 1")
         check("reduction_factor", reduction_factor, reduction_factor > 1, "> 1")
         self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
-        self.s_max = int(math.log(max_t) / math.log(reduction_factor) + 1e-9)
+        self.s_max = int(whole_again(math.log(max_t) / math.log(reduction_factor)))
         self._brackets: list[_Bracket] = []
         self._bracket_of: dict[str, int] = {}
         self._num_stopped = 0
 
     def size(self, s: int) -> int:
         """Number of trials with which bracket s starts."""
-        return math.ceil((self.s_max + 1) / (s + 1) * self.eta**s - 1e-9)
+        return math.ceil(whole_again((self.s_max + 1) / (s + 1) * self.eta**s))
 
     def milestone(self, bracket: _Bracket) -> float:
         """r_i, the time at which the bracket is halved next, or ends."""
-        return self.max_t * self.eta ** (bracket.rung - bracket.s)
+        return whole_again(self.max_t * self.eta ** (bracket.rung - bracket.s))
 
     def on_trial_add(self, runner, trial) -> None:
         if trial.trial_id in self._bracket_of:
@@ -145,7 +145,7 @@ class HyperBandScheduler(TrialScheduler):
 
     def _halve(self, runner, bracket: _Bracket, reporting: str | None) -> None:
         """Ends the trials that are not good enough, except the reporting one, which the returned decision ends."""
-        keep = max(int(bracket.size * self.eta ** -(bracket.rung + 1) + 1e-9), 1)
+        keep = max(int(whole_again(bracket.size * self.eta ** -(bracket.rung + 1))), 1)
         ranked = sorted(bracket.scores, key=bracket.scores.__getitem__, reverse=True)
         bracket.live, ended = ranked[:keep], set(ranked[keep:])
         bracket.scores = {}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from rllib.runs.entries import encode, is_number
 from rllib.tune.checks import check
-from rllib.tune.schedulers.base import TrialScheduler
+from rllib.tune.schedulers.base import TrialScheduler, whole_again
 from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal
 
 
@@ -177,7 +177,7 @@ class PopulationBasedTraining(TrialScheduler):
             if (member := self._members.get(trial.trial_id)) and member.score is not None and not member.is_over
         ]
         ranked.sort(key=lambda trial: self._member(trial).score)
-        count = min(math.ceil(len(ranked) * self._quantile), len(ranked) // 2)
+        count = min(math.ceil(whole_again(len(ranked) * self._quantile)), len(ranked) // 2)
         worst, best = ranked[:count], ranked[len(ranked) - count :]
         best = [trial for trial in best if self._member(trial).score > -math.inf]
         return (worst, best) if best else ([], [])

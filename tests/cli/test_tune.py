@@ -13,10 +13,22 @@ from rllib.cli.folders import Folders
 from rllib.cli.spec import is_search, load_spec
 from rllib.cli.verbs.tune import _settings, _spec, parse_range
 from rllib.tune.reporting.analysis import ExperimentAnalysis
+from rllib.tune.schedulers import create_scheduler
+from rllib.tune.search import _SEARCHERS
 from rllib.tune.search.space import holds_domains
 from rllib.tune.trainables.resolve import resolve_trainable
 
 ROOT = Path(__file__).parents[2]
+_OF_OPTUNA = {
+    "optuna": [],
+    "tpe": [],
+    "nsga2": [],
+    "gp": ["scipy"],
+    "bayesopt": ["scipy"],
+    "cmaes": ["cmaes"],
+    "qmc": ["scipy"],
+}
+_NEEDED = {name: ["optuna", *modules] for name, modules in _OF_OPTUNA.items()}
 QUICK = ["num_rollout_workers=0", "train_batch_size=200", "sgd_minibatch_size=100", "num_sgd_iter=1"]
 
 
@@ -72,6 +84,53 @@ def test_the_trials_of_a_seed_are_not_the_same(tmp_path, words, seeds):
     spec = _spec(settings, Folders(tmp_path), resume=False, quiet=True)
     spec.search_alg.set_search_properties(None, None, spec.config, num_samples=2)
     assert [spec.search_alg.suggest(str(number))["seed"] for number in range(2)] == seeds
+
+
+def _seeded(tmp_path, keys, seed=3):
+    keys = {"algorithm": "PPO", "env": "CartPole-v1", "search": {"lr": "log:1e-5:1e-2"}, "trials": 3, **keys}
+    if seed is not None:
+        keys["seed"] = seed
+    return _spec(keys, Folders(tmp_path), resume=False, quiet=True)
+
+
+def _first_suggestions(tmp_path, search_alg, **kwargs):
+    name = search_alg.get("name") if isinstance(search_alg, dict) else search_alg
+    for module in _NEEDED.get(name, []):
+        pytest.importorskip(module, reason="needs the extra `tune`: pip install 'rllib[tune]'")
+    spec = _seeded(tmp_path, {"search_alg": search_alg} if search_alg else {}, **kwargs)
+    spec.search_alg.set_search_properties("episode_reward_mean", "max", spec.config, num_samples=3)
+    return [spec.search_alg.suggest(str(number))["lr"] for number in range(3)]
+
+
+@pytest.mark.parametrize("name", [None, *_SEARCHERS])
+def test_a_seed_repeats_what_a_searcher_by_name_suggests(tmp_path, name):
+    for given in (name, {"name": name}) if name else (None,):
+        first, second, other = (_first_suggestions(tmp_path, given, seed=seed) for seed in (3, 3, 4))
+        assert first == second != other
+
+
+@pytest.mark.parametrize("given", [{"name": "random", "random_state": 5}, {"name": "optuna", "seed": 5}])
+def test_a_searcher_keeps_the_seed_of_its_file(tmp_path, given):
+    first, second, other = (
+        _first_suggestions(tmp_path, each, seed=seed)
+        for each, seed in ((given, 3), (given, 4), ({"name": given["name"]}, 3))
+    )
+    assert first == second != other
+
+
+def test_a_seed_repeats_what_a_scheduler_by_name_draws(tmp_path):
+    pbt = {"name": "pbt", "hyperparam_mutations": {"lr": [1e-4, 1e-3]}}
+    pb2 = {"name": "pb2", "hyperparam_bounds": {"lr": [1e-4, 1e-3]}}
+    for given in (pbt, pb2):
+        assert _seeded(tmp_path, {"scheduler": given}).scheduler.get_state()["seed"] == 3
+        assert _seeded(tmp_path, {"scheduler": {**given, "seed": 5}}).scheduler.get_state()["seed"] == 5
+    for name in ("fifo", "asha", "hyperband", "median_stopping"):  # which draw nothing
+        assert type(_seeded(tmp_path, {"scheduler": name}).scheduler) is type(create_scheduler(name))
+
+
+def test_a_searcher_without_a_seed_differs_each_time(tmp_path):
+    first, second = (_first_suggestions(tmp_path, {"name": "optuna"}, seed=None) for _ in range(2))
+    assert first != second
 
 
 def test_trials_of_several_seeds_have_the_same_ones(tmp_path):

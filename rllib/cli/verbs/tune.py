@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -60,7 +60,7 @@ _RANGES = {
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="Time for the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
 @click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
-@click.option("--seed", type=int, help="Seed of the search and of the first sample; the next has one more. With "
+@click.option("--seed", type=int, help="Seed of searcher, scheduler and first sample; the next has one more. With "
               "--num-seeds all trials have the seeds from this one on.")  # fmt: skip
 @click.option("--name", help="Name of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Continue the experiment of this name.")
@@ -190,18 +190,13 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
         config["env"] = env
     seed = settings.pop("seed", None)
     settings["stop"] = stop_keys(settings.get("stop") or {}, config)
-    searcher = settings.pop("search_alg", None)
-    if seed is not None and searcher in (None, "random"):
-        searcher = create_searcher("random", random_state=seed)
-    if isinstance(searcher, Mapping):
-        searcher = create_searcher(**_by_name(searcher, "search_alg"))
+    searcher = _made(create_searcher, "search_alg", settings.pop("search_alg", None), seed)
     if seed is not None and "seed" not in config:
         if settings.get("num_seeds", 1) != 1:
             config["seed"] = seed  # trials with the same seeds differ less by chance
         else:
-            searcher = Seeded(create_searcher(searcher), seed)
-    if isinstance(settings.get("scheduler"), Mapping):
-        settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
+            searcher = Seeded(searcher, seed)
+    scheduler = _made(create_scheduler, "scheduler", settings.pop("scheduler", None), seed)
     settings["num_samples"] = settings.pop("trials", 1)
     if (experiment := settings.pop("experiment", None)) and "name" not in settings:
         settings["name"] = f"{experiment}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
@@ -210,17 +205,19 @@ def _spec(settings: dict[str, Any], folders: Folders, resume: bool, quiet: bool)
     return ExperimentSpec(
         trainable=algorithm,
         **{"checkpoint_at_end": True, **settings},
-        config=config, search_alg=searcher, storage_path=folders.storage, local_dir=folders.results, resume=resume,
-        verbose=0 if quiet else 1,
+        config=config, search_alg=searcher, scheduler=scheduler, storage_path=folders.storage,
+        local_dir=folders.results, resume=resume, verbose=0 if quiet else 1,
     )  # fmt: skip
 
 
-def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Turns {name: asha, max_t: 20} into arguments of create_scheduler or create_searcher."""
-    given = dict(given)
+def _made(create: Callable[..., Any], key: str, given: Any, seed: int | None) -> Any:
+    """Makes a scheduler or searcher of {name: asha, max_t: 20}; with a seed, of a name or None, too."""
+    if not isinstance(given, Mapping):
+        return given if seed is None else create(given, default_seed=seed)
     if "name" not in given:
         raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
-    return {key: given.pop("name"), **given}
+    settings = dict(given)
+    return create(settings.pop("name"), default_seed=seed, **settings)
 
 
 def parse_range(text) -> Any:

@@ -42,8 +42,13 @@ def __getattr__(name: str):
     raise missing(__name__, name, __all__, _INSTEAD.get(name))
 
 
-def create_scheduler(scheduler, **kwargs) -> TrialScheduler:
+def create_scheduler(scheduler, *, default_seed: int | None = None, **kwargs) -> TrialScheduler:
     """Makes the scheduler of a name; returns a given scheduler.
+
+    Args:
+        scheduler: the name, or a scheduler; None: trials run in their order, each to its end.
+        default_seed: seed of a scheduler made by name that draws and whose arguments have none; None: it chooses one.
+        kwargs: arguments of a scheduler made by name.
 
     Raises:
         ValueError: if the name is unknown, with the known ones.
@@ -52,7 +57,7 @@ def create_scheduler(scheduler, **kwargs) -> TrialScheduler:
     if isinstance(scheduler, str) and scheduler in _NOT_BUILT:
         raise ValueError(f"There is no scheduler {scheduler!r}: {_NOT_BUILT[scheduler]}. Use 'pbt' or 'asha'.")
     if scheduler is None or isinstance(scheduler, str):
-        return made_by_name("scheduler", scheduler or "fifo", _SCHEDULERS, kwargs)
+        return made_by_name("scheduler", scheduler or "fifo", _SCHEDULERS, kwargs, default_seed)
     if not callable(getattr(scheduler, "on_trial_result", None)):
         raise TypeError(f"scheduler must be a name or a TrialScheduler, but got {scheduler!r}")
     return scheduler

@@ -44,15 +44,20 @@ def __getattr__(name: str):
     raise missing(__name__, name, __all__, _INSTEAD.get(name))
 
 
-def create_searcher(search_alg, **kwargs) -> Searcher:
+def create_searcher(search_alg, *, default_seed: int | None = None, **kwargs) -> Searcher:
     """Makes the searcher of a name; returns a given searcher.
+
+    Args:
+        search_alg: the name, or a searcher; None: grid and random search.
+        default_seed: seed of a searcher made by name whose arguments have none; None: it chooses one.
+        kwargs: arguments of a searcher made by name.
 
     Raises:
         ValueError: if the name is unknown, with the known ones.
         TypeError: if it is neither a name nor a searcher.
     """
     if search_alg is None or isinstance(search_alg, str):
-        return made_by_name("searcher", search_alg or "random", _SEARCHERS, kwargs)
+        return made_by_name("searcher", search_alg or "random", _SEARCHERS, kwargs, default_seed)
     if not callable(getattr(search_alg, "suggest", None)):
         raise TypeError(f"search_alg must be a name or a Searcher, but got {search_alg!r}")
     return search_alg

@@ -20,6 +20,9 @@ from rllib.tune.objectives import Metric, Mode, checked_objective, is_several, p
 from rllib.tune.search.domains import Domain
 from rllib.tune.search.space import is_grid
 
+# Arguments by which searchers and schedulers take a seed.
+_SEEDS = ("seed", "random_state")
+
 
 class Searcher:
     """Suggests configurations; base of all searchers.
@@ -96,8 +99,21 @@ class Searcher:
         return None if math.isnan(value) else value if self.mode == "max" else -value
 
 
-def made_by_name(kind: str, name: str, makers: Mapping[str, Callable], arguments: Mapping[str, Any]):
+def made_by_name(
+    kind: str,
+    name: str,
+    makers: Mapping[str, Callable],
+    arguments: Mapping[str, Any],
+    default_seed: int | None = None,
+):
     """Makes the scheduler or searcher of this name.
+
+    Args:
+        kind: "scheduler" or "searcher", for messages.
+        name: its name.
+        makers: classes and functions by name.
+        arguments: its keyword arguments.
+        default_seed: its seed, if it takes one and the arguments do not have it; None: it chooses one.
 
     Raises:
         ValueError: if the name is unknown, with the known ones.
@@ -105,7 +121,9 @@ def made_by_name(kind: str, name: str, makers: Mapping[str, Callable], arguments
     if name not in makers:
         hint = did_you_mean(name, makers)
         raise ValueError(f"There is no {kind} {name!r}.{hint} There are: {', '.join(makers)}.")
-    return makers[name](**arguments)
+    maker = makers[name]
+    seeds = [key for key in _SEEDS if default_seed is not None and key in inspect.signature(maker).parameters]
+    return maker(**{**dict.fromkeys(seeds, default_seed), **arguments})
 
 
 def announce_search(searcher, metric: Metric | None, mode: Mode | None, config: Mapping[str, Any], **spec):

@@ -30,16 +30,31 @@ logger = logging.getLogger(__name__)
 SPEC = "run.json"
 SEEDS = "seeds.json"  # of the folder of several seeds (seeds/folder.py)
 BEST = "best.json"
+# Origins of the return by which a checkpoint is the best.
+_TRAINING, _EVALUATION = "training", "evaluation"
 # Without a number of iterations, the state is saved after the first iteration and then when a run is twice as old as
 # at the last time, at intervals between these: a run that fails has a checkpoint, and loses half of its time at most.
 MIN_SAVE_S, SAVE_EVERY_S = 5.0, 300.0
 
 
 class _Best(msgspec.Struct):
-    """Content of best.json: the checkpoint that a run keeps as its best, and its return."""
+    """Content of best.json.
+
+    Attributes:
+        checkpoint: name of the checkpoint that a run keeps as its best.
+        episode_reward_mean: its return.
+        source: origin of the return, "training" or "evaluation"; "" in files of earlier versions, which mixed them.
+    """
 
     checkpoint: str
     episode_reward_mean: float
+    source: str = ""
+
+    def is_below(self, score: float, source: str) -> bool:
+        """Whether a return is better than this one. Any return of an evaluation is better than training's."""
+        if self.source and source != self.source:
+            return source == _EVALUATION and not math.isnan(score)
+        return score > self.episode_reward_mean
 
 
 class RunDirectory:
@@ -53,7 +68,6 @@ class RunDirectory:
         url: the same.
         log: writes the run's files, and keeps other processes from training there.
         checkpoint: path of the newest checkpoint; None if there is none.
-        best: path of the checkpoint that `save_if_best` keeps; None if there is none.
         lacking: message about files that have not arrived in remote storage; None if all have.
 
     Raises:
@@ -71,11 +85,11 @@ class RunDirectory:
             raise Mistake(str(error)) from None
         self._began_at, self._passing = time.monotonic(), None
         self._saved_at = self._began_at
-        self.best, self.best_return = None, -math.inf
+        self._best = _Best("", -math.inf)
         with contextlib.suppress(OSError, *UNREADABLE):
             kept = msgspec.json.decode(read_inside(path, BEST), type=_Best)
             if OF_ITERATION.fullmatch(kept.checkpoint) and (path / kept.checkpoint).is_dir():
-                self.best, self.best_return = path / kept.checkpoint, kept.episode_reward_mean
+                self._best = kept
 
     @classmethod
     def new(cls, results: Path, spec: RunSpec, storage: str | None = None) -> Self:
@@ -148,6 +162,16 @@ class RunDirectory:
         self.log.start(params, title)
 
     @property
+    def best(self) -> Path | None:
+        """Path of the checkpoint that `save_if_best` keeps; None if there is none."""
+        return self.path / self._best.checkpoint if self._best.checkpoint else None
+
+    @property
+    def best_return(self) -> float:
+        """Return of the best checkpoint; -inf if there is none."""
+        return self._best.episode_reward_mean
+
+    @property
     def iteration(self) -> int:
         """Iteration of the newest checkpoint; 0 if there is none."""
         return _iteration(self.checkpoint) if self.checkpoint else 0
@@ -185,20 +209,22 @@ class RunDirectory:
     def save_if_best(self, algorithm, iteration: int, result: Mapping, every: int) -> None:
         """Saves if the return is the highest so far, and removes the earlier best checkpoint.
 
-        In an iteration with an evaluation, the return is the evaluation's.
+        From the first evaluation on, the returns of evaluations alone are compared: those of training are of other
+        episodes, with exploration.
 
         Args:
             algorithm, iteration, every: as for `save_if_due`; checkpoints of each `every` iterations are not removed.
             result: of the iteration.
         """
         # An evaluation on recorded data alone has no return.
-        score = result.get("evaluation", {}).get("episode_reward_mean", result["episode_reward_mean"])
-        if not score > self.best_return:
+        source = _EVALUATION if "episode_reward_mean" in result.get("evaluation", {}) else _TRAINING
+        score = (result["evaluation"] if source == _EVALUATION else result)["episode_reward_mean"]
+        if not self._best.is_below(score, source):
             return
         earlier = self.best
         self.save(algorithm, iteration)
-        self.best, self.best_return = self.checkpoint, score
-        write_whole(self.path / BEST, msgspec.json.encode(_Best(self.best.name, score)) + b"\n")
+        self._best = _Best(self.checkpoint.name, score, source)
+        write_whole(self.path / BEST, msgspec.json.encode(self._best) + b"\n")
         if earlier is not None and earlier != self.best and not (every and _iteration(earlier) % every == 0):
             remove_whole(earlier)
 

@@ -607,11 +607,51 @@ def test_the_best_and_the_newest_checkpoint_are_kept(tmp_path, every):
 
     again = RunDirectory(tmp_path)
     assert (again.best, again.best_return) == (directory.best, 9.0)
-    again.save_if_best(Scripted(), 7, {"episode_reward_mean": 100.0, "evaluation": {"episode_reward_mean": 8.5}}, 0)
-    assert again.best == directory.best, "the return of an evaluation goes before that of training"
+    again.save_if_best(Scripted(), 7, {"episode_reward_mean": 8.5}, 0)
+    assert again.best == directory.best
     again.save_if_best(Scripted(), 8, {"episode_reward_mean": 9.5}, 0)
     again.log.close()
     assert not directory.best.exists() and again.best.name == "checkpoint_000008"
+
+
+def _kept_as_best(path, returns, first=1):
+    """Iteration, return and source of the best after iterations with these returns of (training, evaluation)."""
+    directory = RunDirectory(path)
+    for iteration, (training, evaluation) in enumerate(returns, first):
+        result = {"episode_reward_mean": training}
+        if evaluation is not None:
+            result["evaluation"] = {"episode_reward_mean": evaluation}
+        directory.save_if_best(Scripted(), iteration, result, 0)
+    directory.log.close()
+    kept = json.loads((path / "best.json").read_text())
+    assert directory.best == path / kept["checkpoint"] and directory.best.is_dir()
+    return int(kept["checkpoint"].removeprefix("checkpoint_")), kept["episode_reward_mean"], kept["source"]
+
+
+@pytest.mark.parametrize(
+    ("returns", "best"),
+    [
+        ([(50, None), (60, 10), (70, None), (80, 30), (60, None), (60, 40)], (6, 40, "evaluation")),
+        ([(50, None), (60, 10), (70, None), (80, 5)], (2, 10, "evaluation")),
+        ([(50, 99), (999, 10), (999, None)], (1, 99, "evaluation")),
+        ([(50, None), (70, None), (60, math.nan)], (2, 70, "training")),  # no episode ended in the evaluation
+        ([(50, None), (70, None), (60, None)], (2, 70, "training")),
+        ([(math.nan, None), (-5, None), (math.nan, -9), (9, None)], (3, -9, "evaluation")),
+    ],
+)
+def test_returns_of_training_and_of_evaluations_are_not_compared(tmp_path, returns, best):
+    assert _kept_as_best(tmp_path, returns) == best
+
+
+def test_the_source_of_the_best_return_outlasts_the_process(tmp_path):
+    assert _kept_as_best(tmp_path, [(50, 10)]) == (1, 10, "evaluation")
+    assert _kept_as_best(tmp_path, [(999, None), (1, 20), (999, None)], first=2) == (3, 20, "evaluation")
+
+
+def test_a_best_of_an_earlier_version_is_replaced_by_a_higher_return_alone(tmp_path):
+    (tmp_path / "checkpoint_000001").mkdir()
+    (tmp_path / "best.json").write_text('{"checkpoint": "checkpoint_000001", "episode_reward_mean": 30.0}')
+    assert _kept_as_best(tmp_path, [(20, 25), (31, 35)], first=2) == (3, 35, "evaluation")
 
 
 def test_keep_best_tells_where_it_is(rllib_command, behaviour, tmp_path):

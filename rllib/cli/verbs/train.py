@@ -128,8 +128,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "last state is always saved.")  # fmt: skip
 @click.option("--keep-checkpoints-num", type=click.IntRange(min=1), metavar="N",
               help="With --checkpoint-freq: keep the newest N checkpoints [default: all].")  # fmt: skip
-@click.option("--keep-best", is_flag=True, help="Save whenever the return (of the evaluation, where there is one) is "
-              "the best so far, and keep that checkpoint beside the newest.")  # fmt: skip
+@click.option("--keep-best", is_flag=True, help="Save whenever the return is the best so far, and keep that checkpoint "
+              "beside the newest; in a run that evaluates, the return of evaluations.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Option of Ray; the last state is always saved.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record a timeline of all processes in profile.json, a Chrome trace, and "

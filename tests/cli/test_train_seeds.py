@@ -164,8 +164,9 @@ def test_the_name_of_an_earlier_folder_is_refused_with_how_to_resume_it(rllib_co
     result = rllib_command(*TRAIN, "--seeds", 2)
     assert result.exit_code == 2
     assert "resume it: rllib train --resume results/all" in result.stderr
-    fixed = rllib_command("train", "--resume", "results/all", "--seeds", 3)
-    assert fixed.exit_code == 2 and "leave out --seeds" in fixed.stderr
+    for flag, value in (("--seeds", 3), ("--seed", 0)):
+        fixed = rllib_command("train", "--resume", "results/all", flag, value)
+        assert fixed.exit_code == 2 and f"leave out {flag}\n" in fixed.stderr
 
 
 def test_a_damaged_folder_is_a_mistake(rllib_command, tmp_path):

@@ -339,7 +339,8 @@ def _refuse_fixed(words: tuple[str, ...], options: dict) -> None:
     if names := [word for word in words if not is_assignment(word)]:
         raise Mistake(f"--resume continues with the same algorithm and environment; leave out {' '.join(names)}")
     may_change = ("stop", "checkpoint_freq", "keep_checkpoints_num", "algorithm")
-    fixed = [name for name, value in options.items() if value and name not in may_change]
+    given = [name for name, value in options.items() if value not in (None, ()) and value is not False]  # 0 is given
+    fixed = [name for name in given if name not in may_change]
     if fixed:
         flags = ", ".join(f"--{_FLAG_NAMES.get(name, name)}" for name in fixed)
         raise Mistake(f"--resume continues with what the run was started with; leave out {flags}")

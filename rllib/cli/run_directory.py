@@ -83,8 +83,8 @@ class RunDirectory:
             self.log = RunLog(path)
         except BlockingIOError as error:
             raise Mistake(str(error)) from None
-        self._began_at, self._passing = time.monotonic(), None
-        self._saved_at = self._began_at
+        self._began_at = self._saved_at = time.monotonic()
+        self._passing: Path | None = None  # checkpoint that goes when the next one is there
         self._best = _Best("", -math.inf)
         with contextlib.suppress(OSError, *UNREADABLE):
             kept = msgspec.json.decode(read_inside(path, BEST), type=_Best)
@@ -158,6 +158,9 @@ class RunDirectory:
             with user_input():
                 self._mirror.start()
         self.log.forget_after(self.iteration)
+        # That of iteration 0 is an imported model, and no run has saved it.
+        if self.iteration and not (spec.checkpoint_freq or self.read_spec().checkpoint_freq):
+            self._passing = self.checkpoint
         self.write_spec(spec)
         self.log.start(params, title)
 

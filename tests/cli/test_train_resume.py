@@ -92,6 +92,7 @@ def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):
     spec = json.loads((run / "run.json").read_text())
     assert spec["stop"] == {"training_iteration": 4} and spec["config"]["num_rollout_workers"] == 0
     assert [line["training_iteration"] for line in results_of(run)] == [1, 2, 3, 4]
+    assert checkpoints(run) == ["checkpoint_000004"]
     code, output = rllib("train", "--resume", "results/run", "gamma=2", "--stop", "iterations=6", "-q")
     assert code == 2 and "gamma=2" in output, output
     assert json.loads((run / "run.json").read_text()) == spec, "what was refused is not kept"
@@ -169,6 +170,43 @@ def test_saves_grow_rarer_with_the_age_of_the_run(rllib_command, behaviour, monk
     behaviour.update(dict.fromkeys(range(1, 19), take_four_seconds))
     assert rllib_command(*TRAIN, "--stop", "iterations=18").exit_code == 0
     assert [int(names[-1][-2:]) if names else 0 for names in saved] == [0, 1, 1, *[3] * 3, *[6] * 6, *[12] * 6]
+
+
+class Saver:
+    """Stands for an algorithm that saves."""
+
+    def save(self, path):
+        path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("earlier_freq", "freq", "saved", "best", "kept"),
+    [
+        (0, 0, [5], None, [9]),
+        (0, 0, [5], 5, [5, 9]),
+        (0, 0, [3, 5], 3, [3, 9]),
+        (0, 2, [5], None, [5, 9]),  # from now on all are kept
+        (2, 0, [2, 4, 5], None, [2, 4, 5, 9]),  # these were to be kept
+        (0, 0, [0], None, [0, 9]),  # an imported model
+    ],
+)
+def test_the_newest_checkpoint_of_a_resumed_run_takes_the_place_of_the_earlier_one(
+    tmp_path, earlier_freq, freq, saved, best, kept
+):
+    spec = RunSpec(algorithm="PPO", env="CartPole-v1", name="run", checkpoint_freq=earlier_freq)
+    earlier = RunDirectory.new(tmp_path, spec)
+    for iteration in saved:
+        earlier.save(Saver(), iteration)
+        if iteration == best:
+            earlier.save_if_best(Saver(), iteration, {"episode_reward_mean": 1.0}, 0)
+    earlier.close()
+    run = RunDirectory.taken_up(tmp_path / "run", tmp_path)
+    run.begin(RunSpec(algorithm="PPO", env="CartPole-v1", name="run", checkpoint_freq=freq), {}, "")
+    before = checkpoints(run.path)
+    assert before == [f"checkpoint_{iteration:06}" for iteration in saved], "nothing goes before the next one is there"
+    run.save(Saver(), 9)
+    run.close()
+    assert checkpoints(run.path) == [f"checkpoint_{iteration:06}" for iteration in kept]
 
 
 def test_with_a_number_of_iterations_only_these_are_saved(rllib_command, behaviour, monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from rllib import tune
@@ -43,6 +44,15 @@ def test_the_worst_takes_over_weights_and_hyperparameters_of_the_best(synch):
         (target, source), *_ = simulator.exploits
         assert (target, source) == ("t000", "t003")
         assert simulator.trials[0].weights == 12 and simulator.trials[0].iteration == 3
+
+
+def test_neighbours_in_a_list_of_arrays_are_tried():
+    values = [np.array([rate, rate]) for rate in (1.0, 2.0, 3.0)]
+    scheduler = _pbt(synch=True, resample_probability=0, hyperparam_mutations={"lr": values})
+    configs = [{"lr": np.copy(value)} for value in values]
+    simulator = Simulator(scheduler, configs, step=lambda weights, config: weights + config["lr"].sum()).run(rounds=4)
+    assert simulator.exploits == [("t000", "t002")]
+    assert simulator.trials[0].config["lr"].tolist() in ([2.0, 2.0], [3.0, 3.0])
 
 
 def test_the_quantile_is_counted_without_a_rounding_error():

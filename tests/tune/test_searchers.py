@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from rllib import tune
@@ -152,6 +153,27 @@ def test_optuna_starts_with_the_points():
     first, second, third = _play(_begun(_optuna(points_to_evaluate=points), space), 3, lambda config: 0)
     assert first == {"x": 1, "m": {"q": 8, "c": (2,)}, "f": 5}
     assert second["m"]["q"] == 16 and second["f"] == third["f"] == 1
+
+
+@pytest.mark.parametrize("name", ["random", "tpe"])
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"x": x, "y": 1}, lambda x: [x, None]])
+def test_the_options_of_a_choice_may_be_arrays(name, wrap):
+    options = [wrap(np.array(values)) for values in ([1.0, 2.0], [3.0, 4.0], [3.0], [[3.0, 4.0]])]
+    point = wrap(np.array([3.0, 4.0]))  # equal to an option, and not the same object
+    searcher = create_searcher("random", random_state=0) if name == "random" else _optuna(name)
+    _begun(searcher, {"a": tune.choice(options)}, num_samples=40)
+    drawn = [searcher.suggest(str(number))["a"] for number in range(40)]
+    shown = {str(value) for value in drawn}
+    assert shown == set(map(str, options))
+    points = [{"a": point}]
+    searcher = BasicVariant(points) if name == "random" else _optuna(name, points_to_evaluate=points)
+    _begun(searcher, {"a": tune.choice(options)}, num_samples=1)
+    assert str(searcher.suggest("0")["a"]) == str(point)
+    for other in ([5.0, 6.0], [1.0], [[1.0, 2.0]]):
+        points = [{"a": wrap(np.array(other))}]
+        with pytest.raises(ValueError, match=r"points_to_evaluate: a=.* is not in choice"):
+            searcher = BasicVariant(points) if name == "random" else _optuna(name, points_to_evaluate=points)
+            _begun(searcher, {"a": tune.choice(options)}, num_samples=1)
 
 
 def test_optuna_learns_nothing_from_failures_and_nan():

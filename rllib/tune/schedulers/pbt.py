@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from rllib.runs.entries import encode, is_number
 from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler, whole_again
-from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal
+from rllib.tune.search.domains import Choice, Domain, Float, Integer, Normal, position_in
 
 
 @dataclass
@@ -349,10 +349,11 @@ def _explore(
 
 
 def _next_to(value, values: list, resample: float, rng) -> tuple[Any, str]:
-    if rng.random() < resample or value not in values:
+    at = None if rng.random() < resample else position_in(values, value)
+    if at is None:
         return rng.choice(values), "drawn anew"
     step = rng.choice([-1, 1])
-    index = min(max(values.index(value) + step, 0), len(values) - 1)
+    index = min(max(at + step, 0), len(values) - 1)
     return values[index], "shifted left" if step < 0 else "shifted right"
 
 

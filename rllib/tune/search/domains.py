@@ -53,7 +53,7 @@ class Choice(Domain):
         return rng.choice(self.values)
 
     def contains(self, value) -> bool:
-        return any(value == option for option in self.values)
+        return position_in(self.values, value) is not None
 
     def __repr__(self):
         return f"choice({self.values!r})"
@@ -174,6 +174,11 @@ class Function(Domain):
         return f"sample_from({getattr(self.function, '__name__', type(self.function).__name__)})"
 
 
+def position_in(options: Sequence, value) -> int | None:
+    """Position of the first option that is equal to the value; None if there is none. Options may be or hold arrays."""
+    return next((index for index, option in enumerate(options) if _is_equal(option, value)), None)
+
+
 # What stands for a setting is `Any`, so that type checkers accept it where the setting is a number.
 
 
@@ -263,6 +268,20 @@ def _generator(random_state):
     if hasattr(random_state, "bytes"):  # numpy's RandomState and Generator
         return random.Random(random_state.bytes(8))
     return random.Random(random_state)
+
+
+def _is_equal(first, second) -> bool:
+    """Whether two values are equal; two arrays are if they have equal shapes and entries."""
+    if first is second:
+        return True
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(_is_equal(first[key], second[key]) for key in first)
+    if any(isinstance(first, kind) and isinstance(second, kind) for kind in (list, tuple)):
+        return len(first) == len(second) and all(map(_is_equal, first, second))
+    if getattr(first, "shape", ()) != getattr(second, "shape", ()):  # of which some arrays raise, and others broadcast
+        return False
+    equal = first == second
+    return bool(equal.all() if hasattr(equal, "all") else equal)
 
 
 def _listed(values, name: str) -> list:

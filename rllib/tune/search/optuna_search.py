@@ -21,7 +21,7 @@ from typing import Any
 from rllib.tune.checks import check_count
 from rllib.tune.objectives import Metric, Mode, is_several, pairs
 from rllib.tune.search.base import Searcher, metric_value, with_point
-from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal
+from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal, position_in
 from rllib.tune.search.space import holds_domains, name, rebuilt, resolve, split
 
 _NEEDS = {"tpe": (), "random": (), "nsga2": (), "gp": ("scipy", "torch"), "cmaes": ("cmaes",), "qmc": ("scipy",)}
@@ -437,22 +437,19 @@ def _with_settings(config: Mapping[str, Any], settings: Mapping[str, Any]) -> di
 
 def _asked(trial, node, path):
     """The node with values of the sampler in place of its domains; functions are left to `resolve`."""
+    if isinstance(node, Choice) and not _is_plain(node):
+        index = trial.suggest_categorical(name(path), list(range(len(node.values))))
+        return _asked(trial, node.values[index], (*path, f"option {index}"))
     if isinstance(node, Domain) and not isinstance(node, Function):
-        value = _ask(trial, node, path)
-        if not isinstance(node, Choice):
-            return value
-        index = next(i for i, option in enumerate(node.values) if option is value or option == value)
-        return _asked(trial, value, (*path, f"option {index}"))
+        return _ask(trial, node, path)
     return rebuilt(node, path, lambda child, inner: _asked(trial, child, inner))
 
 
 def _ask(trial, domain: Domain, path):
-    """Asks for one parameter; an option may hold further domains."""
+    """Asks for one parameter; the options of a choice are plain."""
     key = name(path)
     if isinstance(domain, Choice):
-        if _is_plain(domain):
-            return trial.suggest_categorical(key, domain.values)
-        return domain.values[trial.suggest_categorical(key, list(range(len(domain.values))))]
+        return trial.suggest_categorical(key, domain.values)
     if isinstance(domain, Normal):
         value = statistics.NormalDist(domain.mean, domain.sd).inv_cdf(trial.suggest_float(key, _EDGE, 1 - _EDGE))
         return value if domain.q is None else round(round(value / domain.q) * domain.q, 12)
@@ -489,7 +486,7 @@ def _encoded_point(space, point: Mapping) -> tuple[dict[str, Any], dict[str, Any
 def _encoded(domain: Domain, value):
     """The parameter that `_ask` turns into this value."""
     if isinstance(domain, Choice):
-        return value if _is_plain(domain) else domain.values.index(value)
+        return value if _is_plain(domain) else position_in(domain.values, value)
     if isinstance(domain, Normal):
         return min(max(statistics.NormalDist(domain.mean, domain.sd).cdf(value), _EDGE), 1 - _EDGE)
     return value if isinstance(domain, Float) and domain.q is None else round(value / domain.q)

@@ -63,7 +63,9 @@ class Priorities:
         return rows, (values / values.min()) ** -beta
 
     def load(self, values: np.ndarray, largest: float) -> None:
-        """Restores the p of the first rows."""
+        """Sets p of the first rows to these values [B], and of all others to 0."""
+        # A new tree takes no memory for rows without priority.
+        self.tree = SumTree(self.tree.capacity)
         self.tree.set_range(0, values)
         self.largest = largest
 

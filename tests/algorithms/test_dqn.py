@@ -228,6 +228,38 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
         assert np.array_equal(algo.target.weights, other.target.weights)
 
 
+STACKS = {"frame_stack_axis": -1, "capacity": 3000}
+
+
+@pytest.mark.parametrize(
+    ("env", "replay"),
+    [(ConstantReward, {}), (StackedCounting, STACKS), (ConstantReward, UNIFORM["replay_buffer_config"])],
+)
+def test_a_run_that_has_gone_on_is_restored_in_place(env, replay, tmp_path):
+    """Rows that came after the checkpoint are gone, with their priorities."""
+    of_env = {"axis": -1} if env is StackedCounting else {}
+    config = make_config(env, env_config=of_env, store_buffer_in_checkpoints=True, replay_buffer_config=replay)
+    with config.build() as algo, config.build() as other:
+        algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        train(algo, 2)
+        for each in (algo, other):
+            each.restore(path)
+            train(each, 1)
+        assert len(algo.replay) == len(other.replay) < 500
+        assert np.array_equal(algo.policy.weights, other.policy.weights)
+
+
+def test_rows_that_are_loaded_replace_those_that_are_there(tmp_path):
+    with make_config(ConstantReward).build() as algo:
+        algo.train()
+        rows, path = len(algo.replay), algo.save_replay_buffer(tmp_path / "rows")
+        train(algo, 2)
+        algo.load_replay_buffer(path)
+        assert len(algo.replay) == rows
+        algo.train()  # the rows of before are not drawn: there are none of their numbers
+
+
 def test_a_run_that_is_restored_without_its_replay_fills_it_before_it_learns(tmp_path):
     config = make_config(num_steps_sampled_before_learning_starts=60)
     with config.build() as algo, config.build() as other:

@@ -156,6 +156,25 @@ def test_state(kind, added):
 
 
 @BOTH
+@pytest.mark.parametrize(("saved", "present"), [(2, 20), (5, 50), (0, 3), (20, 7)])
+def test_a_state_replaces_all_rows_that_are_there(kind, saved, present):
+    """Rows of before are not drawn, whether the state has fewer rows or more."""
+    replay, other = kind(TABLE, 20), kind(TABLE, 20)
+    other.add(rows(0, saved), np.arange(1.0, saved + 1))
+    replay.add(rows(100, present), np.full(present, 9.0))
+    replay.set_state({name: np.array(array) for name, array in other.get_state().items()})
+    assert len(replay) == saved
+    if not saved:
+        with pytest.raises(ValueError, match="nothing to"):
+            replay.sample(3, rng())
+    for each in (replay, other):
+        each.add(rows(200, 1))
+    first, second = (each.sample(500, rng(), 0.4) for each in (replay, other))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    replay.update_priorities(first[INDICES], rng().random(500))
+
+
+@BOTH
 def test_sampled_rows_lie_in_the_memory_that_was_asked_for(kind):
     made = []
 

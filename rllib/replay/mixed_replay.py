@@ -85,9 +85,12 @@ class MixedReplay:
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
         shares = self._shares * has_rows
         owed = self._owed * has_rows + batch_size * shares / shares.sum()
-        counts = np.floor(owed + 1e-9).astype(np.int64)
-        for index in np.argsort(counts - owed, kind="stable")[: batch_size - counts.sum()]:
-            counts[index] += 1
+        # Below 0 is a part that has given rows in advance.
+        counts = np.maximum(np.floor(owed + 1e-9), 0).astype(np.int64)
+        while (missing := batch_size - counts.sum()) > 0:
+            counts[np.where(has_rows, owed - counts, -np.inf).argmax()] += 1
+        for _ in range(-missing):
+            counts[np.where(counts > 0, counts - owed, -np.inf).argmax()] -= 1
         self._owed = owed - counts
         return counts
 

@@ -39,6 +39,22 @@ def test_shares_that_are_no_whole_rows_are_carried_over(shares):
     np.testing.assert_allclose(counts / 300, shares, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    "shares", [(0.11, 0.86, 0.03), (0.61, 0.02, 0.37), (0.3, 0.05, 0.05, 0.4, 0.1, 0.1), (0.02,) * 25 + (0.5,)]
+)
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 7])
+def test_small_batches_of_many_parts_have_no_part_below_no_rows(shares, batch_size):
+    """A part that has given a row in advance gives none, and its share stays the same over many batches."""
+    parts = [(buffer(100 * index, 5), share) for index, share in enumerate(shares)]
+    replay, rng, counts = MixedReplay(parts, takes_new_rows=True), np.random.default_rng(0), np.zeros(len(shares))
+    for _ in range(300):
+        drawn = replay.sample(batch_size, rng)[sb.REWARDS]
+        assert len(drawn) == batch_size
+        counts += np.bincount((drawn // 100).astype(int), minlength=len(shares))
+        assert np.abs(replay.owed).max() < 2
+    np.testing.assert_allclose(counts, 300 * batch_size * np.array(shares), atol=2)
+
+
 def test_a_part_without_rows_leaves_its_share_to_the_others():
     replay = MixedReplay([(buffer(0, 5), 0.5), (buffer(0, 0), 0.5)], takes_new_rows=True)
     rng = np.random.default_rng(0)

@@ -210,3 +210,39 @@ def test_both_learners_take_them(name, space, learner):
     config = small(name).environment(Actions, env_config={"space": SPACES[space]}).evaluation(evaluation_interval=None)
     with config.training(learner=learner).build() as algo:
         assert np.isfinite(algo.train()["info"]["learner"]["default_policy"]["learner_stats"]["critic_loss"])
+
+
+class Costly(Actions):
+    """Its actions cost 0.5 each."""
+
+    def step(self, action):
+        *outcome, info = super().step(action)
+        return *outcome, {**info, "cost": 0.5}
+
+
+MEMORY, BLOCKS = (
+    {"fcnet_hiddens": [8], **more} for more in ({"use_lstm": True, "lstm_cell_size": 4}, {"network": "simba"})
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {"learner": learner}) for name in ("SAC", "TQC", "TD3") for learner in ("numpy", "torch")),
+        *(("SAC", {"model": model}) for model in (MEMORY, BLOCKS)),
+        ("SAC", {"model": {**BLOCKS, "network": "simbav2"}, "num_atoms": 5}),
+        *(("TD3", {"model": model}) for model in (MEMORY, BLOCKS)),
+        *(("SAC", {"cost_limit": 1.0, "learner": learner}) for learner in ("numpy", "torch")),
+    ],
+    ids=str,
+)
+def test_actions_without_axes_are_learned_as_those_of_one_number(name, settings):
+    weights = []
+    for shape in ((), (1,)):
+        config = small(name).environment(Costly, env_config={"space": Box(-2, 1, shape, np.float32)})
+        config.training(num_steps_sampled_before_learning_starts=16, train_batch_size=8, **settings).debugging(seed=3)
+        with config.evaluation(evaluation_interval=None).build() as algo:
+            while algo.num_updates < 3:
+                algo.training_step()
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_array_equal(*weights)

@@ -226,7 +226,7 @@ class TorchLayers(StackedLayers):
     def forward(self, *read: Tensor, by_batch: bool = False) -> Tensor:
         """Results [B, outputs], or [B] of a single one, stacked for several networks; `read`: [B, ...] each."""
         # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
-        parts = [part.flatten(1) for part in read]
+        parts = [*map(flat_rows, read)]
         parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
         results = self.outputs(torch.cat([*parts, parts[0].new_ones((parts[0].shape[0], 1))], dim=1), by_batch)
         outputs = torch.stack(results) if self._stacked else results[0]
@@ -315,6 +315,11 @@ class NoisyTorchNetwork(nn.Module):
         size, gradient = self.layout.plain.size, self.flat.grad
         self._plain[0].receive(gradients)
         torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
+
+
+def flat_rows(rows: Tensor) -> Tensor:
+    """The numbers [B, n] of each row of a tensor [B, ...]; of rows without axes, [B], one each."""
+    return rows[:, None].flatten(1)
 
 
 def first_columns(rows: Tensor, width: int) -> Tensor:

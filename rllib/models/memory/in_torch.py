@@ -7,7 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rllib.models.dense.in_torch import ACTIVATIONS, register_parameters, torso_features, torso_pieces, with_gradient
+from rllib.models.dense.in_torch import (
+    ACTIVATIONS,
+    flat_rows,
+    register_parameters,
+    torso_features,
+    torso_pieces,
+    with_gradient,
+)
 from rllib.models.memory.spec import MemoryLayout, StepOrder
 
 
@@ -170,7 +177,7 @@ class TorchMemoryCritics(TorchMemoryNetwork):
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and is_moved):
             outputs = self._outputs(inputs, order, state)[:, _sent(order.back, inputs.device)[rows]]
-        read = [each.flatten(1).expand(len(outputs), -1, -1) for each in actions]
+        read = [flat_rows(each).expand(len(outputs), -1, -1) for each in actions]
         features = self._behind(torch.cat([outputs, *read], dim=2))
         results = torch.stack(
             [

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rllib.models.arithmetic.layer_norm import EPSILON as NORM_EPSILON
-from rllib.models.dense.in_torch import with_gradient
+from rllib.models.dense.in_torch import flat_rows, with_gradient
 from rllib.models.residual.spec import (
     BATCH_EPSILON,
     EPSILON,
@@ -181,7 +181,7 @@ class ResidualCritics(ResidualModule):
             others: [B, ...] each.
             by_batch: as for `results`.
         """
-        read = [observations[:, :-1], *(other.flatten(1) for other in others)]
+        read = [observations[:, :-1], *map(flat_rows, others)]
         (results,) = self.results(torch.cat(read, dim=1) if others else read[0], by_batch)
         outputs = results if self._stacked else results[0]
         return outputs[..., 0] if self._single else outputs

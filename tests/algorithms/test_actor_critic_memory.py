@@ -223,7 +223,7 @@ def test_two_learners_share_the_sequences_through_a_reset():
     for learners in (0, 2):
         with config(**STORED, param_resets=[150]).learners(num_learners=learners).build() as algo:
             train(algo, 3)
-            assert algo.algorithm_state()["param_resets"] == {"default_policy": 1}
+            assert algo.algorithm_state()["resets_until"]["default_policy"] >= 150
             learner = algo.learners["default_policy"]
             found.append(np.concatenate([learner.weights, learner.vector["critics"]]))
     np.testing.assert_allclose(*found, atol=1e-5)

@@ -18,6 +18,8 @@ from rllib import (
     load_policy,
 )  # fmt: skip
 from rllib import sample_batch as sb
+from rllib.env.multi_agent import make_multi_agent
+from rllib.storage.checkpoint import write_checkpoint
 from tests.algorithms.algorithm_support import learner_stats
 from tests.envs import BoundedAction, MatchPicture
 
@@ -174,8 +176,52 @@ def test_a_restored_run_is_the_run_that_went_on(training, workers, tmp_path):
         if file.endswith(".safetensors"):
             for name, array in expected.items():
                 np.testing.assert_array_equal(states[1][file][name], array, err_msg=f"{file}: {name}")
-    assert states[0]["algorithm.json"]["state"]["param_resets"] == {"default_policy": 2}
+    assert states[0]["algorithm.json"]["state"]["resets_until"]["default_policy"] >= 480
     assert ("observed.safetensors" in states[0]) == (training in (SIMBA, SIMBA_V2))
+
+
+@pytest.mark.parametrize(("first", "then"), [([], [50, 150]), ([50, 150], [160, 1000]), ([50, 90, 150], [120, 260])])
+@pytest.mark.parametrize("is_of_now", [True, False])
+def test_resets_that_are_changed_with_a_restore_count_from_the_checkpoint_on(first, then, is_of_now, tmp_path):
+    """Steps that have passed are none, and later ones all count, however many there were before."""
+    with config(SACConfig, Reach, model={"fcnet_hiddens": [8]}, param_resets=first).build() as algo:
+        algo.train()
+        algo.train()
+        state = algo.get_state()
+    if not is_of_now:  # a checkpoint of an earlier version
+        del state["algorithm.json"]["state"]["resets_until"]
+    path = write_checkpoint(tmp_path / "saved", state)
+    changes = {"param_resets": then, "num_steps_sampled_before_learning_starts": 10_000}
+    with SACConfig.algo_class.from_checkpoint(path, changes) as other:
+        weights, steps = other.learner.weights.copy(), other.timesteps
+        assert steps >= 200
+        other.training_step()
+        np.testing.assert_array_equal(other.learner.weights, weights)
+        later = [step for step in then if step > steps]
+        if later and later[0] < 300:
+            while other.timesteps < later[0]:
+                other.training_step()
+            assert not np.array_equal(other.learner.weights, weights)
+
+
+@pytest.mark.parametrize("resets", [[50], [50, 160]])
+def test_resets_before_a_policy_begins_to_learn_are_not_its_own(resets):
+    """A policy that takes over what another one has learned keeps it until the next reset."""
+    made = config(SACConfig, make_multi_agent(Reach), model={"fcnet_hiddens": [8]}, param_resets=resets)
+    made.environment(env_config={"num_agents": 2}).multi_agent(
+        policies=["first", "second"],
+        policies_to_train=["first"],
+        policy_mapping_fn=lambda agent, *rest, **more: ["first", "second"][agent],
+    )
+    with made.training(num_steps_sampled_before_learning_starts=80).build() as algo:
+        algo.train()
+        algo.set_weights({"second": algo.get_weights(["first"])["first"]})
+        algo.set_policies_to_train(["first", "second"])
+        weights, is_reset = algo.policies["second"].weights.copy(), False
+        for _ in range(75):
+            algo.training_step()
+            is_reset |= not np.array_equal(algo.policies["second"].weights, weights)
+        assert algo.metrics.num_updates("second") == 0 and is_reset == (resets[-1] > 100)
 
 
 @pytest.mark.parametrize(

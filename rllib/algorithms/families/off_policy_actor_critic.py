@@ -392,22 +392,23 @@ class OffPolicyActorCritic(SequenceReplay):
 
     def setup(self) -> None:
         self._critic_updates: dict[str, int] = {}
-        # Resets that are due or done, by policy.
-        self._num_resets: dict[str, int] = {}
+        # The run's clock up to which no reset of a policy is due any more.
+        self._resets_until: dict[str, int] = {}
         # Statistics that networks normalise by, of policies that have such networks.
         self._observed: dict[str, ObservedMoments] = {}
         super().setup()
 
     def prepare_policy(self, policy_id: str) -> None:
         super().prepare_policy(policy_id)
-        self._critic_updates[policy_id] = self._num_resets[policy_id] = 0
+        # Of a policy that begins to learn later in a run, resets of earlier steps are none.
+        self._critic_updates[policy_id], self._resets_until[policy_id] = 0, self.timesteps
         learner = self.learners[policy_id]
         if observed := ObservedMoments(learner.vector, learner.targets.values()):
             self._observed[policy_id] = observed
 
     def end_training(self, policy_id: str) -> None:
         super().end_training(policy_id)
-        for of_policies in (self._critic_updates, self._num_resets, self._observed):
+        for of_policies in (self._critic_updates, self._resets_until, self._observed):
             of_policies.pop(policy_id, None)
 
     @abstractmethod
@@ -645,12 +646,12 @@ class OffPolicyActorCritic(SequenceReplay):
 
     def _reset_if_due(self, policy_id: str) -> None:
         """Begins all networks of a policy anew if a step of `param_resets` has passed since the last time."""
-        due = sum(step <= self.timesteps for step in self.config.param_resets)
-        if due <= self._num_resets[policy_id]:
+        before, self._resets_until[policy_id] = self._resets_until[policy_id], self.timesteps
+        passed = [step for step in self.config.param_resets if step <= self.timesteps]
+        if not passed or passed[-1] <= before:
             return
-        self._num_resets[policy_id] = due
         number = self.policy_number(policy_id)
-        rngs = (seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, part, number, due) for part in (0, 1))
+        rngs = (seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, part, number, len(passed)) for part in (0, 1))
         self.learners[policy_id].start_over(*rngs)
         if policy_id in self._observed:
             self._observed[policy_id].write()
@@ -718,13 +719,17 @@ class OffPolicyActorCritic(SequenceReplay):
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        counts = {"critic_updates": dict(self._critic_updates), "param_resets": dict(self._num_resets)}
+        counts = {"critic_updates": dict(self._critic_updates), "resets_until": dict(self._resets_until)}
         return {**super().algorithm_state(), **counts}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         super().set_algorithm_state(state)
         self._critic_updates |= state["critic_updates"]
-        self._num_resets |= state.get("param_resets", {})
+        # Steps, not a number of resets: the setting may differ from that of the saved run. Earlier checkpoints, and
+        # policies that did not learn, have none; resets up to the checkpoint are not due then.
+        saved = state.get("resets_until", {})
+        for policy_id in self._resets_until:
+            self._resets_until[policy_id] = saved.get(policy_id, self.timesteps)
 
     def get_state(self) -> dict[str, Any]:
         observed = self._observed.items()

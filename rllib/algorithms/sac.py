@@ -148,7 +148,7 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
             )
         return None
 
-    @relation("scale_rewards", "v_max", "normalize_returns", "input_")
+    @relation("scale_rewards", "v_max", "normalize_returns", "input_", "replay_buffer_config")
     def _check_scaled_rewards(self):
         if not self.scale_rewards:
             return None
@@ -163,6 +163,12 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
             return (
                 "scale_rewards=True divides by statistics of the steps that a run samples, but input_ has recorded "
                 "ones. Leave it out."
+            )
+        if self.needs_goals:
+            return (
+                "scale_rewards=True divides by the deviation of the returns that episodes had, which the rewards of "
+                "hindsight's further goals are no part of. Leave it out, or use "
+                ".training(replay_buffer_config={'type': 'ReplayBuffer'})."
             )
         return None
 

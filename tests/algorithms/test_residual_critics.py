@@ -346,6 +346,9 @@ def test_statistics_of_another_kind_are_refused():
         config(SACConfig, **SIMPLE).rollouts(observation_filter="MeanStdFilter").build()
     with pytest.raises(ValueError, match="both divide rewards"):
         config(SACConfig, scale_rewards=True).environment(normalize_returns=True).build()
+    for kind in (SACConfig, TQCConfig, CrossQConfig):
+        with pytest.raises(ValueError, match="rewards of hindsight's further goals are no part of"):
+            config(kind, scale_rewards=True, replay_buffer_config={"type": "HindsightReplayBuffer"}).validate()
     with pytest.raises(ValueError, match="num_learners=2"):
         config(SACConfig, **SIMPLE).learners(num_learners=2).build()
     for training, message in (

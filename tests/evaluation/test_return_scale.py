@@ -9,7 +9,7 @@ from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.env.factories.registry import resolve
 from rllib.evaluation.postprocess.advantages import AdvantageEstimator
-from rllib.evaluation.postprocess.return_scale import ReturnScale
+from rllib.evaluation.postprocess.return_scale import ReturnRange, ReturnScale
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.models.catalog.catalog import policy_spec
 from rllib.policy import Snapshot
@@ -34,6 +34,16 @@ def returns_of(rewards, ended, valid, gamma):
             if ended[t, i]:
                 running = 0.0
     return np.array(found)
+
+
+def test_no_rewards_so_far_give_no_scale():
+    """Rows of a replay may be of another run, which had some."""
+    scale, worker = ReturnRange(0.9), ReturnRange(0.9, num_envs=1)
+    assert scale.divisor(5.0) == 1
+    for rewards, divisor in ((0.0, 1.0), (2.0, max(np.var([0, 0, 0, 0, 2, 3.8, 5.42, 6.878]) ** 0.5, 6.878 / 5))):
+        worker.apply(np.full((4, 1), rewards, np.float32), NO_END)
+        scale.merge(worker.pop_delta())
+        np.testing.assert_allclose(scale.divisor(5.0), divisor, rtol=1e-6)
 
 
 def test_the_variance_is_that_of_the_discounted_returns():

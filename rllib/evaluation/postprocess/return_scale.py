@@ -131,9 +131,10 @@ class ReturnRange(ReturnScale):
     def divisor(self, bound: float) -> float:
         """Number that rewards are divided by, so that returns have the variance 1 or less and stay within +-bound.
 
-        Max of sqrt(Var(G) + 1e-8) and max |G| / bound; 1 before the first merge.
+        Max of sqrt(Var(G) + 1e-8) and max |G| / bound. While all returns are 0 it is 1: they say nothing about the
+        scale of other rewards, such as those of loaded rows.
         """
-        if not self._merged.count:
+        if not self.largest:
             return 1.0
         return max(float(np.sqrt(self.variance + EPSILON)), self.largest / bound)
 

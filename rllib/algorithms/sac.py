@@ -12,8 +12,9 @@ An update moves the critics, then the actor by the new critics, then alpha by th
 with the alpha from before.
 
 Departures: `target_entropy="auto"` is half of the largest entropy for discrete actions (RLlib and the paper: 98 %, at
-which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere. With gSDE means are
-clipped, and gradients that lead them back are passed on (models/distributions/squashed.py).
+which the policy stays nearly uniform), with action masks that of the legal actions; for continuous ones it is minus
+their number, as everywhere. With gSDE means are clipped, and gradients that lead them back are passed on
+(models/distributions/squashed.py).
 
 TQC (Kuznetsov et al., arXiv:2005.04269) is SAC whose critics give quantiles of the return instead of its mean. Where
 SAC takes the smaller of two critics as its target, so that values are not overestimated, TQC sorts the quantiles of all
@@ -57,6 +58,7 @@ from rllib.losses.sac import (
     CRITIC_LOSS,
     DISCRETE_ACTOR_LOSS,
     DISCRETE_CRITIC_LOSS,
+    LARGEST_ENTROPY,
     LEFT_OUT,
     NEXT_NOISE,
     NOISE,
@@ -99,7 +101,7 @@ class SACConfig(ConstrainedConfig, OffPolicyActorCriticConfig):
         target_entropy: Annotated[
             float | Literal["auto"],
             'entropy to be kept, nats; "auto": minus the number of components of an action, or of n discrete actions '
-            "half of the largest, 0.5 log n",
+            "half of the largest, 0.5 log n; with masks n is the number of legal ones, in the mean over a batch",
         ] = "auto",
         target_critics_sampled: Annotated[
             int | None, "critics, drawn for each row, of which its target takes the least value; None: all", at_least(1)
@@ -217,6 +219,9 @@ class Temperature:
         initial: alpha at the beginning, positive.
         target_entropy: in nats.
         optimizer: of the logarithm.
+
+    Attributes:
+        target_entropy: may be set before an update.
     """
 
     def __init__(self, initial: float, target_entropy: float, optimizer: OptimizerSettings):
@@ -286,13 +291,22 @@ class SAC(Constrained, OffPolicyActorCritic):
         return Temperature(config.initial_alpha, self.target_entropy(policy_id), optimizer)
 
     def target_entropy(self, policy_id: str) -> float:
-        """Target entropy of a policy in nats."""
+        """Target entropy of a policy in nats.
+
+        "auto" is minus the number of components of a continuous action, and 0.5 log n of n discrete ones. With action
+        masks it depends on the observations: then this is the target before the first update, and each update of the
+        actor sets it to the mean of 0.5 log n over its batch, n being the number of a row's legal actions.
+        """
         given, distribution = self.config_of(policy_id).target_entropy, self.policies[policy_id].distribution
         if given != "auto":
             return float(given)
         if self.is_discrete(policy_id):
             return DISCRETE_SHARE * math.log(distribution.num_actions)
         return -float(distribution.size)
+
+    def _target_follows_masks(self, policy_id: str) -> bool:
+        is_automatic = self.config_of(policy_id).target_entropy == "auto"
+        return is_automatic and self.policies[policy_id].is_masked
 
     def is_discrete(self, policy_id: str) -> bool:
         """Whether a policy's actions are choices."""
@@ -411,6 +425,9 @@ class SAC(Constrained, OffPolicyActorCritic):
             bound = self.config_of(policy_id).v_max
             batch[REWARDS] = batch[REWARDS] / self._return_scales[policy_id].divisor(bound)
         stats, temperature = super().learn_from(batch, policy_id, rates=rates), self.temperatures[policy_id]
+        largest = stats.pop(LARGEST_ENTROPY, None)
+        if largest is not None and self._target_follows_masks(policy_id):
+            temperature.target_entropy = DISCRETE_SHARE * largest
         stats |= {"alpha_value": temperature.alpha, "target_entropy": temperature.target_entropy}
         if self.moves_actor(policy_id):
             stats["alpha_loss"] = temperature.update(stats["entropy"], rates["alpha_lr"])

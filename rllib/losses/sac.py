@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
+from rllib.models.observations.masks import LOWEST
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
 # Columns of standard normal numbers [B, action size], for the actions that the losses draw.
@@ -28,6 +29,8 @@ NOISE, NEXT_NOISE = "noise", "next_noise"
 # A column [B, critics], float32: 0 for the target critics that a row's target takes the least of, infinite for others.
 LEFT_OUT = "left_out_critics"
 CRITIC_STATS = ("critic_loss", "mean_q", "min_q", "max_q")
+# Statistic of actors of discrete actions: nats, mean over the rows of the largest entropy that their masks allow.
+LARGEST_ENTROPY = "largest_entropy"
 
 
 def half_square(errors):
@@ -151,23 +154,35 @@ def _discrete_critic_in_numpy(distribution, modules, minibatch, *, alpha):
 def _discrete_actor(distribution, modules, minibatch, *, alpha):
     import torch
 
-    policy = distribution.torch_at(modules["policy"](minibatch[OBS])[0])
+    dist_inputs = modules["policy"](minibatch[OBS])[0]
+    policy = distribution.torch_at(dist_inputs)
     with torch.no_grad():
         values = modules["critics"](minibatch[OBS]).amin(0)
     entropy = policy.entropy()
     loss = -((policy.probabilities * values).sum(-1) + alpha * entropy).mean()
-    return loss, (loss, entropy.mean())
+    return loss, (loss, entropy.mean(), largest_entropy(dist_inputs))
 
 
 def _discrete_actor_in_numpy(distribution, modules, minibatch, *, alpha):
     observations, rows = minibatch[OBS], len(minibatch[OBS])
     values = modules["critics"].forward(observations).min(0)
-    policy = distribution.at(modules["policy"].forward(observations)[0])
+    dist_inputs = modules["policy"].forward(observations)[0]
+    policy, largest = distribution.at(dist_inputs), largest_entropy_in_numpy(dist_inputs)
     p, entropy = policy.probabilities, policy.entropy()
     mean = (p * values).sum(-1, keepdims=True)
     gradient = policy.gradient(None, -alpha / rows) - p * (values - mean) * np.float32(1 / rows)
     modules["policy"].backward((gradient, NO_VALUES))
-    return ((-(mean.mean() + alpha * entropy.mean()), entropy.mean()),)
+    return ((-(mean.mean() + alpha * entropy.mean()), entropy.mean(), largest),)
+
+
+def largest_entropy(dist_inputs):
+    """Mean of log(number of legal actions) over rows of masked distribution inputs, a tensor [B, n]."""
+    return (dist_inputs > LOWEST).sum(-1).log().mean()
+
+
+def largest_entropy_in_numpy(dist_inputs: np.ndarray) -> np.ndarray:
+    """As `largest_entropy`, of an array."""
+    return np.log((dist_inputs > LOWEST).sum(-1)).mean()
 
 
 READ_BY_CRITICS = (ACTIONS, REWARDS, DISCOUNTS, NEXT_OBS, WEIGHTS)
@@ -179,4 +194,6 @@ ACTOR_LOSS = LossOverModules((NOISE,), ("actor_loss", "entropy"), _actor, (), _a
 DISCRETE_CRITIC_LOSS = LossOverModules(
     READ_BY_CRITICS, CRITIC_STATS, _discrete_critic, ("td_error",), _discrete_critic_in_numpy
 )
-DISCRETE_ACTOR_LOSS = LossOverModules((), ("actor_loss", "entropy"), _discrete_actor, (), _discrete_actor_in_numpy)
+DISCRETE_ACTOR_LOSS = LossOverModules(
+    (), ("actor_loss", "entropy", LARGEST_ENTROPY), _discrete_actor, (), _discrete_actor_in_numpy
+)

@@ -168,6 +168,71 @@ def test_the_first_random_actions_of_sac_are_legal():
         assert algo.timesteps >= 400
 
 
+class FewLegal(gymnasium.Env):
+    """Episodes of 10 steps, in which 2 of 20 actions are legal, the lower with a reward of 1; each costs 0.1."""
+
+    action_space = Discrete(20)
+    observation_space = Dict(action_mask=MultiBinary(20), seen=Box(0.0, 1.0, (10,), np.float32))
+
+    def __init__(self, config=None):
+        self.t = 0
+
+    def given(self):
+        mask = np.zeros(20, np.int8)
+        mask[[self.t, self.t + 1]] = 1
+        return {"action_mask": mask, "seen": np.eye(11, 10, dtype=np.float32)[self.t]}, {"cost": 0.1}
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self.given()
+
+    def step(self, action):
+        reward = float(action == self.t)
+        self.t += 1
+        observation, info = self.given()
+        return observation, reward, self.t == 10, False, info
+
+
+def few_legal(**training):
+    settings = {"train_batch_size": 16, "num_steps_sampled_before_learning_starts": 40, "lr": 1e-2, **training}
+    config = SACConfig().environment(FewLegal).rollouts(num_rollout_workers=0).debugging(seed=1)
+    return config.training(**{"gamma": 0.5, "model": {"fcnet_hiddens": [16]}, "initial_alpha": 0.1, **settings})
+
+
+MEMORY = {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 5}
+
+
+@pytest.mark.parametrize("kind", [{}, {"cost_limit": 5.0}, {"policy_delay": 2}, {"model": MEMORY}], ids=str)
+def test_the_entropy_that_sac_aims_at_is_that_of_legal_actions(kind):
+    """Alpha falls from where the policy begins; with all 20 actions it grew without bound."""
+    found = []
+    for learner in ("numpy", "torch") if "model" not in kind else ("torch",):
+        with few_legal(learner=learner, **kind).build() as algo:
+            assert algo.target_entropy("default_policy") == pytest.approx(0.5 * np.log(20))
+            while algo.num_updates < 20:
+                stats = algo.training_step().get("default_policy", {})
+            found.append([stats["entropy"], stats["alpha_value"]])
+            assert stats["target_entropy"] == pytest.approx(0.5 * np.log(2), rel=1e-5)
+            assert "largest_entropy" not in stats and stats["entropy"] <= np.log(2) + 1e-5
+            assert stats["alpha_value"] < 0.1
+    np.testing.assert_allclose(found[0], found[-1], rtol=1e-4)
+
+
+def test_a_target_entropy_that_is_given_is_kept_with_masks():
+    with few_legal(target_entropy=0.2).build() as algo:
+        while algo.num_updates < 3:
+            stats = algo.training_step().get("default_policy", {})
+        assert stats["target_entropy"] == 0.2
+
+
+def test_without_masks_the_target_entropy_is_that_of_all_actions():
+    with few_legal().environment(action_mask_key=None).build() as algo:
+        assert algo.target_entropy("default_policy") == 0.5 * np.log(20)
+        while algo.num_updates < 3:
+            stats = algo.training_step().get("default_policy", {})
+        assert stats["target_entropy"] == 0.5 * np.log(20)
+
+
 @pytest.mark.parametrize("kind", ["int8", "float"])
 @pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
 def test_masks_of_other_numbers_and_filters(kind, observation_filter):

@@ -12,7 +12,7 @@ losses/sac.py, for discrete actions as well.
 import numpy as np
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
-from rllib.losses.sac import NEXT_NOISE, NOISE
+from rllib.losses.sac import LARGEST_ENTROPY, NEXT_NOISE, NOISE, largest_entropy, largest_entropy_in_numpy
 from rllib.sample_batch import ACTIONS, COST_DISCOUNTS, NEXT_OBS, OBS, WEIGHTS
 
 STATS = ("cost_critic_loss", "mean_cost_q")
@@ -110,26 +110,28 @@ def priced_actor_loss(module: str, is_discrete: bool) -> LossOverModules:
     def summed_in_torch(distribution, modules, minibatch, *, alpha, multiplier):
         import torch
 
-        policy = distribution.torch_at(modules["policy"](minibatch[OBS])[0])
+        dist_inputs = modules["policy"](minibatch[OBS])[0]
+        policy = distribution.torch_at(dist_inputs)
         with torch.no_grad():
             values, costs = modules["critics"](minibatch[OBS]).amin(0), modules[module](minibatch[OBS])
         entropy, cost = policy.entropy().mean(), (policy.probabilities * costs).sum(-1).mean()
         value = (policy.probabilities * values).sum(-1).mean()
         loss = (multiplier * cost - value - alpha * entropy) / (1 + multiplier)
-        return loss, (loss, entropy, cost.detach())
+        return loss, (loss, entropy, cost.detach(), largest_entropy(dist_inputs))
 
     def summed_in_numpy(distribution, modules, minibatch, *, alpha, multiplier):
         observations, rows, scale = minibatch[OBS], len(minibatch[OBS]), 1 / (1 + multiplier)
         values = modules["critics"].forward(observations).min(0)
         costs = modules[module].forward(observations)
-        policy = distribution.at(modules["policy"].forward(observations)[0])
+        dist_inputs = modules["policy"].forward(observations)[0]
+        policy, largest = distribution.at(dist_inputs), largest_entropy_in_numpy(dist_inputs)
         p, entropy, cost = policy.probabilities, policy.entropy().mean(), (policy.probabilities * costs).sum(-1).mean()
         worth = values - np.float32(multiplier) * costs
         mean = (p * worth).sum(-1, keepdims=True)
         gradient = policy.gradient(None, -alpha * scale / rows) - p * (worth - mean) * np.float32(scale / rows)
         modules["policy"].backward((gradient, NO_VALUES))
-        return ((-scale * (mean.mean() + alpha * entropy), entropy, cost),)
+        return ((-scale * (mean.mean() + alpha * entropy), entropy, cost, largest),)
 
     if is_discrete:
-        return LossOverModules((), ACTOR_STATS, summed_in_torch, (), summed_in_numpy)
+        return LossOverModules((), (*ACTOR_STATS, LARGEST_ENTROPY), summed_in_torch, (), summed_in_numpy)
     return LossOverModules((NOISE,), ACTOR_STATS, drawn_in_torch, (), drawn_in_numpy)

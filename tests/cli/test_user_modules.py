@@ -188,7 +188,8 @@ def test_an_algorithm_of_ones_own_is_trained_resumed_evaluated_and_searched(tmp_
     code, output = rllib(*resume, "--algo", "PPO")
     assert code == 2 and "continues with the same algorithm, my_module:Mine" in output
     code, output = rllib(*resume, "--algo", "my_module:Mine")
-    assert code == 0 and "checkpoint_000002" in output, output
+    checkpoint = "results/x/checkpoint_000002"
+    assert code == 0 and checkpoint in output, output
 
     code, output = rllib("evaluate", checkpoint, "--episodes", "1")
     assert code == 2 and "load_user_code=True" in output, output

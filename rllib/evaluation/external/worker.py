@@ -85,9 +85,7 @@ class ExternalWorker(MultiAgentWorker):
         env = make_environment(self.settings.env, context)
         if self._is_lone:
             spaces = {DEFAULT_POLICY: (env.observation_space, env.action_space)}
-            agents = AgentSettings(
-                _lone, spaces, {DEFAULT_POLICY: 1}, frozenset(spaces), numbers={DEFAULT_POLICY: 0}
-            )
+            agents = AgentSettings(_lone, spaces, {DEFAULT_POLICY: 1}, frozenset(spaces), numbers={DEFAULT_POLICY: 0})
             self.settings = replace(self.settings, agents=agents)
         self.settings = replace(self.settings, acts_among_all=False)
         self._told_of_dropped_rows = False
@@ -226,32 +224,15 @@ class ExternalWorker(MultiAgentWorker):
         wanted, is_complete = settings.fragment_length * settings.num_envs, settings.complete_episodes
         steps_at_once = -(-wanted // max(len(self._place_of), 1))
         most = max(_MOST_PASSES * steps_at_once, _LEAST_PASSES)
-        for lane in self._recording.values():
-            lane.begin(steps_at_once)
-        for each in self._seats:
-            each.begin_fragment()
+        self._begin_fragment(steps_at_once)
         clock, made = stopwatch("step", "act"), 0
         begun = clock()
-        self._answered_at = self._let_in_at = time.monotonic()
-        self._awaited, self._is_closing, self._lets_begin = set(self._place_of.values()), False, False
-
-        def is_over() -> bool:
-            is_enough = self._num_sampled >= wanted
-            self._is_closing = is_complete and is_enough
-            may_begin = not self._is_closing or self._lets_in()
-            if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more places
-                return True
-            if self._is_closing:
-                self._lets_begin = may_begin
-                return not self._awaited or self._is_silent()
-            # It needs no more memory: few slots have acted in each pass.
-            return is_enough or (made >= most and not is_complete)
 
         def answer(turns: list[Turn]) -> bool:
             nonlocal made, begun
             taken = clock()
             report.env_time_s += taken - begun
-            ends = not turns and is_over()
+            ends = not turns and self._is_over(wanted, made >= most)
             while (turns or self._lets_begin) and not ends:
                 begins, self._lets_begin = self._lets_begin or not self._is_closing, False
                 if begins and self._waiting:
@@ -269,7 +250,7 @@ class ExternalWorker(MultiAgentWorker):
                 made += self._answer(turns, step, report, begins)
                 if goes_on and len(self._waiting) - num_waiting < len(turns):  # not all wait to begin
                     self._answered_at = time.monotonic()
-                ends = is_over()
+                ends = self._is_over(wanted, made >= most)
                 turns, self._later = self._later, []
                 if turns and not ends:
                     turns += self.stream.arrived()
@@ -289,6 +270,32 @@ class ExternalWorker(MultiAgentWorker):
         self._report_traffic(report)
         if not self._is_lone:
             self._report_steps(report, [each.closed_rows() for each in self._seats])
+
+    def _begin_fragment(self, num_steps: int) -> None:
+        """Begins a fragment, with memory for this number of steps of each place."""
+        for lane in self._recording.values():
+            lane.begin(num_steps)
+        for each in self._seats:
+            each.begin_fragment()
+        self._answered_at = self._let_in_at = time.monotonic()
+        self._awaited, self._is_closing, self._lets_begin = set(self._place_of.values()), False, False
+
+    def _is_over(self, wanted: int, is_full: bool) -> bool:
+        """Whether the fragment ends now; else notes whether it is closing, and whether waiting episodes begin.
+
+        Args:
+            wanted: steps that it is to have.
+            is_full: whether it needs no more memory, though it has fewer, since few slots have acted in each pass.
+        """
+        is_complete, is_enough = self.settings.complete_episodes, self._num_sampled >= wanted
+        self._is_closing = is_complete and is_enough
+        may_begin = not self._is_closing or self._lets_in()
+        if self._crowded or (may_begin and self._waiting and not self._free):  # the next fragment has more places
+            return True
+        if self._is_closing:
+            self._lets_begin = may_begin
+            return not self._awaited or self._is_silent()
+        return is_enough or (is_full and not is_complete)
 
     @property
     def _num_sampled(self) -> int:

@@ -35,7 +35,7 @@ class StandIn(RolloutWorker):
         batch, report = self._sent
         columns = {}
         for name, column in batch.items():
-            columns[name] = self._allocate(column.shape, column.dtype)
+            columns[name] = self.lane._allocate(column.shape, column.dtype)
             np.copyto(columns[name], column)
         return SampleBatch(columns, policy_version=self.policy_version), report
 

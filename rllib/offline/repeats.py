@@ -1,7 +1,7 @@
 """Rows with which files repeat the ones before them, as the newest writer of RLlib leaves them.
 
-That writer never empties its buffer, unless it is told how many rows a file may have. So each of its writes, a file or
-a directory of files, begins with all steps that its worker has written before. Only this is taken for a repetition:
+That writer empties its buffer only if the number of rows of a file is limited. So each of its writes, a file or a
+directory of files, begins with all steps that its worker has written before. Only this is taken for a repetition:
 from the beginning of a file on, all rows since an earlier file's beginning come again, the same in all columns. Equal
 rows alone say nothing: in a small world different episodes have many of them, and files may each count from 0.
 """

@@ -94,7 +94,7 @@ class QValues(Described):
             noise[by_chance] = ranks[by_chance] * np.float32(1e30)
             return noise
         actions = rng.integers(self.num_actions, size=shape)
-        if by_chance.any():  # for a single environment's few steps seldom
+        if by_chance.any():  # a fragment of a few steps seldom has one
             noise[(*by_chance.nonzero(), actions[by_chance])] = np.inf
         return noise
 

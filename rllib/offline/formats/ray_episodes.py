@@ -56,7 +56,7 @@ def _state(item: bytes) -> Mapping[str, Any]:
 
 
 def _name(state: Mapping[str, Any]) -> str | None:
-    """The name that an episode has in all files; the parts of one that was cut are told apart by their first steps."""
+    """The name that an episode has in all files. Parts of a cut episode have the number of their first step in it."""
     return f"{state['id_']} {state.get('t_started') or 0}" if state.get("id_") is not None else None
 
 
